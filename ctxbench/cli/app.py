@@ -265,9 +265,9 @@ def check(
 
     ctxbench check gate.yaml --markdown summary.md
     """
-    from ctxbench.cli.check import Asked, Outputs, run
+    from ctxbench.cli.check import CheckRequest, Outputs, run
 
-    asked = Asked(
+    asked = CheckRequest(
         places=tuple(what or ()),
         accept=accept,
         vectors=vectors,

@@ -6,13 +6,13 @@ import os
 import shlex
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from ctxbench.cli.check_places import in_repository, places_of
+from ctxbench.cli.check_places import find_places, in_repository
 from ctxbench.cli.light import NO_ROOM
 from ctxbench.cli.output import print_json, without_keys
 from ctxbench.cli.progress import progress
@@ -21,7 +21,7 @@ from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, say, 
 from ctxbench.io.files import write_atomic
 
 if TYPE_CHECKING:
-    from ctxbench.gate.gate import Checked
+    from ctxbench.gate.gate import GateCheck
     from ctxbench.gate.model import Check
     from ctxbench.report.gate.blocks import Document
     from ctxbench.report.gate.places import Places
@@ -32,8 +32,8 @@ _INPUTS = (".yaml", ".yml", ".json", ".jsonl", ".tsv", ".npz", ".py")  # of gate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What is to be done.
+class CheckRequest:
+    """What the user asks the command to do.
 
     Attributes:
         places: none = `GATE`; one = a gate file; two = the folders of a base and of a head.
@@ -63,7 +63,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """Where it is told.
+    """Where and how the result is written.
 
     Attributes:
         markdown: the file of a summary; None = none.
@@ -80,79 +80,79 @@ class Outputs:
     json: bool = False
 
 
-def run(asked: Asked, outputs: Outputs) -> None:
-    """Check, or accept, and tell.
+def run(request: CheckRequest, outputs: Outputs) -> None:
+    """Check, or accept, and write the result.
 
     Raises:
         UserError: it cannot be judged; the summary and the other files say so, too.
         typer.Exit: with the code of the verdict, if it is not 0.
     """
     try:
-        _refuse_contradictions(asked, outputs)
+        _refuse_contradictions(request, outputs)
         _refuse_folders(outputs)
     except ParameterError as error:
         if outputs.json and not outputs.annotations:
-            _tell_refusal(error, asked, Outputs(json=True))
+            _write_refusal(error, request, Outputs(json=True))
         raise
-    from ctxbench.gate.plugins import without_another_end
+    from ctxbench.gate.plugins import guard_exit
 
-    if asked.accept:
+    if request.accept:
         try:
-            with without_another_end():
-                _accept(asked, as_json=outputs.json)
+            with guard_exit():
+                _accept(request, as_json=outputs.json)
         except UserError as error:
-            _tell_refusal(error, asked, Outputs(json=outputs.json))
+            _write_refusal(error, request, Outputs(json=outputs.json))
             raise
         return
     try:
-        with without_another_end():
-            found = _checked(asked)
-            _tell(found, asked, outputs)
+        with guard_exit():
+            found = _run_check(request)
+            _write_outputs(found, request, outputs)
     except UserError as error:
-        _tell_refusal(error, asked, outputs)
+        _write_refusal(error, request, outputs)
         raise
     except Exception as error:  # a bug of ours would end with exit code 1, which says "worse" here
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             raise  # told where the command ends
         say(*traceback.format_exc().splitlines(), err=True)
-        _tell_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), asked, outputs)
+        _write_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), request, outputs)
         raise typer.Exit(2) from None
-    code = found.check.exit_code(strict=asked.strict)
+    code = found.check.exit_code(strict=request.strict)
     if code:
         raise typer.Exit(code)
 
 
-def _refuse_contradictions(asked: Asked, outputs: Outputs) -> None:
-    """Options that make no sense together.
+def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
+    """Refuse options that make no sense together.
 
     Raises:
         ParameterError: there are some.
     """
     judging = {
-        "--strict": asked.strict,
-        "--allow-removed": asked.allow_removed,
-        "--latency": asked.latency,
+        "--strict": request.strict,
+        "--allow-removed": request.allow_removed,
+        "--latency": request.latency,
         "--markdown": outputs.markdown,
         "--junit": outputs.junit,
         "--annotations": outputs.annotations,
     }
     given = [name for name, value in judging.items() if value]
-    if len(asked.places) > 2:
-        n = len(asked.places)
-        raise ParameterError(f"one gate file or two run folders are checked, got {n}: {', '.join(asked.places)}")
-    if asked.accept and len(asked.places) == 2:
+    if len(request.places) > 2:
+        n = len(request.places)
+        raise ParameterError(f"one gate file or two run folders are checked, got {n}: {', '.join(request.places)}")
+    if request.accept and len(request.places) == 2:
         raise ParameterError(
             "--accept writes the baseline of a gate file, and two run folders have none; name one file"
         )
-    if asked.latency and len(asked.places) == 2:
+    if request.latency and len(request.places) == 2:
         raise ParameterError(
             "--latency times base and head in turns now, and nothing is asked anew of two run folders; name a gate file"
         )
-    if asked.accept and given:
+    if request.accept and given:
         raise ParameterError(f"--accept judges nothing, so that {', '.join(given)} would do nothing; leave it out")
-    if asked.vectors and not asked.accept:
+    if request.vectors and not request.accept:
         raise ParameterError("--vectors stores vectors beside a baseline that is written: it needs --accept")
-    if asked.recapture and len(asked.places) == 2:
+    if request.recapture and len(request.places) == 2:
         raise ParameterError(
             "--recapture asks servers anew, and two run folders are compared as they are; leave it out"
         )
@@ -177,20 +177,22 @@ def _refuse_folders(outputs: Outputs) -> None:
         raise ParameterError(f"--markdown and --junit name one file, {given[0][1]}; name two")
 
 
-def _accept(asked: Asked, *, as_json: bool) -> None:
+def _accept(request: CheckRequest, *, as_json: bool) -> None:
     from ctxbench.cli.agent_servers import look_at_servers
     from ctxbench.gate.gate import accept
 
-    look_at_servers(_gate(asked), recapture=asked.recapture)
+    look_at_servers(_gate_path(request), recapture=request.recapture)
     with progress() as shown, printing_to_stderr():
-        done = accept(_gate(asked), texts=asked.texts, vectors=asked.vectors, notify=shown.say, progress=shown)
+        done = accept(
+            _gate_path(request), texts=request.texts, vectors=request.vectors, notify=shown.say, progress=shown
+        )
     if as_json:
-        from ctxbench.report.gate.as_json import worth_dict
+        from ctxbench.report.gate.as_json import pin_dict, summary_dict
 
         names = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
         files = {name: [path.as_posix() for path in paths] for name, paths in names.items()}
-        accepted = [worth_dict(one) for one in done.worth]
-        pins = [asdict(pin) for pin in done.pins]
+        accepted = [summary_dict(one) for one in done.summaries]
+        pins = [pin_dict(pin) for pin in done.pins]
         told = {"baseline": done.folder.as_posix(), **files, "accepted": accepted, "pins": pins, "error": None}
         print_json(told)
         return
@@ -200,25 +202,25 @@ def _accept(asked: Asked, *, as_json: bool) -> None:
         say(f"written: {path}")
     for path in done.removed:
         say(f"removed: {path}")
-    if asked.texts and not done.texts:
+    if request.texts and not done.texts:
         say("no texts of requests and items are written, as in the baseline that was there; delete it to take them in")
     for pin in done.pins:
         say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
-    for one in done.worth:
-        say(f"accepted: {texts.worth(one)}")
+    for one in done.summaries:
+        say(f"accepted: {texts.summary_text(one)}")
     kept = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
     changed = "look at its diff, and commit it" if done.written or done.removed else "nothing to commit"
     say(f"accepted: {done.folder}, {kept}; {changed}")
 
 
-def _gate(asked: Asked) -> Path:
+def _gate_path(request: CheckRequest) -> Path:
     """The gate file.
 
     Raises:
         UserError: there is none, or it is a folder.
     """
-    path = Path(asked.places[0]) if asked.places else Path(GATE)
-    if not asked.places and not path.exists():
+    path = Path(request.places[0]) if request.places else Path(GATE)
+    if not request.places and not path.exists():
         raise StorageError(f"there is no {GATE} here; write one, or name a gate file or two run folders")
     if path.is_dir():
         raise ParameterError(f"{path} is a folder; expected a gate file, or two folders of runs")
@@ -226,8 +228,8 @@ def _gate(asked: Asked) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
-    """What was found.
+class _Result:
+    """The result of a check, and how to accept it.
 
     Attributes:
         check: with texts only if they may stand in outputs.
@@ -242,36 +244,36 @@ class _Found:
     first: str = ""
 
 
-def _checked(asked: Asked) -> _Found:
-    """Check. Plugins that print do so on stderr. What is held against a baseline without texts is told without."""
+def _run_check(request: CheckRequest) -> _Result:
+    """Run the check, with what plugins print on stderr, and without texts if the baseline has none."""
     from ctxbench.gate.gate import check_gate, check_runs
     from ctxbench.report.gate.places import Places
     from ctxbench.report.gate.texts import without_texts
 
-    if len(asked.places) != 2:
+    if len(request.places) != 2:
         from ctxbench.cli.agent_servers import look_at_servers
 
-        look_at_servers(_gate(asked), recapture=asked.recapture)
+        look_at_servers(_gate_path(request), recapture=request.recapture)
     with progress() as shown, printing_to_stderr():
-        if len(asked.places) == 2:
-            base, head = map(Path, asked.places)
-            found = _Found(check=check_runs(base, head, allow_removed=asked.allow_removed), places=Places())
-            texts = asked.texts
+        if len(request.places) == 2:
+            base, head = map(Path, request.places)
+            found = _Result(check=check_runs(base, head, allow_removed=request.allow_removed), places=Places())
+            texts = request.texts
         else:
-            options = {"allow_removed": asked.allow_removed, "latency": asked.latency}
-            done = check_gate(_gate(asked), **options, notify=shown.say, progress=shown)
-            accept = "" if done.failed else _accept_command(asked, done)
-            first = _first(done) if accept else ""
-            found = _Found(check=done.check, places=places_of(done), accept=accept, first=first)
-            texts = asked.texts and done.texts
+            options = {"allow_removed": request.allow_removed, "latency": request.latency}
+            done = check_gate(_gate_path(request), **options, notify=shown.say, progress=shown)
+            accept = "" if done.failed else _accept_command(request, done)
+            first = _steps_before_accepting(done) if accept else ""
+            found = _Result(check=done.check, places=find_places(done), accept=accept, first=first)
+            texts = request.texts and done.texts
     return found if texts else replace(found, check=without_texts(found.check))
 
 
-def _first(done: Checked) -> str:
-    """What must be done before it can be accepted: labels that name what is gone are judged, and not accepted."""
-    from ctxbench.report.gate.accepting import acceptable
+def _steps_before_accepting(done: GateCheck) -> str:
+    """What must be done before accepting: labels that name gone items are judged, but not accepted."""
+    from ctxbench.report.gate.acceptance import is_acceptable
 
-    if not acceptable(done.check):
+    if not is_acceptable(done.check):
         return ""
     from ctxbench.gate.edited_dataset import open_edited  # most checks find nothing to accept
 
@@ -284,38 +286,38 @@ def _first(done: Checked) -> str:
     return ""
 
 
-def _accept_command(asked: Asked, done: Checked) -> str:
+def _accept_command(request: CheckRequest, done: GateCheck) -> str:
     """The command that accepts what was found, with all that the baseline holds and nothing that it keeps out."""
     options = [*(["--vectors"] if done.vectors else []), *([] if done.texts else ["--no-text"])]
-    return shlex.join(["ctxbench", "check", *asked.places, "--accept", *options])
+    return shlex.join(["ctxbench", "check", *request.places, "--accept", *options])
 
 
 # --------------------------------------------------------------------------------------------------------- telling
 
 
-def _tell(what: _Found, asked: Asked, outputs: Outputs) -> None:
-    """Files first, so that they are there even if whoever reads standard output leaves."""
+def _write_outputs(what: _Result, request: CheckRequest, outputs: Outputs) -> None:
+    """Write files, then standard output, so that the files are there even if its reader leaves."""
     from ctxbench.report.gate.document import document
 
     found = what.check
-    told = document(found, strict=asked.strict, accept=what.accept, first=what.first, places=what.places)
+    told = document(found, strict=request.strict, accept=what.accept, first=what.first, places=what.places)
     if outputs.markdown is not None:
-        _summarise(told, outputs.markdown)
+        _write_summary(told, outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.report.gate.junit import junit
 
-        _write(outputs.junit, junit(found, strict=asked.strict, places=what.places))
+        _write(outputs.junit, junit(found, strict=request.strict, places=what.places))
     if outputs.json:
         from ctxbench.io.json_files import dump_json
         from ctxbench.report.gate.as_json import check_dict
 
-        _print(json=dump_json(check_dict(found, strict=asked.strict, places=what.places), indent=2))
+        _print(json=dump_json(check_dict(found, strict=request.strict, places=what.places), indent=2))
         return
     commands = ""
     if outputs.annotations:
         from ctxbench.report.gate.annotations import workflow_commands
 
-        commands = workflow_commands(found, places=what.places, strict=asked.strict)
+        commands = workflow_commands(found, places=what.places, strict=request.strict)
     _print(_console(told if outputs.verbose else told.brief()), commands=commands)
 
 
@@ -327,8 +329,8 @@ def _console(told: Document) -> list[str]:
     return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=is_plain()).splitlines()
 
 
-def _tell_refusal(error: UserError, asked: Asked, outputs: Outputs) -> None:
-    """Say in every output that was asked for why nothing could be judged; standard error says it in any case.
+def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) -> None:
+    """Write to every output why nothing could be judged; standard error says it in any case.
 
     Files last: one that cannot be written may be the reason.
     """
@@ -337,7 +339,7 @@ def _tell_refusal(error: UserError, asked: Asked, outputs: Outputs) -> None:
         from ctxbench.io.json_files import dump_json
         from ctxbench.report.gate.as_json import refusal_dict
 
-        _print(json=dump_json(refusal_dict(asked.name, error), indent=2))
+        _print(json=dump_json(refusal_dict(request.name, error), indent=2))
     if outputs.annotations:
         from ctxbench.report.gate.annotations import refusal as commands
 
@@ -345,14 +347,14 @@ def _tell_refusal(error: UserError, asked: Asked, outputs: Outputs) -> None:
     if outputs.markdown is not None:
         from ctxbench.report.gate.document import refusal as told
 
-        _summarise(told(asked.name, error), outputs.markdown)
+        _write_summary(told(request.name, error), outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.report.gate.junit import refusal as cases
 
-        _write(outputs.junit, cases(asked.name, faults_of(error)))
+        _write(outputs.junit, cases(request.name, faults_of(error)))
 
 
-def _summarise(told: Document, path: Path) -> None:
+def _write_summary(told: Document, path: Path) -> None:
     """Write the summary; behind what stands there already if it is the summary of a workflow's step.
 
     Raises:

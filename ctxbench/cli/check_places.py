@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ctxbench.gate.gate import Checked
+    from ctxbench.gate.gate import GateCheck
     from ctxbench.report.gate.places import Place, Places
 
 
-def places_of(done: Checked) -> Places:
+def find_places(done: GateCheck) -> Places:
     """Where pins, selectors, items and queries stand, as far as that is in the repository."""
     from ctxbench.data.datasets.file_lines import DatasetLines
     from ctxbench.data.datasets.lookup import dataset_folder

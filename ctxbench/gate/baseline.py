@@ -1,4 +1,4 @@
-"""Baselines: what was accepted, as text to be reviewed in a diff; written whole or not at all.
+"""Writes baselines: what was accepted, as text to be reviewed in a diff; written whole or not at all.
 
 What belongs into the files is what a check needs to compare and to name a cause: content hashes and texts, what the
 selector says of itself, the model, and the version and code of ctxbench. Versions of Python and libraries differ from
@@ -16,32 +16,32 @@ from typing import Any
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.errors import ParameterError, StorageError, UserError
-from ctxbench.gate.baseline_head import OWN_VERSIONS, Worth, head, rules_of
-from ctxbench.gate.baseline_kept import kept
 from ctxbench.gate.baseline_layout import (
-    HEAD,
     ITEMS,
+    MANIFEST,
     QUERIES,
     SESSIONS,
     VECTORS,
-    answers_name,
-    foreign,
-    inside,
+    answers_file,
+    dataset_file,
+    other_content,
 )
-from ctxbench.gate.baseline_reader import NewerFormatError, read_baseline, read_head
-from ctxbench.gate.baseline_rows import answer_row, item_row, query_row, session_of, session_row
+from ctxbench.gate.baseline_manifest import OWN_VERSIONS, SelectorSummary, manifest, rules_of
+from ctxbench.gate.baseline_noise import undo_noise
+from ctxbench.gate.baseline_reader import NewerFormatError, read_baseline, read_manifest
+from ctxbench.gate.baseline_rows import answer_row, item_row, query_row, session_items, session_row
 from ctxbench.gate.model import PinFailure
 from ctxbench.gate.snapshots import Snapshot, without_texts
 from ctxbench.gate.vectors_file import vectors_bytes
 from ctxbench.io.files import atomic_folder, read_bytes, recover_folder, write_atomic
 from ctxbench.io.json_files import dump_json, dump_jsonl
 
-__all__ = ["BaselineWritten", "read_baseline", "write_baseline"]
+__all__ = ["AcceptedBaseline", "read_baseline", "write_baseline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineWritten:
-    """What accepting did. Paths are of files, sorted.
+class AcceptedBaseline:
+    """The result of accepting a baseline. Paths are of files, sorted.
 
     Attributes:
         folder: of the baseline.
@@ -59,12 +59,12 @@ class BaselineWritten:
     removed: tuple[Path, ...]
     texts: bool = True
     pins: tuple[PinFailure, ...] = ()
-    worth: tuple[Worth, ...] = ()
+    summaries: tuple[SelectorSummary, ...] = ()
 
 
-def keeps_texts_out(folder: Path) -> bool:
+def has_no_texts(folder: Path) -> bool:
     """Whether there is a baseline that holds no text of any item; False where none can be read."""
-    rows = [item.row for one in _before(folder).values() for item in one.items.values()]
+    rows = [item.row for one in _current_snapshots(folder).values() for item in one.items.values()]
     return bool(rows) and all(row is None for row in rows)
 
 
@@ -74,11 +74,11 @@ def write_baseline(
     *,
     texts: bool = True,
     vectors: Mapping[str, Float32Array] | None = None,
-) -> BaselineWritten:
+) -> AcceptedBaseline:
     """Write a baseline, or what of it has changed.
 
     The same snapshots give the same bytes. What is there already stays as it is, as far as it moved only by what
-    machines differ in (`baseline_kept`); where it cannot be read, all is written anew. Files of others stay.
+    machines differ in (`baseline_noise`); where it cannot be read, all is written anew. Files of others stay.
 
     Args:
         folder: made if it is missing.
@@ -93,27 +93,29 @@ def write_baseline(
         NewerFormatError: a newer version wrote the baseline.
         StorageError: it cannot be read or written; what was there is unchanged.
     """
-    _check(snapshots)
+    _refuse_unfit_snapshots(snapshots)
     recover_folder(folder)
-    what = foreign(folder)
+    what = other_content(folder)
     if what:
         raise ParameterError(f"{folder} is {what}, no baseline; name another folder for the baseline")
-    before = _before(folder)
-    new = [kept(one if texts else without_texts(one), before.get((one.dataset, one.selector))) for one in snapshots]
-    here = _own_files(folder)
+    before = _current_snapshots(folder)
+    new = [
+        undo_noise(one if texts else without_texts(one), before.get((one.dataset, one.selector))) for one in snapshots
+    ]
+    here = _current_files(folder)
     files = _text_files(new)
     embedder = next((one.identity.embedder for one in snapshots if one.identity.embedder), "")
     if vectors and embedder:
         files[VECTORS] = vectors_bytes(vectors, embedder, here.get(VECTORS))
-    files[HEAD] = _head_file(folder, new, files, here)
+    files[MANIFEST] = _manifest_file(folder, new, files, here)
     changed = sorted(name for name, data in files.items() if here.get(name) != data)
     removed = sorted(set(here) - set(files))
     if changed or removed:
         with atomic_folder(folder) as temporary:
-            _keep_others(folder, temporary, here)
+            _copy_other_files(folder, temporary, here)
             for name, data in files.items():
                 write_atomic(temporary / name, data)
-    return BaselineWritten(
+    return AcceptedBaseline(
         folder=folder,
         written=tuple(folder / name for name in changed),
         unchanged=tuple(folder / name for name in sorted(set(files) - set(changed))),
@@ -122,8 +124,8 @@ def write_baseline(
     )
 
 
-def _check(snapshots: Sequence[Snapshot]) -> None:
-    """Whether snapshots can stand in one baseline."""
+def _refuse_unfit_snapshots(snapshots: Sequence[Snapshot]) -> None:
+    """Refuse snapshots that cannot stand in one baseline."""
     if not snapshots:
         raise ParameterError("a baseline of nothing was asked for; at least one selector must be run on a dataset")
     first: dict[str, Snapshot] = {}
@@ -138,8 +140,8 @@ def _check(snapshots: Sequence[Snapshot]) -> None:
             raise ParameterError(f"{what}; run both again")
 
 
-def _before(folder: Path) -> dict[tuple[str, str], Snapshot]:
-    """What stands in the folder; nothing if it cannot be read, as after a merge.
+def _current_snapshots(folder: Path) -> dict[tuple[str, str], Snapshot]:
+    """The snapshots that stand in the folder; none if it cannot be read, as after a merge.
 
     Raises:
         NewerFormatError: a newer version wrote it, which could not read what this one writes.
@@ -157,15 +159,17 @@ def _text_files(snapshots: Sequence[Snapshot]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for dataset in dict.fromkeys(one.dataset for one in snapshots):
         several = [one for one in snapshots if one.dataset == dataset]
-        sessions = _sessions(several)
-        files[inside(dataset, ITEMS)] = _lines(
+        sessions = _shared_sessions(several)
+        files[dataset_file(dataset, ITEMS)] = _lines(
             map(item_row, [*several[0].items.values(), *several[0].disabled.values()])
         )
-        files[inside(dataset, QUERIES)] = _lines(map(query_row, several[0].queries.values()))
+        files[dataset_file(dataset, QUERIES)] = _lines(map(query_row, several[0].queries.values()))
         if sessions:
-            files[inside(dataset, SESSIONS)] = _lines(session_row(number, held) for held, number in sessions.items())
+            files[dataset_file(dataset, SESSIONS)] = _lines(
+                session_row(number, held) for held, number in sessions.items()
+            )
         for one in several:
-            files[inside(dataset, answers_name(one.selector))] = _answers_file(one, sessions)
+            files[dataset_file(dataset, answers_file(one.selector))] = _answers_file(one, sessions)
     return files
 
 
@@ -173,12 +177,12 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return dump_jsonl(rows).encode()
 
 
-def _sessions(snapshots: Sequence[Snapshot]) -> dict[tuple[str, ...], int]:
-    """What the sessions of at least two queries hold, numbered from 1 on in the order in which they come."""
+def _shared_sessions(snapshots: Sequence[Snapshot]) -> dict[tuple[str, ...], int]:
+    """The sessions that at least two queries have, numbered from 1 on in the order in which they come."""
     queries: dict[tuple[str, ...], set[str]] = {}
     for one in snapshots:
         for query in one.queries:
-            queries.setdefault(session_of(one.answers[query]), set()).add(query)
+            queries.setdefault(session_items(one.answers[query]), set()).add(query)
     several = [held for held, found in queries.items() if held and len(found) > 1]
     return {held: number for number, held in enumerate(several, start=1)}
 
@@ -192,28 +196,28 @@ def _answers_file(one: Snapshot, sessions: Mapping[tuple[str, ...], int]) -> byt
     )
 
 
-def _head_file(
+def _manifest_file(
     folder: Path, snapshots: Sequence[Snapshot], files: Mapping[str, bytes], here: Mapping[str, bytes]
 ) -> bytes:
     """`baseline.json`, with the versions of Python and libraries that stand there if nothing else has changed."""
-    if HEAD in here and all(here.get(name) == data for name, data in files.items()):
+    if MANIFEST in here and all(here.get(name) == data for name, data in files.items()):
         try:
-            versions = read_head(folder)["versions"]
+            versions = read_manifest(folder)["versions"]
             libraries = {name: value for name, value in versions.items() if name not in OWN_VERSIONS}
-            same = dump_json(head(snapshots, files, libraries=libraries), indent=2).encode()
+            same = dump_json(manifest(snapshots, files, libraries=libraries), indent=2).encode()
         except (UserError, LookupError, AttributeError):
             same = b""  # it cannot be read, and is written anew
-        if same == here[HEAD]:
+        if same == here[MANIFEST]:
             return same
-    return dump_json(head(snapshots, files), indent=2).encode()
+    return dump_json(manifest(snapshots, files), indent=2).encode()
 
 
-def _own_files(folder: Path) -> dict[str, bytes]:
-    """The files of a baseline in a folder by their path in it, those of datasets that are gone among them.
+def _current_files(folder: Path) -> dict[str, bytes]:
+    """The files of a baseline in a folder, by their path in it, with those of datasets that are gone.
 
     Line ends are LF, whatever git made of them.
     """
-    names = [HEAD, VECTORS]
+    names = [MANIFEST, VECTORS]
     try:
         names += [path.relative_to(folder).as_posix() for path in folder.glob("*/*.jsonl")]
         found = {name: read_bytes(folder / name) for name in names if (folder / name).is_file()}
@@ -222,8 +226,8 @@ def _own_files(folder: Path) -> dict[str, bytes]:
         raise StorageError(f"cannot read {folder}: {error.strerror or error}") from error
 
 
-def _keep_others(folder: Path, temporary: Path, own: Iterable[str]) -> None:
-    """Copy what is no baseline's, such as a `.gitattributes`, to the folder that takes the place of this one."""
+def _copy_other_files(folder: Path, temporary: Path, own: Iterable[str]) -> None:
+    """Copy files of others, such as a `.gitattributes`, to the folder that replaces this one."""
     left_out = {folder / name for name in own}
     try:
         for path in sorted(folder.rglob("*")):

@@ -1,4 +1,4 @@
-"""Where everything stands in the folder of a baseline.
+"""The layout of a baseline's folder: names of its files, their hashes and format.
 
 ```
 baseline.json               format, versions, selectors with their parameters and metrics, hashes of the other files
@@ -23,20 +23,20 @@ from ctxbench.io.files import file_name
 from ctxbench.io.json_files import dump_json
 
 FORMAT = 2  # raised when a reader of the old one would go wrong
-READ = (1, FORMAT)  # in 1, a rule that keeps a candidate out was a sentence
-HEAD, VECTORS = "baseline.json", "vectors.npz"
+READABLE_FORMATS = (1, FORMAT)  # in 1, a rule that keeps a candidate out was a sentence
+MANIFEST, VECTORS = "baseline.json", "vectors.npz"
 ITEMS, QUERIES, SESSIONS = "items.jsonl", "queries.jsonl", "sessions.jsonl"
 ACCEPT = "ctxbench check --accept"
 _FOREIGN = {"dataset.yaml": "a dataset", "manifest.json": "a run", "timings.json": "a run"}
 
 
-def answers_name(selector: str) -> str:
-    """The file of a selector's answers, another one for each name and none of those of the dataset."""
+def answers_file(selector: str) -> str:
+    """The name of the file of a selector's answers, which no other selector or file of a dataset has."""
     name = f"{file_name(selector)}.jsonl"
     return f"%{ord(name[0]):02X}{name[1:]}" if name in (ITEMS, QUERIES, SESSIONS) else name
 
 
-def inside(dataset: str, name: str) -> str:
+def dataset_file(dataset: str, name: str) -> str:
     """The path of a file of a dataset in the folder of the baseline."""
     return f"{file_name(dataset)}/{name}"
 
@@ -46,13 +46,13 @@ def file_hash(data: bytes) -> str:
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()[:SHORT]
 
 
-def head_hash(head: Mapping[str, Any]) -> str:
-    """Of everything in `baseline.json` but this hash itself."""
+def manifest_hash(head: Mapping[str, Any]) -> str:
+    """Hash of everything in `baseline.json` but this hash itself."""
     return file_hash(dump_json({key: value for key, value in head.items() if key != "hash"}).encode())
 
 
-def foreign(folder: Path) -> str:
-    """What a folder is, if it is something else than a baseline: `a dataset`, `a run`, `no folder` ...; else empty.
+def other_content(folder: Path) -> str:
+    """Say what a folder holds if it is no baseline: `a dataset`, `a run`, `no folder` ...; else empty.
 
     Raises:
         StorageError: it cannot be looked at.
@@ -70,4 +70,4 @@ def foreign(folder: Path) -> str:
     for name, what in _FOREIGN.items():
         if name in names:
             return f"the folder of {what}"
-    return "a folder of something else" if names and HEAD not in names else ""
+    return "a folder of something else" if names and MANIFEST not in names else ""

@@ -19,40 +19,40 @@ from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline_layout import (
     ACCEPT,
     FORMAT,
-    HEAD,
     ITEMS,
+    MANIFEST,
     QUERIES,
-    READ,
+    READABLE_FORMATS,
     SESSIONS,
-    answers_name,
+    answers_file,
+    dataset_file,
     file_hash,
-    foreign,
-    head_hash,
-    inside,
+    manifest_hash,
+    other_content,
 )
 from ctxbench.gate.baseline_rows import (
     RowError,
     Session,
-    answer_of,
+    answer_from_row,
     is_number,
-    item_of,
-    query_of,
-    session_from,
+    item_from_row,
+    query_from_row,
+    session_from_row,
 )
 from ctxbench.gate.flat_steps import flat_steps
 from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, Snapshot, by_state
+from ctxbench.gate.wording import first_ids
 from ctxbench.io.files import is_utf16, read_bytes, recover_folder
 from ctxbench.io.json_files import parse_json
 from ctxbench.io.merge_conflicts import conflicts
 
 T = TypeVar("T")
 
-_MERGED = (
+_CONFLICT = (
     "a merge conflict; take one side of the whole folder, whichever (`git checkout --ours -- {folder}`), and accept "
     f"again (`{ACCEPT}`)"
 )
-AGAIN = f"bring it back from git, or accept again (`{ACCEPT}`)"
-_NAMED = 3  # queries that a fault names
+RESTORE = f"bring it back from git, or accept again (`{ACCEPT}`)"
 _DAMAGE = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 
@@ -77,7 +77,7 @@ def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = 
             line.
     """
     recover_folder(folder)
-    head = read_head(folder)
+    head = read_manifest(folder)
     reader = _Reader(folder, [])
     try:
         found = [
@@ -86,49 +86,49 @@ def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = 
             for snapshot in reader.snapshots(head, dataset, about, wanted)
         ]
     except (UserError, *_DAMAGE) as error:
-        raise InputError([Fault(f"damaged ({_said(error)}); {AGAIN}", folder / HEAD)]) from error
+        raise InputError([Fault(f"damaged ({_error_text(error)}); {RESTORE}", folder / MANIFEST)]) from error
     if reader.faults:
         raise InputError(reader.faults, subject=f"baseline {folder}")
     if not any(about["selectors"] for about in head["datasets"].values()):
         raise InputError(
-            [Fault(f"the baseline holds no selector, so that nothing could be judged; {AGAIN}", folder / HEAD)]
+            [Fault(f"the baseline holds no selector, so that nothing could be judged; {RESTORE}", folder / MANIFEST)]
         )
     return found
 
 
-def read_head(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
     """Read `baseline.json`.
 
     Raises:
         StorageError: there is no such folder, or it cannot be read.
         InputError: it is no baseline, of another format, or was changed by hand.
     """
-    what = foreign(folder)
+    what = other_content(folder)
     if what:
         raise InputError([Fault(f"{folder} is {what}, no baseline; expected a folder that `{ACCEPT}` made")])
-    path = folder / HEAD
+    path = folder / MANIFEST
     if not path.exists():
         state = "is empty" if folder.exists() else "is not there"
         raise StorageError(f"there is no baseline: {folder} {state}; make it with `{ACCEPT}`, and commit it")
     data = read_bytes(path)
-    faults = _unreadable(data, path, folder)
+    faults = _content_faults(data, path, folder)
     if faults:
         raise InputError(faults)
     head = _parsed(data, path)
     if not isinstance(head, dict) or "format" not in head:
-        raise InputError([Fault(f"no baseline: expected an object with a format; {AGAIN}", path, 1)])
-    if head["format"] not in READ:
+        raise InputError([Fault(f"no baseline: expected an object with a format; {RESTORE}", path, 1)])
+    if head["format"] not in READABLE_FORMATS:
         raise _other_format(head, path)
-    if head.get("hash") != head_hash(head):
-        raise InputError([Fault(f"was changed by hand, or merged; {AGAIN}", path)])
+    if head.get("hash") != manifest_hash(head):
+        raise InputError([Fault(f"was changed by hand, or merged; {RESTORE}", path)])
     return head
 
 
 def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
-    """What to do about a baseline of another format."""
+    """The error for a baseline of another format, with what to do."""
     versions = head.get("versions")
     by = f" (of ctxbench {versions.get('ctxbench')})" if isinstance(versions, dict) else ""
-    what = f"format {head['format']!r}{by}, this version of ctxbench reads {' and '.join(map(str, READ))}"
+    what = f"format {head['format']!r}{by}, this version of ctxbench reads {' and '.join(map(str, READABLE_FORMATS))}"
     if isinstance(head["format"], int) and head["format"] > FORMAT:
         return NewerFormatError([Fault(f"{what}; install the version that wrote it, or a newer one", path)])
     how = f"check once more with the version that wrote it, then write it anew with this one (`{ACCEPT}`)"
@@ -136,8 +136,8 @@ def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
 
 
 @dataclass(frozen=True, eq=False)
-class _Facts:
-    """What all selectors on one dataset share; sessions None = not known; `sound` = nothing is wrong with it."""
+class _DatasetFacts:
+    """The facts that all selectors on one dataset share; sessions None = not known; `sound` = without faults."""
 
     items: Mapping[str, ItemFact]
     queries: Mapping[str, QueryFact]
@@ -164,19 +164,19 @@ class _Reader:
         about: Mapping[str, Any],
         wanted: Collection[tuple[str, str]] | None,
     ) -> list[Snapshot]:
-        """Those of one dataset; with faults, what there is of them."""
+        """The snapshots of one dataset; with faults, as far as they can be read."""
         named = [name for name in about["selectors"] if wanted is None or (dataset, name) in wanted]
         if not named:
             return []
         before = len(self.faults)
-        items = self._by_id(inside(dataset, ITEMS), about["files"]["items"], item_of)
-        queries = self._by_id(inside(dataset, QUERIES), about["files"]["queries"], query_of)
+        items = self._rows_by_id(dataset_file(dataset, ITEMS), about["files"]["items"], item_from_row)
+        queries = self._rows_by_id(dataset_file(dataset, QUERIES), about["files"]["queries"], query_from_row)
         sessions: dict[int, Session] | None = {}
         if "sessions" in about["files"]:
             found = len(self.faults)
-            sessions = self._by_id(inside(dataset, SESSIONS), about["files"]["sessions"], session_from)
+            sessions = self._rows_by_id(dataset_file(dataset, SESSIONS), about["files"]["sessions"], session_from_row)
             sessions = sessions if len(self.faults) == found else None
-        facts = _Facts(items, queries, sessions, sound=len(self.faults) == before)
+        facts = _DatasetFacts(items, queries, sessions, sound=len(self.faults) == before)
         inputs = _typed(about, "inputs", str, default="")
         snapshots = [self._snapshot(head, (dataset, name), about["selectors"][name], facts) for name in named]
         return [replace(one, inputs=inputs) for one in snapshots]
@@ -186,13 +186,13 @@ class _Reader:
         head: Mapping[str, Any],
         names: tuple[str, str],
         about: Mapping[str, Any],
-        facts: _Facts,
+        facts: _DatasetFacts,
     ) -> Snapshot:
         dataset, selector = names
         rules = _rules(about)
-        path = inside(dataset, answers_name(selector))
-        read = partial(answer_of, rules=rules, sessions=facts.sessions, repeated=_repeats(about) > 1)
-        rows = self._rows(path, about["file"], read, check=partial(_misfits, facts=facts))
+        path = dataset_file(dataset, answers_file(selector))
+        read = partial(answer_from_row, rules=rules, sessions=facts.sessions, repeated=_repeats(about) > 1)
+        rows = self._rows(path, about["file"], read, check=partial(_answer_faults, facts=facts))
         items, disabled = by_state(facts.items)
         columns = {name: [values.get(name, math.nan) for _, (_, values) in rows] for name in about["metrics"]}
         return Snapshot(
@@ -217,9 +217,9 @@ class _Reader:
             source=str(self.folder),
         )
 
-    def _by_id(self, name: str, digest: str, read: Callable[[Mapping[str, Any]], T]) -> dict[Any, T]:
+    def _rows_by_id(self, name: str, digest: str, read: Callable[[Mapping[str, Any]], T]) -> dict[Any, T]:
         """The lines of a file by their ids, which must differ."""
-        return {one.id: one for _, one in self._rows(name, digest, read, check=_twice)}
+        return {one.id: one for _, one in self._rows(name, digest, read, check=_duplicate_ids)}
 
     def _rows(
         self,
@@ -242,16 +242,16 @@ class _Reader:
             data = read_bytes(path)
         except StorageError:
             what = "is missing" if not path.exists() else "cannot be read"
-            self.faults.append(Fault(f"{what}; {AGAIN}", path))
+            self.faults.append(Fault(f"{what}; {RESTORE}", path))
             return []
         intact = file_hash(data) == digest
-        faults = [] if intact else _unreadable(data, path, self.folder)
-        rows = [] if faults else _lines(data, path, read, faults)
+        faults = [] if intact else _content_faults(data, path, self.folder)
+        rows = [] if faults else _read_lines(data, path, read, faults)
         if not faults and (rows or intact):
-            faults += [Fault(f"{what}; {AGAIN}", path, line) for line, what in check(rows)]
+            faults += [Fault(f"{what}; {RESTORE}", path, line) for line, what in check(rows)]
         if not intact and not faults:
             what = "was changed by hand, or merged: its hash is another" if data.strip() else "is empty"
-            faults.append(Fault(f"{what}; {AGAIN}", path))
+            faults.append(Fault(f"{what}; {RESTORE}", path))
         self.faults.extend(faults)
         return rows
 
@@ -297,8 +297,8 @@ def _description(about: Mapping[str, Any]) -> Mapping[str, Any]:
     return value
 
 
-def _twice(rows: Sequence[tuple[int, Any]]) -> Iterator[tuple[int, str]]:
-    """The lines whose id another has already."""
+def _duplicate_ids(rows: Sequence[tuple[int, Any]]) -> Iterator[tuple[int, str]]:
+    """Faults of lines whose id an earlier line has."""
     seen = set()
     for line, one in rows:
         if one.id in seen:
@@ -306,8 +306,10 @@ def _twice(rows: Sequence[tuple[int, Any]]) -> Iterator[tuple[int, str]]:
         seen.add(one.id)
 
 
-def _misfits(rows: Sequence[tuple[int, tuple[AnswerFact, Any]]], *, facts: _Facts) -> Iterator[tuple[int, str]]:
-    """Whether the answers are those to the queries, in their order, and of items of the catalog."""
+def _answer_faults(
+    rows: Sequence[tuple[int, tuple[AnswerFact, Any]]], *, facts: _DatasetFacts
+) -> Iterator[tuple[int, str]]:
+    """Faults of answers that are not to the dataset's queries in their order, or not of its items."""
     if not facts.sound:
         return
     asked = [answer.query for _, (answer, _) in rows]
@@ -318,7 +320,7 @@ def _misfits(rows: Sequence[tuple[int, tuple[AnswerFact, Any]]], *, facts: _Fact
             "missing": [one for one in facts.queries if one not in counts],
             "twice": [one for one, count in counts.items() if count > 1],
         }
-        parts = [f"{len(ids)} {what} ({_named(ids)})" for what, ids in lists.items() if ids]
+        parts = [f"{len(ids)} {what} ({first_ids(ids)})" for what, ids in lists.items() if ids]
         yield 0, f"its queries are not those of {QUERIES}: {', '.join(parts) or 'they stand in another order'}"
     for line, (answer, _) in rows:
         for one in (*answer.offered, *answer.near):
@@ -326,11 +328,9 @@ def _misfits(rows: Sequence[tuple[int, tuple[AnswerFact, Any]]], *, facts: _Fact
                 yield line, f"query {answer.query} has {one.id}, which {ITEMS} does not have"
 
 
-def _named(ids: Sequence[str]) -> str:
-    return f"{', '.join(ids[:_NAMED])}{', ...' if len(ids) > _NAMED else ''}"
-
-
-def _lines(data: bytes, path: Path, read: Callable[[Mapping[str, Any]], T], faults: list[Fault]) -> list[tuple[int, T]]:
+def _read_lines(
+    data: bytes, path: Path, read: Callable[[Mapping[str, Any]], T], faults: list[Fault]
+) -> list[tuple[int, T]]:
     """Read one JSON object a line; adds to `faults` what is none."""
     rows = []
     for number, line in enumerate(data.split(b"\n"), start=1):
@@ -341,7 +341,7 @@ def _lines(data: bytes, path: Path, read: Callable[[Mapping[str, Any]], T], faul
         except InputError as error:
             faults.extend(error.faults)
         except (RowError, *_DAMAGE) as error:
-            faults.append(Fault(f"a damaged line: {_said(error)}; {AGAIN}", path, number))
+            faults.append(Fault(f"a damaged line: {_error_text(error)}; {RESTORE}", path, number))
     return rows
 
 
@@ -354,13 +354,13 @@ def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
     try:
         return _DECODER.decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {AGAIN}", path, line)]) from error
+        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {RESTORE}", path, line)]) from error
     except (ValueError, RecursionError):
         pass
     try:
         return parse_json(data.decode("utf-8"), path=path, line=line)
     except InputError as error:
-        raise InputError([replace(fault, message=f"{fault.message}; {AGAIN}") for fault in error.faults]) from error
+        raise InputError([replace(fault, message=f"{fault.message}; {RESTORE}") for fault in error.faults]) from error
 
 
 def _object(row: Any) -> Mapping[str, Any]:
@@ -369,20 +369,20 @@ def _object(row: Any) -> Mapping[str, Any]:
     return row
 
 
-def _no_number(text: str) -> float:
+def _refuse_constant(text: str) -> float:
     raise ValueError(text)
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_number)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def _unreadable(data: bytes, path: Path, folder: Path) -> list[Fault]:
-    """What makes it useless to look at lines: another encoding, and conflicts that git left, a fault each place."""
+def _content_faults(data: bytes, path: Path, folder: Path) -> list[Fault]:
+    """Faults of a whole file: another encoding, and conflicts that git left, one for each place."""
     if is_utf16(data):
-        return [Fault(f"is UTF-16, and must be UTF-8; {AGAIN}", path, 1)]
+        return [Fault(f"is UTF-16, and must be UTF-8; {RESTORE}", path, 1)]
     found = conflicts(data.decode("utf-8", "replace"))
-    return [Fault(_MERGED.format(folder=folder), path, line) for line in found]
+    return [Fault(_CONFLICT.format(folder=folder), path, line) for line in found]
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)

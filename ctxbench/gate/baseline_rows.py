@@ -1,4 +1,4 @@
-"""Lines of a baseline: an item, a query, or an answer as one JSON object, and back.
+"""Writes and reads the lines of a baseline: an item, a query, a session or an answer as one JSON object.
 
 ```
 items.jsonl         {"id", "hash", "tokens", "prompt"?, "enabled"?, "scopes"?: [...], "row"?}
@@ -31,21 +31,21 @@ from ctxbench.core.selection import Offered
 from ctxbench.gate.snapshots import LISTS, AnswerFact, ItemFact, LabelFact, QueryFact
 
 DECIMALS = 7  # of scores: a hundredth of `candidates.MARGIN`, below which machines differ
-_MOST = 2**53  # of items and tokens: whole numbers up to it are exact as floats, too
+_MAX_WHOLE = 2**53  # of items and tokens: whole numbers up to it are exact as floats, too
 _ROUNDING = 1e-9  # by which a share that is summed up may be above 1
-_SHOWN = 40  # characters of a wrong value
+_MAX_SHOWN = 40  # characters of a wrong value
 _DIRECT = "direct"
 _TEXT = frozenset([str])  # the type of a text in JSON
-_USUAL = {"mode": "agent", "origin": "search", "via": None}
+_DEFAULTS = {"mode": "agent", "origin": "search", "via": None}
 
 
 class RowError(ValueError):
-    """A line that is none of a baseline: says what was expected."""
+    """A line that is not valid in a baseline; says what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What several sessions hold.
+    """The items of a session that several queries have.
 
     Attributes:
         id: its number, from 1 on.
@@ -70,7 +70,7 @@ def item_row(item: ItemFact) -> dict[str, Any]:
     return row
 
 
-def item_of(row: Mapping[str, Any]) -> ItemFact:
+def item_from_row(row: Mapping[str, Any]) -> ItemFact:
     """Read a line of `item_row`.
 
     Raises:
@@ -111,7 +111,7 @@ def query_row(query: QueryFact) -> dict[str, Any]:
     return row | {name: list(ids) for name, ids in query.lists.items()}
 
 
-def query_of(row: Mapping[str, Any]) -> QueryFact:
+def query_from_row(row: Mapping[str, Any]) -> QueryFact:
     """Read a line of `query_row`.
 
     Raises:
@@ -129,7 +129,7 @@ def query_of(row: Mapping[str, Any]) -> QueryFact:
         group=_text(row, "group", default=row.get("id", "")),
         tags=_texts("tags", row.get("tags", [])),
         text=_text(row, "text", default=""),
-        others=_labels_of(row.get("labels", [])),
+        others=_labels_from_rows(row.get("labels", [])),
         scope=_text(row, "scope", default=""),
         lists={name: _ids(name, row[name]) for name in LISTS if name in row},
     )
@@ -141,7 +141,7 @@ def _label_row(label: LabelFact) -> list[Any]:
     return [name, grade, via, alternatives] if alternatives else [name, grade, *([] if via == _DIRECT else [via])]
 
 
-def _labels_of(rows: Any) -> tuple[LabelFact, ...]:
+def _labels_from_rows(rows: Any) -> tuple[LabelFact, ...]:
     if not isinstance(rows, list):
         raise RowError(f"labels must be a list, got {rows!r}")
     found = []
@@ -155,8 +155,8 @@ def _labels_of(rows: Any) -> tuple[LabelFact, ...]:
     return tuple(found)
 
 
-def session_of(answer: AnswerFact) -> tuple[str, ...]:
-    """What the session holds, in front of an offer: mode and id of each as one text."""
+def session_items(answer: AnswerFact) -> tuple[str, ...]:
+    """The items of the session, which begin an offer: mode and id of each as one text."""
     held = []
     for one in answer.offered:
         if one.origin != "session" or one.score is not None or one.via is not None:
@@ -166,17 +166,17 @@ def session_of(answer: AnswerFact) -> tuple[str, ...]:
 
 
 def session_row(number: int, session: Sequence[str]) -> dict[str, Any]:
-    """What several sessions hold as a line."""
+    """A session as a line."""
     return {"session": number, "items": list(session)}
 
 
-def session_from(row: Mapping[str, Any]) -> Session:
+def session_from_row(row: Mapping[str, Any]) -> Session:
     """Read a line of `session_row`.
 
     Raises:
         RowError: it is none.
     """
-    return Session(_whole(row, "session"), _held(row.get("items")))
+    return Session(_whole(row, "session"), _session_candidates(row.get("items")))
 
 
 def answer_row(
@@ -185,7 +185,7 @@ def answer_row(
     rules: Mapping[Rule | None, int],
     sessions: Mapping[tuple[str, ...], int],
 ) -> dict[str, Any]:
-    """What a query was offered as a line.
+    """An answer as a line.
 
     Args:
         answer: the answer; of `near`, all is written.
@@ -196,19 +196,19 @@ def answer_row(
     row: dict[str, Any] = {"query": answer.query}
     if answer.error:
         row["error"] = answer.error
-    session = session_of(answer)
+    session = session_items(answer)
     if session:
         row["session"] = sessions.get(session) or list(session)
-    row["offered"] = [_candidate(one) for one in answer.offered[len(session) :]]
+    row["offered"] = [_candidate_row(one) for one in answer.offered[len(session) :]]
     if answer.near:
-        row["near"] = [_candidate(one, rules[one.rule]) for one in answer.near]
+        row["near"] = [_candidate_row(one, rules[one.rule]) for one in answer.near]
     row["values"] = {
         name: int(value) if value.is_integer() else value for name, value in values.items() if not math.isnan(value)
     }
     return row
 
 
-def answer_of(
+def answer_from_row(
     row: Mapping[str, Any],
     rules: Sequence[Rule | None],
     sessions: Mapping[int, Session] | None,
@@ -240,18 +240,18 @@ def answer_of(
             raise RowError(f"sessions.jsonl has no session {session}")
         held = () if sessions is None else sessions[session].items
     else:
-        held = _held(session)
+        held = _session_candidates(session)
     answer = AnswerFact(
         query=_text(row, "query"),
-        offered=(*held, *[_offered(one, None) for one in offered]),
-        near=tuple([_offered(one, rules) for one in near]),
+        offered=(*held, *[_candidate_from_row(one, None) for one in offered]),
+        near=tuple([_candidate_from_row(one, rules) for one in near]),
         error=_text(row, "error", default=""),
     )
     return answer, values
 
 
 def _out_of_range(name: str, value: float, *, repeated: bool) -> str:
-    """What a value of a metric must be, if it is not so; else empty. A metric that is not known has any."""
+    """The range expected of a metric's value, if the value is outside; else empty, also for unknown metrics."""
     scale = _scale(name)
     if scale == "yes/no" and not repeated:
         return "" if value in (0, 1) else "0 or 1"
@@ -273,7 +273,7 @@ def rounded(score: float | None) -> float | None:
     return None if score is None else round(score, DECIMALS) + 0.0  # no -0.0
 
 
-def _held(texts: Any) -> tuple[Offered, ...]:
+def _session_candidates(texts: Any) -> tuple[Offered, ...]:
     """The items of a session."""
     parts = [text.split(" ") for text in _texts("a session", texts)]
     if any(len(one) != 2 for one in parts):
@@ -281,16 +281,16 @@ def _held(texts: Any) -> tuple[Offered, ...]:
     return tuple([Offered(id=name, score=None, mode=mode, origin="session") for mode, name in parts])
 
 
-def _candidate(one: Offered, rule: int | None = None) -> list[Any]:
+def _candidate_row(one: Offered, rule: int | None = None) -> list[Any]:
     out: list[Any] = [one.id, rounded(one.score)]
     if rule is not None:
         out.append(rule)
-    more = {name: getattr(one, name) for name, usual in _USUAL.items() if getattr(one, name) != usual}
+    more = {name: getattr(one, name) for name, usual in _DEFAULTS.items() if getattr(one, name) != usual}
     return [*out, more] if more else out
 
 
-def _offered(row: Any, rules: Sequence[Rule | None] | None) -> Offered:
-    """A candidate; with `rules`, one that stayed out."""
+def _candidate_from_row(row: Any, rules: Sequence[Rule | None] | None) -> Offered:
+    """Read a candidate; with `rules`, one that stayed out."""
     length = 2 if rules is None else 3
     if not isinstance(row, list) or not length <= len(row) <= length + 1 or not isinstance(row[0], str):
         raise RowError(f"a candidate is {'[id, score]' if rules is None else '[id, score, rule]'}, got {row!r}")
@@ -319,7 +319,7 @@ def _offered(row: Any, rules: Sequence[Rule | None] | None) -> Offered:
 
 
 def _extras(more: Any) -> Mapping[str, str]:
-    if not isinstance(more, dict) or not all(key in _USUAL and isinstance(one, str) for key, one in more.items()):
+    if not isinstance(more, dict) or not all(key in _DEFAULTS and isinstance(one, str) for key, one in more.items()):
         raise RowError(f"expected an object with mode, origin or via behind a candidate, got {more!r}")
     return more
 
@@ -365,12 +365,12 @@ def _ids(name: str, values: Any) -> tuple[str, ...]:
 
 def _whole(row: Mapping[str, Any], key: str) -> int:
     value = row.get(key)
-    if type(value) is not int or not 0 <= value <= _MOST:
+    if type(value) is not int or not 0 <= value <= _MAX_WHOLE:
         raise RowError(f"{key} must be a whole number, 0 or more and at most 2**53, got {_short(value)}")
     return value
 
 
 def _short(value: Any) -> str:
-    """A value for a message, which hundreds of digits would bury."""
+    """A value for a message, cut where it is long."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}... ({len(text)} characters)"

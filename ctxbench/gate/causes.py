@@ -57,134 +57,127 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ctxbench.core.candidates import MARGIN
-from ctxbench.gate.cause_of import Causes
+from ctxbench.gate.cause_finder import CauseFinder
+from ctxbench.gate.input_differences import absence_text
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.query_sides import Compared, Side
-from ctxbench.gate.remedies import mended
-from ctxbench.gate.replay import Case, Row, kept, replayable, with_setting
-from ctxbench.gate.snapshot_changes import what_changed, where_gone
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.remedies import find_remedy
+from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_setting
+from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
 
 _FACTORS = ("own", "rivals", "cut")
 _STATES = tuple(itertools.product((False, True), repeat=3))  # which factors are as at the head
 _ORDERS = tuple(itertools.permutations(range(3)))
 
 
-def explain(
-    base: Snapshot, head: Snapshot, changes: Sequence[Change], renamed: Mapping[str, str]
-) -> tuple[Change, ...]:
-    """Give each change its cause, and what would mend it where something required was lost.
+def explain(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Give each change its cause, and a remedy where a required item was lost.
 
     Args:
-        base, head: before and after; every query of `changes` has an answer in both.
-        changes: of items that went in or out, in any order; their causes are not looked at.
-        renamed: the id at the head by the id at the base.
+        pair: base and head; every query of `changes` has an answer in both.
+        changes: items that went in or out, in any order; their causes are not looked at.
 
     Returns:
-        The changes in the order given, whole but for `cause` and `mend`.
+        The changes in the order given, with `cause` and `remedy` filled in.
     """
-    compared = Compared(base, head, what_changed(base, head, renamed))
-    found = _Explaining(compared, changes).causes()
+    found = _ChangeExplainer(pair, changes).causes()
     return tuple(
-        replace(change, cause=cause, mend=mended(change, cause, compared))
+        replace(change, cause=cause, remedy=find_remedy(change, cause, pair))
         for change, cause in zip(changes, found, strict=True)
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Look:
-    """A change with both sides of its query."""
+class _ChangeContext:
+    """A change with the candidates of its query on both sides.
+
+    Attributes:
+        change: the change.
+        item: the id of its item at the head.
+        base, head: the candidates.
+    """
 
     change: Change
-    item: str  # by its id at the head
-    before: Side
-    after: Side
+    item: str
+    base: QueryCandidates
+    head: QueryCandidates
 
 
-class _Explaining:
-    """The changes of one selector on one dataset, taken together so that cuts are replayed for all at once."""
+class _ChangeExplainer:
+    """Finds the causes of all changes of a selector on a dataset together, so that cuts are replayed only once."""
 
-    def __init__(self, compared: Compared, changes: Sequence[Change]) -> None:
-        self.compared = compared
-        self.looks = [_Look(one, compared.name(one.item), *compared.sides(one.query)) for one in changes]
-        self.make = Causes(compared)
+    def __init__(self, pair: SnapshotPair, changes: Sequence[Change]) -> None:
+        self.pair = pair
+        self.contexts = [_ChangeContext(one, pair.head_id(one.item), *pair.candidates(one.query)) for one in changes]
+        self.finder = CauseFinder(pair)
         self.found: dict[int, Cause] = {}
 
     def causes(self) -> list[Cause]:
-        """In the order of the changes."""
-        numbers = range(len(self.looks))
+        """The cause of every change, in the order of the changes."""
+        numbers = range(len(self.contexts))
         for n in numbers:
-            if (cause := self._plain(self.looks[n])) is not None:
+            if (cause := self._catalog_cause(self.contexts[n])) is not None:
                 self.found[n] = cause
-        brought = [n for n in numbers if n not in self.found and self._brought(self.looks[n])]
-        rest = sorted(set(numbers) - set(self.found) - set(brought))
-        if self.compared.base.identity.outside or self.compared.head.identity.outside:
-            self.found |= {n: self.make.outside(self._moved(n), self.looks[n].change) for n in rest}
+        expanded = [n for n in numbers if n not in self.found and self._is_expansion(self.contexts[n])]
+        rest = sorted(set(numbers) - set(self.found) - set(expanded))
+        if self.pair.base.identity.outside or self.pair.head.identity.outside:
+            self.found |= {n: self.finder.outside_cause(self._scores_moved(n), self.contexts[n].change) for n in rest}
         else:
-            self._scored(rest)
-        self._expanded(brought)
+            self._explain_scored(rest)
+        self._explain_expansions(expanded)
         return [self.found[n] for n in numbers]
 
-    def _plain(self, look: _Look) -> Cause | None:
-        """What the catalog alone tells."""
-        altered, head = self.compared.altered, self.compared.head
-        out = look.item not in head.items or bool(
-            head.queries[look.change.query].scope
-        )  # what has none may still get it
-        if look.change.lost and look.item in altered.gone and out:
-            return Cause(kind=CauseKind.GONE, subjects=(look.item,), detail=where_gone(look.item, head))
-        if not look.change.lost and look.item in altered.new:
-            detail = "no longer disabled" if look.item in self.compared.base.disabled else "new in the catalog"
-            return Cause(kind=CauseKind.NEW, subjects=(look.item,), detail=detail)
+    def _catalog_cause(self, context: _ChangeContext) -> Cause | None:
+        """The cause of a change that the catalog alone tells: the item is gone or new. None for any other change."""
+        inputs, head = self.pair.inputs, self.pair.head
+        scoped = bool(head.queries[context.change.query].scope)  # a query without a scope may still get the item
+        out = context.item not in head.items or scoped
+        if context.change.lost and context.item in inputs.gone and out:
+            return Cause(kind=CauseKind.GONE, subjects=(context.item,), detail=absence_text(context.item, head))
+        if not context.change.lost and context.item in inputs.new:
+            detail = "no longer disabled" if context.item in self.pair.base.disabled else "new in the catalog"
+            return Cause(kind=CauseKind.NEW, subjects=(context.item,), detail=detail)
         return None
 
-    def _brought(self, look: _Look) -> bool:
-        """Whether an expansion had it on the side where it is in."""
-        return self._held(look).origin == "expansion"
+    def _is_expansion(self, context: _ChangeContext) -> bool:
+        """Whether an expansion brought the item in, on the side where it is offered."""
+        side = context.base if context.change.lost else context.head
+        candidate = side.rows.get(context.item)
+        return candidate is not None and candidate.origin == "expansion"
 
-    def _held(self, look: _Look) -> Row:
-        side = look.before if look.change.lost else look.after
-        return side.rows.get(look.item) or Row(id=look.item, place=0, score=None)
+    def _scores_moved(self, n: int) -> bool:
+        return self.pair.scores_moved(self.contexts[n].change.query)
 
-    def _moved(self, n: int) -> bool:
-        return self.compared.moved(self.looks[n].change.query)
-
-    def _scored(self, numbers: Sequence[int]) -> None:
-        """What the search found, or what a session held, on the side where it is in."""
-        altered, steps = self.compared.altered, self.compared.steps
-        rest = []
+    def _explain_scored(self, numbers: Sequence[int]) -> None:
+        """Explain changes of items that the search found, or that a session held, where they are offered."""
+        if not self.pair.inputs:
+            self.found |= dict.fromkeys(numbers, self.finder.nondeterminism())
+            return
+        shifted = {n for n in numbers if self.finder.common_cause is not None and self._scores_moved(n)}
+        if all(map(can_replay, self.pair.steps)):
+            self._replay_shifted([n for n in numbers if n in shifted])
+            self._replay([n for n in numbers if n not in shifted])
         for n in numbers:
-            if not altered:
-                self.found[n] = self.make.nothing_differs()
-            else:
-                rest.append(n)
-        able = replayable(steps[0]) and replayable(steps[1])
-        shifted = {n for n in rest if self.make.mover is not None and self._moved(n)}
-        if able:
-            self._replay_shifted([n for n in rest if n in shifted])
-            self._replay([n for n in rest if n not in shifted])
-        for n in rest:
             if n not in self.found:
-                look = self.looks[n]
-                self.found[n] = self.make.by_evidence(look.change, moved=n in shifted)
+                context = self.contexts[n]
+                self.found[n] = self.finder.cause_by_evidence(context.change, moved=n in shifted)
 
-    # Scores that stand still, but for what was edited.
+    # Only the scores of changed items moved.
 
     def _replay(self, numbers: Sequence[int]) -> None:
-        """Share each change among own score, rivals and cut, where a replay gives what both sides have."""
-        if not self.compared.altered.catalog and not self.compared.altered.tokens:
-            self._by_parameter(numbers)
+        """Divide each change among own score, rivals and cut, where a replay gives the offers of both sides."""
+        if not self.pair.inputs.catalog and not self.pair.inputs.tokens:
+            self._explain_by_settings(numbers)
             return
-        recut = bool(self.compared.altered.cutting)  # else the cut's share is nothing, whatever is tried
+        recut = bool(self.pair.inputs.cutting)  # else the cut's share is nothing, whatever is tried
         kept_in = {}
         for state in _STATES:
             if state[2] or recut:
-                kept_in[state] = self._kept(numbers, partial(self._case, state=state), cut=state[2])
+                kept_in[state] = self._replay_side(numbers, partial(self._replay_case, state=state), cut=state[2])
         kept_in |= {(*state, False): kept_in[(*state, True)] for state in itertools.product((False, True), repeat=2)
                     if not recut}  # fmt: skip
         by_cut = []
         for place, n in enumerate(numbers):
-            change = self.looks[n].change
+            change = self.contexts[n].change
             goes = {state: kept_in[state][place] is not change.lost for state in _STATES}
             if goes[False, False, False] or not goes[True, True, True]:
                 continue
@@ -193,163 +186,171 @@ class _Explaining:
             if factor == "cut":
                 by_cut.append(n)
             elif factor == "own":
-                self.found[n] = self.make.own(change)
+                self.found[n] = self.finder.own_cause(change)
             else:
-                self.found[n] = self.make.rivals(change)
-        self._by_parameter(by_cut)
+                self.found[n] = self.finder.rival_cause(change)
+        self._explain_by_settings(by_cut)
 
-    def _case(self, n: int, state: tuple[bool, ...]) -> Case:
+    def _replay_case(self, n: int, state: tuple[bool, ...]) -> ReplayCase:
         own, rivals, cut = state
-        look = self.looks[n]
-        differ = any(one.parameter == "topK" for one in self.compared.altered.cutting)
-        side = look.after if (cut if differ else rivals) else look.before  # how many chunks count, or who has them
-        row = look.after.rows.get(look.item) if own else self._row_before(look)
-        there = side.rows.get(look.item)
-        return Case(
-            own=row
-            if row is None or there is None
-            else replace(row, rule=there.rule),  # a tie at the bar is that side's
-            rivals=self._rivals_after(look) if rivals else self._rivals_before(look),
+        context = self.contexts[n]
+        differ = any(one.parameter == "topK" for one in self.pair.inputs.cutting)
+        side = context.head if (cut if differ else rivals) else context.base  # how many chunks count, or who has them
+        row = context.head.rows.get(context.item) if own else self._base_candidate(context)
+        on_side = side.rows.get(context.item)
+        if row is not None and on_side is not None:
+            row = replace(row, rule=on_side.rule)  # a tie at the bar is decided as on that side
+        return ReplayCase(
+            own=row,
+            rivals=self._head_rivals(context) if rivals else self._base_rivals(context),
             bar=side.bar,
         )
 
-    def _row_before(self, look: _Look) -> Row | None:
-        """The item at the base; where it stayed out too far to be kept, with the score that it has, or just too low."""
-        known = look.before.rows.get(look.item)
-        if known is not None or look.before.whole:
+    def _base_candidate(self, context: _ChangeContext) -> Candidate | None:
+        """The item at the base; if its place there is not kept, with its score at the head, or one just too low."""
+        known = context.base.rows.get(context.item)
+        if known is not None or context.base.complete:
             return known
-        row = look.after.rows.get(look.item)
+        row = context.head.rows.get(context.item)
         if row is None or row.score is None:
             return None
-        low = math.nextafter(look.before.floor, -math.inf)
-        touched = look.item in self.compared.changed or row.score > look.before.floor
+        low = math.nextafter(context.base.lowest_score, -math.inf)
+        touched = context.item in self.pair.changed_items or row.score > context.base.lowest_score
         return replace(row, score=low) if touched else row
 
-    def _rivals_before(self, look: _Look) -> list[Row]:
-        """Those known at the base, and where it keeps the nearest only, what has lower scores still."""
-        rows = [row for name, row in look.before.rows.items() if name != look.item]
-        if look.before.whole:
+    def _base_rivals(self, context: _ChangeContext) -> list[Candidate]:
+        """The rivals known at the base, and where only the nearest are kept, unchanged ones with lower scores."""
+        rows = [row for name, row in context.base.rows.items() if name != context.item]
+        if context.base.complete:
             return rows
-        changed = self.compared.changed
+        changed = self.pair.changed_items
         further = [
             row
-            for name, row in look.after.found.items()
-            if name not in look.before.rows and name not in changed and look.after.score(name) <= look.before.floor
+            for name, row in context.head.found.items()
+            if name not in context.base.rows
+            and name not in changed
+            and context.head.score(name) <= context.base.lowest_score
         ]
-        return [*rows, *(row for row in further if row.id != look.item)]
+        return [*rows, *(row for row in further if row.id != context.item)]
 
-    def _rivals_after(self, look: _Look) -> list[Row]:
-        return [row for name, row in look.after.rows.items() if name != look.item]
+    def _head_rivals(self, context: _ChangeContext) -> list[Candidate]:
+        return [row for name, row in context.head.rows.items() if name != context.item]
 
-    def _kept(self, numbers: Sequence[int], case: Callable[[int], Case], *, cut: bool) -> list[bool]:
-        steps = self.compared.steps[1 if cut else 0]
-        return kept(steps or (), [case(n) for n in numbers])
+    def _replay_side(self, numbers: Sequence[int], case: Callable[[int], ReplayCase], *, cut: bool) -> list[bool]:
+        steps = self.pair.steps[1 if cut else 0]
+        return replay_cuts(steps or (), [case(n) for n in numbers])
 
-    def _by_parameter(self, numbers: Sequence[int]) -> None:
-        """Which setting of the cut it was."""
-        before, after = self.compared.steps
-        settings = self.compared.altered.cutting
-        if before is None or after is None or not numbers or not settings:
+    def _explain_by_settings(self, numbers: Sequence[int]) -> None:
+        """Explain changes by the setting of the cut that made them.
+
+        A setting is likely that undoes the change where it alone is set back, less so one that alone makes it at the
+        base; where neither is found, all settings together are the cause.
+        """
+        base_steps, head_steps = self.pair.steps
+        settings = self.pair.inputs.cutting
+        if base_steps is None or head_steps is None or not numbers or not settings:
             return
         if len(settings) == 1:
-            self.found |= dict.fromkeys(numbers, self.make.parameter(settings))
+            self.found |= dict.fromkeys(numbers, self.finder.setting_cause(settings))
             return
-        here = [self._case(n, (True, True, True)) for n in numbers]
-        there = [self._case(n, (False, False, False)) for n in numbers]
-        old_bars = [replace(case, bar=old.bar) for case, old in zip(here, there, strict=True)]
-        new_bars = [replace(case, bar=new.bar) for case, new in zip(there, here, strict=True)]
+        head_cases = [self._replay_case(n, (True, True, True)) for n in numbers]
+        base_cases = [self._replay_case(n, (False, False, False)) for n in numbers]
+        old_bars = [replace(case, bar=old.bar) for case, old in zip(head_cases, base_cases, strict=True)]
+        new_bars = [replace(case, bar=new.bar) for case, new in zip(base_cases, head_cases, strict=True)]
         likely: dict[int, tuple[int, int]] = {}
         for place, one in enumerate(settings):
             topk = one.parameter == "topK"
-            back = kept(with_setting(after, before, one), old_bars if topk else here)
-            forth = kept(with_setting(before, after, one), new_bars if topk else there)
-            for n, restored, done in zip(numbers, back, forth, strict=True):
-                lost = self.looks[n].change.lost
-                points = (restored is lost) * 2 + (done is not lost)
+            undone = replay_cuts(with_setting(head_steps, base_steps, one), old_bars if topk else head_cases)
+            made = replay_cuts(with_setting(base_steps, head_steps, one), new_bars if topk else base_cases)
+            for n, kept_if_undone, kept_if_made in zip(numbers, undone, made, strict=True):
+                lost = self.contexts[n].change.lost
+                points = (kept_if_undone is lost) * 2 + (kept_if_made is not lost)
                 if points > likely.get(n, (0, 0))[0]:
                     likely[n] = (points, place)
         for n in numbers:
             chosen = settings if n not in likely else (settings[likely[n][1]],)
-            self.found[n] = self.make.parameter(chosen)
+            self.found[n] = self.finder.setting_cause(chosen)
 
-    # Scores that moved for all: another model, another chunker, other code.
+    # The scores of all items moved: another model, another chunker, other code.
 
     def _replay_shifted(self, numbers: Sequence[int]) -> None:
-        altered, mover = self.compared.altered, self.make.mover
-        if mover is not None and not altered.catalog and not altered.cutting:
+        inputs, mover = self.pair.inputs, self.finder.common_cause
+        if mover is not None and not inputs.catalog and not inputs.cutting:
             self.found |= dict.fromkeys(numbers, mover)
             return
 
-        def as_is(n: int) -> Case:
-            look = self.looks[n]
-            return Case(own=look.after.rows.get(look.item), rivals=self._rivals_after(look), bar=look.after.bar)
+        def as_is(n: int) -> ReplayCase:
+            context = self.contexts[n]
+            return ReplayCase(
+                own=context.head.rows.get(context.item), rivals=self._head_rivals(context), bar=context.head.bar
+            )
 
-        now = self._kept(numbers, as_is, cut=True)
-        unmoved = self._kept(numbers, self._carried, cut=True)
-        rivals = self._kept(numbers, self._without_changed, cut=True)
-        cut = self._kept(numbers, as_is, cut=False) if altered.cutting else now
+        now = self._replay_side(numbers, as_is, cut=True)
+        unmoved = self._replay_side(numbers, self._expected_case, cut=True)
+        rivals = self._replay_side(numbers, self._case_without_changes, cut=True)
+        cut = self._replay_side(numbers, as_is, cut=False) if inputs.cutting else now
         by_cut = []
         for place, n in enumerate(numbers):
-            change = self.looks[n].change
+            change = self.contexts[n].change
             if now[place] is change.lost or mover is None:
                 continue  # the replay does not give what is there
-            if self._stands_out(n) and unmoved[place] is change.lost:
-                self.found[n] = self.make.own(change)
-            elif rivals[place] is change.lost and self.make.in_the_way(change):
-                self.found[n] = self.make.rivals(change)
+            if self._moved_most(n) and unmoved[place] is change.lost:
+                self.found[n] = self.finder.own_cause(change)
+            elif rivals[place] is change.lost and self.finder.blockers(change)[0]:
+                self.found[n] = self.finder.rival_cause(change)
             elif cut[place] is change.lost:
                 by_cut.append(n)
             else:
                 self.found[n] = mover
-        self._by_parameter(by_cut)
+        self._explain_by_settings(by_cut)
 
-    def _stands_out(self, n: int) -> bool:
-        """Whether an edited item moved further, for its change, than any that nobody has touched."""
-        look = self.looks[n]
-        if look.item not in self.compared.changed or look.item not in look.before.found:
+    def _moved_most(self, n: int) -> bool:
+        """Whether the score of an edited item moved further, in the direction of its change, than any other."""
+        context = self.contexts[n]
+        if context.item not in self.pair.changed_items or context.item not in context.base.found:
             return False
-        query = look.change.query
-        beyond = look.after.score(look.item) - self.compared.carried(query, look.before.score(look.item))
-        return (-beyond if look.change.lost else beyond) > self.compared.furthest(query) + MARGIN
+        query = context.change.query
+        beyond = context.head.score(context.item) - self.pair.expected_score(query, context.base.score(context.item))
+        return (-beyond if context.change.lost else beyond) > self.pair.largest_deviation(query) + MARGIN
 
-    def _carried(self, n: int) -> Case:
-        """With its score moved as the others' did."""
-        look = self.looks[n]
-        row = look.before.rows.get(look.item)
+    def _expected_case(self, n: int) -> ReplayCase:
+        """The item with the score that it would have if it had moved as those of unchanged items did."""
+        context = self.contexts[n]
+        row = context.base.rows.get(context.item)
         if row is not None and row.score is not None:
-            row = replace(row, score=self.compared.carried(look.change.query, row.score))
-        return Case(own=row, rivals=self._rivals_after(look), bar=look.after.bar)
+            row = replace(row, score=self.pair.expected_score(context.change.query, row.score))
+        return ReplayCase(own=row, rivals=self._head_rivals(context), bar=context.head.bar)
 
-    def _without_changed(self, n: int) -> Case:
-        """Without what is new, with what is gone and what was edited as if its score had moved as the others' did."""
-        look = self.looks[n]
-        query, changed = look.change.query, self.compared.changed
-        rows = [row for row in self._rivals_after(look) if row.id not in changed or row.score is None]
-        touched = [row for name, row in look.before.found.items() if name in changed and name != look.item]
-        rows += [replace(row, score=self.compared.carried(query, look.before.score(row.id))) for row in touched]
-        return Case(own=look.after.rows.get(look.item), rivals=rows, bar=look.after.bar)
+    def _case_without_changes(self, n: int) -> ReplayCase:
+        """Rivals without new items, and with items that are gone or edited at their `expected_score`."""
+        context = self.contexts[n]
+        query, changed = context.change.query, self.pair.changed_items
+        rows = [row for row in self._head_rivals(context) if row.id not in changed or row.score is None]
+        touched = [row for name, row in context.base.found.items() if name in changed and name != context.item]
+        rows += [replace(row, score=self.pair.expected_score(query, context.base.score(row.id))) for row in touched]
+        return ReplayCase(own=context.head.rows.get(context.item), rivals=rows, bar=context.head.bar)
 
-    # What an expansion brought in.
+    # Items that an expansion brought in.
 
-    def _expanded(self, numbers: Sequence[int]) -> None:
-        """By what led there, as far as that changed itself; it may have been brought in, too."""
-        known = {(one.change.query, one.item, one.change.lost): n for n, one in enumerate(self.looks)}
+    def _explain_expansions(self, numbers: Sequence[int]) -> None:
+        """Explain items that an expansion brought in by the item that led to them, where that one changed as well."""
+        known = {(one.change.query, one.item, one.change.lost): n for n, one in enumerate(self.contexts)}
         waiting = list(numbers)
         while waiting:
             later = []
             for n in waiting:
-                look = self.looks[n]
-                side = look.before if look.change.lost else look.after
-                via = side.offered[look.item].via
-                leader = known.get((look.change.query, self.compared.name(via or ""), look.change.lost))
+                context = self.contexts[n]
+                side = context.base if context.change.lost else context.head
+                via = side.offered[context.item].via
+                leader = known.get((context.change.query, self.pair.head_id(via or ""), context.change.lost))
                 if leader is not None and leader not in self.found:
                     later.append(n)
                 elif leader is not None:
                     self.found[n] = self.found[leader]
                 else:
-                    self.found[n] = self.make.expansion(look.change, via)
+                    self.found[n] = self.finder.expansion_cause(context.change, via)
             if len(later) == len(waiting):  # each leads to the other; none has led from outside
-                self.found |= {n: self.make.by_evidence(self.looks[n].change) for n in later}
+                self.found |= {n: self.finder.cause_by_evidence(self.contexts[n].change) for n in later}
                 return
             waiting = later
 

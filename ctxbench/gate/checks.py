@@ -1,31 +1,35 @@
-"""Checks: pairs of snapshots compared, judged and explained; says what is found, prints nothing."""
+"""Compares, judges and explains pairs of snapshots; prints nothing."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.amounts import size
-from ctxbench.gate.comparability import Comparable, comparable, queries_text
+from ctxbench.gate.comparability import Comparability, assess_comparability
 from ctxbench.gate.differences import Differences, differences
-from ctxbench.gate.metric_verdicts import Pair, compare_all
-from ctxbench.gate.model import CauseGroup, Change, Check, Judged, PinFailure, SelectorCheck, Verdict
-from ctxbench.gate.pins import broken
-from ctxbench.gate.prices import price_causes, repriced
-from ctxbench.gate.questions import named
+from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
+from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, PinFailure, SelectorCheck, Verdict
+from ctxbench.gate.pins import pin_failures
+from ctxbench.gate.prices import price_causes, price_changes
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
-from ctxbench.gate.unmet_requirements import in_words, requirements_unmet
-from ctxbench.gate.verdict import Facts, verdict_of
+from ctxbench.gate.unmet_requirements import unmet_requirements, unmet_text
+from ctxbench.gate.verdict import LossFacts, decide_verdict
+from ctxbench.gate.wording import first_ids, queries_text, size
 
-_SHOWN = 3  # selectors that may have taken the place of another
+if TYPE_CHECKING:
+    from ctxbench.gate.input_differences import InputDifferences
+    from ctxbench.gate.snapshot_pair import SnapshotPair
+
+_MAX_NAMED = 3  # selectors that may have taken the place of another
 
 
-class Paired(NamedTuple):
-    """Snapshots put together by dataset and selector.
+class Pairing(NamedTuple):
+    """Snapshots of base and head, paired by dataset and selector.
 
     Attributes:
         pairs: base and head, in the order of the head.
@@ -33,18 +37,18 @@ class Paired(NamedTuple):
         notices: what the head has and the base lacks, a sentence each.
     """
 
-    pairs: tuple[tuple[Snapshot, Snapshot], ...]
+    pairs: Sequence[tuple[Snapshot, Snapshot]]
     missing: tuple[SelectorCheck, ...] = ()
     notices: tuple[str, ...] = ()
 
 
-def pair_up(bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> Paired:
+def pair_snapshots(bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> Pairing:
     """Put snapshots together by dataset and selector."""
     before = {(one.dataset, one.selector): one for one in bases}
     now = {(one.dataset, one.selector): one for one in heads}
-    return Paired(
+    return Pairing(
         pairs=tuple((before[key], one) for key, one in now.items() if key in before),
-        missing=tuple(_missing(one, bases, heads) for key, one in before.items() if key not in now),
+        missing=tuple(_missing_selector(one, bases, heads) for key, one in before.items() if key not in now),
         notices=tuple(
             f"{selector} on {dataset} is not in {bases[0].source if bases else 'the baseline'}, and is not checked"
             for dataset, selector in now
@@ -53,83 +57,73 @@ def pair_up(bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> Paired:
     )
 
 
-def _missing(base: Snapshot, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> SelectorCheck:
+def _missing_selector(base: Snapshot, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> SelectorCheck:
     source = heads[0].source if heads else "this run"
     there = [one.selector for one in heads if one.dataset == base.dataset]
     what = f"{base.selector} on {base.dataset}" if there else f"dataset {base.dataset}"
     known = {one.selector for one in bases if one.dataset == base.dataset}
-    mend = "put it back" + (", or write the baseline anew with --accept" if base.judged is None else "")
+    remedy = "put it back" + (", or write the baseline anew with --accept" if base.judged is None else "")
     if new := [one for one in there if one not in known]:  # a preset changed that the selector has its name from
         again = "in the gate file and check again" if base.judged is None else "and run it again"
-        took = f"if {' or '.join(new[:_SHOWN])} took its place"
-        mend = f"{took}, give that `name: {base.selector}` {again}; else {mend}"
-    reason = f"{base.source} has {what}, and {source} has not; {mend}"
+        took = f"if {' or '.join(new[:_MAX_NAMED])} took its place"
+        remedy = f"{took}, give that `name: {base.selector}` {again}; else {remedy}"
+    reason = f"{base.source} has {what}, and {source} has not; {remedy}"
     return SelectorCheck(
         dataset=base.dataset, selector=base.selector, verdict=Verdict.NOT_COMPARABLE, reasons=(reason,)
     )
 
 
-def check(
-    pairs: Sequence[tuple[Snapshot, Snapshot]],
-    settings: Settings,
-    *,
-    name: str,
-    base: str,
-    head: str,
-    baseline: str = "",
-    missing: Sequence[SelectorCheck] = (),
-    notices: Sequence[str] = (),
-) -> Check:
+def check(pairing: Pairing, settings: Settings, *, name: str, base: str, head: str, baseline: str = "") -> Check:
     """Compare, judge and explain pairs of snapshots.
 
     The order of queries, and of items whose scores differ, changes nothing but the order of what is listed.
 
     Args:
-        pairs: base and head of each selector on each dataset.
-        settings: what to go by.
+        pairing: base and head of each selector on each dataset.
+        settings: tolerances, pins and how much may be lost.
         name: of the gate file, or of what is compared.
-        base, head: where either side comes from.
-        baseline: the baseline's file or folder as the user named it.
-        missing: what else is in the check, from `pair_up`.
-        notices: what concerns all.
+        base, head: where the two come from.
+        baseline: the baseline's file or folder as the user named it; empty where two runs are compared.
     """
-    found = [_Compared.of(*pair, settings) for pair in pairs]
-    judged = compare_all([one.pair for one in found if not one.comparable.reasons], settings)
+    found = [_PairCheck.of(*pair, settings) for pair in pairing.pairs]
+    judged = judge_metrics([one.pair for one in found if not one.comparability.reasons], settings)
     metrics = iter(judged)
-    checks = [one.checked(settings, () if one.comparable.reasons else next(metrics)) for one in found]
+    checks = [one.result(settings, () if one.comparability.reasons else next(metrics)) for one in found]
     return Check(
         name=name,
         base=base,
         head=head,
-        selectors=(*checks, *missing),
-        notices=tuple(notices),
+        selectors=(*checks, *pairing.missing),
+        notices=pairing.notices,
         baseline=baseline,
     )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Compared:
+class _PairCheck:
     """A pair of snapshots, compared but not judged."""
 
     base: Snapshot
     head: Snapshot
-    comparable: Comparable
+    comparability: Comparability
     differences: Differences
 
     @classmethod
-    def of(cls, base: Snapshot, head: Snapshot, settings: Settings) -> _Compared:
-        found = comparable(base, head, settings)
+    def of(cls, base: Snapshot, head: Snapshot, settings: Settings) -> _PairCheck:
+        found = assess_comparability(base, head, settings)
         differ = Differences() if found.reasons else differences(base, head, found)
-        return cls(base=base, head=head, comparable=found, differences=differ)
+        return cls(base=base, head=head, comparability=found, differences=differ)
 
     @property
-    def pair(self) -> Pair:
-        return Pair(base=self.base, head=self.head, queries=self.comparable.queries, same=self.differences.swaps)
+    def pair(self) -> MetricPair:
+        return MetricPair(
+            base=self.base, head=self.head, queries=self.comparability.queries, same=self.differences.swaps
+        )
 
-    def checked(self, settings: Settings, metrics: tuple[Judged, ...]) -> SelectorCheck:
-        """The whole of what is to be said."""
-        same, differ = self.comparable, self.differences
-        pins = broken(settings.pins, self.head, renamed=same.renamed, before=self.base)
+    def result(self, settings: Settings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
+        """Judge and explain the pair, with its metrics judged already."""
+        same, differ = self.comparability, self.differences
+        pins = pin_failures(settings.pins, self.head, renamed=same.renamed, before=self.base)
         if same.reasons:
             return SelectorCheck(
                 dataset=self.head.dataset,
@@ -140,14 +134,14 @@ class _Compared:
                 pins=tuple(one for one in pins if one.about),  # of a query without an answer a reason tells
                 notices=same.notices,
             )
-        changes, causes = _explained(self.base, self.head, differ.changes, same.renamed)
-        prices = repriced(self.base, self.head, same, passed_over=differ.swaps)
-        unmet = requirements_unmet(self.base, self.head, same)
-        pins = self._pins_explained(settings, pins, changes)
+        changes, causes = self._explain_changes()
+        prices = price_changes(self.base, self.head, same, passed_over=differ.swaps)
+        unmet = unmet_requirements(self.base, self.head, same)
+        pins = self._explain_pins(settings, pins, changes)
         needing = [query for query in same.queries if self.head.queries[query].required]
         allowed = settings.allowed(len(needing))
-        by_group = self._by_group() if self.base.unsteady or self.head.unsteady else None
-        facts = Facts(
+        by_group = self._net_by_group() if self.base.unsteady or self.head.unsteady else None
+        facts = LossFacts(
             unmet=() if settings.allow_removed else unmet,
             lost=differ.lost,
             gained=differ.gained,
@@ -155,8 +149,10 @@ class _Compared:
             by_group=by_group,
             deterministic=self._deterministic,
         )
-        verdict, reasons = verdict_of(metrics, pins, facts, alpha=1.0 - settings.confidence)
-        passed_over = [f"{in_words(unmet)}; passed over (--allow-removed)"] if unmet and settings.allow_removed else []
+        verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
+        passed_over = (
+            [f"{unmet_text(unmet)}; passed over (--allow-removed)"] if unmet and settings.allow_removed else []
+        )
         return SelectorCheck(
             dataset=self.head.dataset,
             selector=self.head.selector,
@@ -178,33 +174,56 @@ class _Compared:
             unsteady=len({*self.base.unsteady, *self.head.unsteady}.intersection(needing)),
             allowed=allowed,
             notices=(*same.notices, *self._notices(metrics), *passed_over),
-            differs=_differs(self.base, self.head, same.renamed),
-            texts=_texts(changes, self.base, self.head),
+            differs="" if _has_same_inputs(self.base, self.head) or not self._inputs else str(self._inputs),
+            texts=_change_texts(changes, self.base, self.head),
             reused=self.head.reused,
         )
 
     @property
-    def _answers_otherwise(self) -> bool:
-        """Whether it is not deterministic, as can be seen here."""
-        return bool(self.differences.changes) and _decided_alike(self.base, self.head)
+    def _is_nondeterministic(self) -> bool:
+        """Whether the selector answered otherwise although all its inputs are the same."""
+        return bool(self.differences.changes) and _has_same_inputs(self.base, self.head)
 
     @property
     def _deterministic(self) -> bool:
-        """Whether it is known to answer alike whenever it is asked."""
-        return self.base.steady and self.head.steady and not self._answers_otherwise
+        """Whether the selector is known to give the same answer whenever it is asked."""
+        return self.base.steady and self.head.steady and not self._is_nondeterministic
 
-    def _pins_explained(
+    @cached_property
+    def _inputs(self) -> InputDifferences:
+        """What differs in items, parameters, model and code."""
+        from ctxbench.gate.input_differences import input_differences  # most checks find no difference
+
+        return input_differences(self.base, self.head, self.comparability.renamed)
+
+    @cached_property
+    def _snapshot_pair(self) -> SnapshotPair:
+        """Both snapshots, to explain what they offer differently."""
+        from ctxbench.gate.snapshot_pair import SnapshotPair  # most checks find nothing to explain
+
+        return SnapshotPair(self.base, self.head, self._inputs)
+
+    def _explain_changes(self) -> tuple[tuple[Change, ...], tuple[CauseGroup, ...]]:
+        """The changes with their causes, and their groups by cause."""
+        if not self.differences.changes:
+            return (), ()
+        from ctxbench.gate.cause_groups import group_changes
+        from ctxbench.gate.causes import explain
+
+        explained = explain(self._snapshot_pair, self.differences.changes)
+        return explained, group_changes(self._snapshot_pair, explained)
+
+    def _explain_pins(
         self, settings: Settings, pins: tuple[PinFailure, ...], changes: tuple[Change, ...]
     ) -> tuple[PinFailure, ...]:
-        """The pins that do not hold, with why."""
+        """The pins that do not hold, each with the reason."""
         if not pins:
             return ()
-        from ctxbench.gate.pin_causes import explained_pins  # most checks find nothing to explain
+        from ctxbench.gate.pin_causes import explain_pins
 
-        same = self.comparable
-        return explained_pins(settings.pins, self.base, self.head, changes, queries=same.queries, renamed=same.renamed)
+        return explain_pins(settings.pins, self._snapshot_pair, changes, queries=self.comparability.queries)
 
-    def _by_group(self) -> tuple[int, int]:
+    def _net_by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""
         net: Counter[str] = Counter()
         for one in self.differences.changes:
@@ -212,14 +231,14 @@ class _Compared:
                 net[self.head.queries[one.query].group] += 1 if one.lost else -1
         return sum(count > 0 for count in net.values()), sum(count < 0 for count in net.values())
 
-    def _notices(self, metrics: Sequence[Judged]) -> Iterator[str]:
+    def _notices(self, metrics: Sequence[MetricVerdict]) -> Iterator[str]:
         base, head = self.base, self.head
         if swaps := self.differences.swaps:
             what = f"{queries_text(len(swaps))} differ{'s' if len(swaps) == 1 else ''} only among scores that"
-            yield f"{what} noise may exchange (at most 1e-5 apart), counted as the same ({named(swaps)})"
-        unsteady = [one for one in self.comparable.queries if one in {*base.unsteady, *head.unsteady}]
+            yield f"{what} noise may exchange (at most 1e-5 apart), counted as the same ({first_ids(swaps)})"
+        unsteady = [one for one in self.comparability.queries if one in {*base.unsteady, *head.unsteady}]
         if unsteady:
-            what = f"{queries_text(len(unsteady))} answered otherwise from time to time ({named(unsteady)})"
+            what = f"{queries_text(len(unsteady))} answered otherwise from time to time ({first_ids(unsteady)})"
             yield f"{what}: in the metrics, but not among items lost and gained"
         for side, which in ((base, "baseline"), (head, "now")):
             spread = [
@@ -231,12 +250,12 @@ class _Compared:
                 yield f"spread of the means over {side.repeats} repeats, {which}: {', '.join(spread)}"
         for one in metrics:
             if not one.comparison.n:
-                yield f"{one.metric} applies to none of the {queries_text(len(self.comparable.queries))}"
-        if self._answers_otherwise:
-            yield _undetermined(head)
+                yield f"{one.metric} applies to none of the {queries_text(len(self.comparability.queries))}"
+        if self._is_nondeterministic:
+            yield _nondeterminism_notice(head)
 
 
-def _undetermined(head: Snapshot) -> str:
+def _nondeterminism_notice(head: Snapshot) -> str:
     """Why answers may differ although all that is known to decide them is the same."""
     what = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
     if head.identity.outside:
@@ -244,30 +263,7 @@ def _undetermined(head: Snapshot) -> str:
     return f"{what}: it is not deterministic"
 
 
-def _explained(
-    base: Snapshot, head: Snapshot, changes: tuple[Change, ...], renamed: Mapping[str, str]
-) -> tuple[tuple[Change, ...], tuple[CauseGroup, ...]]:
-    """The changes with their causes, and grouped by them."""
-    if not changes:
-        return (), ()
-    from ctxbench.gate.cause_groups import grouped  # most checks find nothing to explain
-    from ctxbench.gate.causes import explain
-
-    explained = explain(base, head, changes, renamed)
-    return explained, grouped(explained, base, head, renamed)
-
-
-def _differs(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> str:
-    """What is under test and differs, in words."""
-    if _decided_alike(base, head):
-        return ""
-    from ctxbench.gate.snapshot_changes import what_changed
-
-    found = what_changed(base, head, renamed)
-    return str(found) if found else ""
-
-
-def _decided_alike(base: Snapshot, head: Snapshot) -> bool:
+def _has_same_inputs(base: Snapshot, head: Snapshot) -> bool:
     """Whether everything that decides the answers of a deterministic selector is the same."""
     sides = (base, head)
     one, other = base.identity, head.identity
@@ -280,7 +276,7 @@ def _decided_alike(base: Snapshot, head: Snapshot) -> bool:
     return items[0] == items[1]
 
 
-def _texts(changes: Sequence[Change], base: Snapshot, head: Snapshot) -> Mapping[str, str]:
+def _change_texts(changes: Sequence[Change], base: Snapshot, head: Snapshot) -> Mapping[str, str]:
     """What the queries with changes ask and the items of changes say; nothing of what is kept out."""
     found = {}
     for query in dict.fromkeys(one.query for one in changes):

@@ -1,4 +1,4 @@
-"""What two snapshots can be compared on: queries that are asked and labelled alike on both sides."""
+"""Finds the queries on which two snapshots can be compared: those asked and labelled alike on both sides."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import Fault
 from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.gate.questions import Questions, named, scopes_of
+from ctxbench.gate.questions import Questions, scopes_of
 from ctxbench.gate.settings import PRICES, Settings
 from ctxbench.gate.snapshots import ItemFact, Snapshot
 from ctxbench.gate.table_answers import TableAnswers, failures
+from ctxbench.gate.wording import first_ids, queries_text
 from ctxbench.io.rows import Row
 from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
 
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
 _UNLABELLED, _OUTSIDE = "no longer labelled in full", "not in the split or sample that is asked now"
-WHY = {
+LEFT_OUT_REASONS = {
     "removed": "gone",
     "changed": "asked otherwise",
     "relabelled": "labelled otherwise",
@@ -32,8 +32,8 @@ WHY = {
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Comparable:
-    """What two snapshots can be compared on.
+class Comparability:
+    """The queries on which two snapshots can be compared, or the reasons why they cannot be.
 
     Attributes:
         queries: ids of those compared, in the order of the head.
@@ -50,8 +50,8 @@ class Comparable:
     notices: tuple[str, ...] = ()
 
 
-def comparable(base: Snapshot, head: Snapshot, settings: Settings) -> Comparable:
-    """Find what two snapshots of a selector on a dataset can be compared on.
+def assess_comparability(base: Snapshot, head: Snapshot, settings: Settings) -> Comparability:
+    """Find the queries on which two snapshots of a selector on a dataset can be compared.
 
     Queries are the same if they are asked and labelled alike, whatever their order; where items were renamed, if they
     are alike but for the new names. Catalog, model, parameters and code may differ: they are under test.
@@ -62,49 +62,48 @@ def comparable(base: Snapshot, head: Snapshot, settings: Settings) -> Comparable
     """
     if base.dataset != head.dataset:
         what = f"{base.source} is of dataset {base.dataset}, {head.source} of {head.dataset}"
-        return Comparable(reasons=(f"{what}; name the same dataset, or {_anew(base)}",))
-    renamed = _renamed(base, head)
+        return Comparability(reasons=(f"{what}; name the same dataset, or {_renewal_hint(base)}",))
+    renamed = _find_renames(base, head)
     questions = Questions(base, offered=head.items, scopes=scopes_of(head), renames=renamed)
-    queries, left_out = _sorted_out(base, head, questions)
-    differing = [*_differing(base, head, left_out, questions)]
-    reasons = [*_queries_lacking(base, head, queries)]
+    queries, left_out = _sort_queries(base, head, questions)
+    differing = [*_query_differences(base, head, left_out, questions)]
+    reasons = [*_missing_queries(base, head, queries)]
     if not (reasons or (settings.allow_removed and queries)):
-        reasons = [f"{what}; {_anew(base)}, or leave them out with --allow-removed" for what in differing]
-    reasons += [*_unanswered(base, queries), *_unanswered(head, head.queries)]
+        reasons = [f"{what}; {_renewal_hint(base)}, or leave them out with --allow-removed" for what in differing]
+    reasons += [*_missing_answers(base, queries), *_missing_answers(head, head.queries)]
     different = head.answers is not base.answers  # not where no selector was asked
-    reasons += [*_malformed(base), *(_malformed(head) if different else ()), *_unmeasured(base, head, settings)]
-    return Comparable(
+    reasons += [
+        *_invalid_answers(base),
+        *(_invalid_answers(head) if different else ()),
+        *_missing_metrics(base, head, settings),
+    ]
+    return Comparability(
         queries=queries,
         left_out=left_out,
         reasons=tuple(reasons),
         renamed=renamed,
         notices=(
-            *_renames(renamed),
+            *_rename_notice(renamed),
             *_notices(base, head, left_out, settings),
             *(f"{what}, left out" for what in differing if settings.allow_removed),
-            *_scopes_unknown(base, head, questions),
+            *_unknown_scopes(base, head, questions),
             *_values_on_one_side(base, head, queries, settings),
         ),
     )
 
 
-def queries_text(count: int) -> str:
-    """`1 query`, `2 queries`."""
-    return f"{count:,} quer{'y' if count == 1 else 'ies'}"
-
-
-def _anew(base: Snapshot) -> str:
-    """What to do about a base that does not fit; only a run has its dataset at hand."""
+def _renewal_hint(base: Snapshot) -> str:
+    """How to replace a base that does not fit: a baseline is accepted anew, a run is made again."""
     return "write the baseline anew with --accept" if base.judged is None else "run both again"
 
 
 # ---------------------------------------------------------------------------------------------- queries
 
 
-def _sorted_out(
+def _sort_queries(
     base: Snapshot, head: Snapshot, questions: Questions
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """The queries that are the same on both sides, and the others by why they are not."""
+    """Ids of the queries that are the same on both sides, and of the others by the reason why they are not."""
     found: dict[str, list[str]] = {"same": [], "new": [], "removed": [], "relabelled": [], "changed": []}
     whole = {query.id: query for query in head.judged.queries} if head.judged is not None else {}
     for name, now in head.queries.items():
@@ -112,10 +111,10 @@ def _sorted_out(
         labels = head.judged.labels_of(name) if head.judged is not None else ()
         if name not in base.queries:
             found["new"].append(name)
-        elif not questions.asked_alike(now, query):
+        elif not questions.is_same_question(now, query):
             found["changed"].append(name)
         else:
-            found["same" if questions.labelled_alike(now, query, labels) else "relabelled"].append(name)
+            found["same" if questions.has_same_labels(now, query, labels) else "relabelled"].append(name)
     found["removed"] = [name for name in base.queries if name not in head.queries]
     same = tuple(found.pop("same"))
     return same, {why: tuple(names) for why, names in found.items() if names}
@@ -137,46 +136,47 @@ def unasked(whole: Dataset, asked: Dataset) -> dict[str, str]:
     }
 
 
-def _queries_lacking(base: Snapshot, head: Snapshot, queries: tuple[str, ...]) -> Iterator[str]:
-    """Why there is nothing to compare."""
+def _missing_queries(base: Snapshot, head: Snapshot, queries: tuple[str, ...]) -> Iterator[str]:
+    """The reason why there is no query to compare, if there is none."""
     if queries:
         return
     if not base.queries and not head.queries:
         yield f"dataset {head.dataset} has no labelled query on either side; label some"
     elif not base.queries.keys() & {*head.queries, *head.unasked}:
         what = f"no query of {base.source} is in dataset {head.dataset}: it may be of another one"
-        yield f"{what}; name the same dataset, or {_anew(base)}"
+        yield f"{what}; name the same dataset, or {_renewal_hint(base)}"
 
 
-def _differing(
+def _query_differences(
     base: Snapshot, head: Snapshot, left_out: Mapping[str, tuple[str, ...]], questions: Questions
 ) -> Iterator[str]:
-    """The queries of the base that are not the same now, a text for each reason."""
-    for why, text in WHY.items():
+    """Texts about queries of the base that are gone, changed or relabelled, one for each reason."""
+    for why, text in LEFT_OUT_REASONS.items():
         by: dict[str, list[str]] = {}
         for name in left_out.get(why, ()):
             by.setdefault(head.unasked.get(name, text) if why == "removed" else text, []).append(name)
         for said, ids in by.items():
-            what = f"{queries_text(len(ids))} of {base.source} {'is' if len(ids) == 1 else 'are'} {said} ({named(ids)})"
-            moved = [*questions.moved_scopes(head.queries[one] for one in ids)] if why == "changed" else []
+            verb = "is" if len(ids) == 1 else "are"
+            what = f"{queries_text(len(ids))} of {base.source} {verb} {said} ({first_ids(ids)})"
+            moved = [*questions.scope_changes(head.queries[one] for one in ids)] if why == "changed" else []
             yield f"{what}: {'; '.join(moved)}" if moved else what
 
 
-def _scopes_unknown(base: Snapshot, head: Snapshot, questions: Questions) -> Iterator[str]:
-    if questions.scopes_unknown(head.queries.values()):
+def _unknown_scopes(base: Snapshot, head: Snapshot, questions: Questions) -> Iterator[str]:
+    if questions.has_unknown_scopes(head.queries.values()):
         what = f"{base.source} does not tell which items its scopes held, so that a change of them goes unnoticed"
-        yield f"{what}; {_anew(base)}"
+        yield f"{what}; {_renewal_hint(base)}"
 
 
 # ---------------------------------------------------------------------------------------------- answers
 
 
-def _unanswered(side: Snapshot, queries: Iterable[str]) -> Iterator[str]:
-    """Queries without an answer, or that the selector failed on; at the head new ones among them."""
+def _missing_answers(side: Snapshot, queries: Iterable[str]) -> Iterator[str]:
+    """Reasons: queries without an answer, and queries that the selector failed on."""
     queries = tuple(queries)
     missing = [name for name in queries if name not in side.answers]
     if missing:
-        what = f"{queries_text(len(missing))} without an answer in {side.source} ({named(missing)})"
+        what = f"{queries_text(len(missing))} without an answer in {side.source} ({first_ids(missing)})"
         yield f"{what}; run it again, whole"
     errors = failures(side.answers)
     failed = [name for name in queries if name in errors]
@@ -188,8 +188,8 @@ def _unanswered(side: Snapshot, queries: Iterable[str]) -> Iterator[str]:
         yield f"{what}, first {failed[0]}: {why}{after}; mend that, and run it again"
 
 
-def _malformed(side: Snapshot) -> Iterator[str]:
-    """Answers that are none. Those of a run were checked when they were given."""
+def _invalid_answers(side: Snapshot) -> Iterator[str]:
+    """Reasons: answers of a baseline that are not valid. Those of a run were checked when they were given."""
     if isinstance(side.answers, TableAnswers):
         return
     for name in side.queries:
@@ -203,24 +203,24 @@ def _malformed(side: Snapshot) -> Iterator[str]:
             yield f"query {name}: the score of {wrong[0]} in {side.source} is no number; write it anew"
         elif len(ids) < len(candidates):
             twice = sorted(one for one, count in Counter(one.id for one in candidates).items() if count > 1)
-            yield f"query {name}: {named(twice)} stands twice in {side.source}; write it anew"
+            yield f"query {name}: {first_ids(twice)} stands twice in {side.source}; write it anew"
         elif not side.items.keys() >= ids:
             unknown = sorted(ids - side.items.keys())
-            yield f"query {name}: {side.source} has no item {named(unknown)}, but offers it; write it anew"
+            yield f"query {name}: {side.source} has no item {first_ids(unknown)}, but offers it; write it anew"
 
 
-def _unmeasured(base: Snapshot, head: Snapshot, settings: Settings) -> Iterator[str]:
-    """Metrics that cannot be compared."""
+def _missing_metrics(base: Snapshot, head: Snapshot, settings: Settings) -> Iterator[str]:
+    """Reasons: metrics that cannot be compared."""
     counted = [str(metric) for metric in settings.metrics if metric.name in PRICES]
     if counted and base.identity.tokens != head.identity.tokens:
         how = f"by {base.identity.tokens} in {base.source} and by {head.identity.tokens} in {head.source}"
         what = f"tokens are counted {how}, so that {' and '.join(counted)} cannot be compared"
-        yield f"{what}; count alike, or {_anew(base)}"
+        yield f"{what}; count alike, or {_renewal_hint(base)}"
     for metric in settings.metrics:
         lacking = [side.source for side in (base, head) if not set(metric.parts) <= side.metrics.keys()]
         if len(lacking) == 1:
             other = "" if str(metric) in PRICES else ", or judge another"  # prices are judged always
-            yield f"{lacking[0]} has no values of {metric}; {_anew(base)}{other}"
+            yield f"{lacking[0]} has no values of {metric}; {_renewal_hint(base)}{other}"
 
 
 def _notices(
@@ -228,22 +228,16 @@ def _notices(
 ) -> Iterator[str]:
     if "new" in left_out:
         ids = left_out["new"]
-        mend = "; --accept takes them in" if base.judged is None else ""
-        yield f"{queries_text(len(ids))} not in {base.source}, left out ({named(ids)}){mend}"
+        remedy = "; --accept takes them in" if base.judged is None else ""
+        yield f"{queries_text(len(ids))} not in {base.source}, left out ({first_ids(ids)}){remedy}"
     for metric in settings.metrics:
         if not any(set(metric.parts) <= side.metrics.keys() for side in (base, head)):
             yield f"{metric} cannot be computed for this selector, and is not judged"
 
 
-def _rows(side: Snapshot, queries: Sequence[str]) -> IntArray:
-    """The places of queries among those of a side, shape (n_queries,)."""
-    place = {query: row for row, query in enumerate(side.queries)}
-    return np.array([place[query] for query in queries], dtype=np.int64)
-
-
 def _values_on_one_side(base: Snapshot, head: Snapshot, queries: Sequence[str], settings: Settings) -> Iterator[str]:
-    """Metrics that apply on one side only to more queries than a few: those are left out of what is judged."""
-    rows = [_rows(side, queries) for side in (base, head)]
+    """Notices of metrics with a value on one side only for more than a few queries, which are not judged there."""
+    rows = [side.rows_of(queries) for side in (base, head)]
     for metric in settings.metrics:
         if not all(part in side.metrics for part in metric.parts for side in (base, head)):
             continue
@@ -253,23 +247,22 @@ def _values_on_one_side(base: Snapshot, head: Snapshot, queries: Sequence[str], 
         )
         gone, come = ([queries[row] for row in np.flatnonzero(one).tolist()] for one in (was & ~now, now & ~was))
         if len(gone) + len(come) > _ONE_SIDED * len(queries):
-            what = (
-                f"{metric} has a value on one side only for {queries_text(len(gone) + len(come))} of {len(queries):,}"
-            )
-            yield f"{what} ({len(gone):,} only before, {len(come):,} only now; {named(gone + come)}), not judged there"
+            some = f"{queries_text(len(gone) + len(come))} of {len(queries):,}"
+            counts = f"{len(gone):,} only before, {len(come):,} only now; {first_ids(gone + come)}"
+            yield f"{metric} has a value on one side only for {some} ({counts}), not judged there"
 
 
 # ---------------------------------------------------------------------------------------------- renames
 
 
-def _renames(renamed: Mapping[str, str]) -> Iterator[str]:
+def _rename_notice(renamed: Mapping[str, str]) -> Iterator[str]:
     if renamed:
         pairs = [f"{old} is {new} now" for old, new in renamed.items()]
-        yield f"{len(pairs):,} item{'' if len(pairs) == 1 else 's'} renamed, taken for the same ({named(pairs)})"
+        yield f"{len(pairs):,} item{'' if len(pairs) == 1 else 's'} renamed, taken for the same ({first_ids(pairs)})"
 
 
-def _renamed(base: Snapshot, head: Snapshot) -> dict[str, str]:
-    """Items that go on under another id; none are found where either side has no texts."""
+def _find_renames(base: Snapshot, head: Snapshot) -> dict[str, str]:
+    """Ids of renamed items, old to new; none are found where either side has no texts."""
     gone = [fact for name, fact in base.items.items() if name not in head.items]
     added = [fact for name, fact in head.items.items() if name not in base.items]
     if not gone or not added:

@@ -1,4 +1,4 @@
-"""Asks the selectors of a gate file: what they answer now, over vectors and token counts of the baseline."""
+"""Asks the selectors of a gate file, with the vectors and token counts of the baseline."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ctxbench.bench.progress import Notify, Progress
 from ctxbench.core.errors import Fault
 from ctxbench.gate.edited_dataset import open_edited
 from ctxbench.gate.gate_file import GateFile
-from ctxbench.gate.reused_answers import Answered, inputs_of
+from ctxbench.gate.reused_answers import GateAnswers, inputs_of
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import Snapshot
-from ctxbench.gate.stored_vectors import gate_resources, known_counts
+from ctxbench.gate.stored_vectors import baseline_counts, gate_resources
 
 
 def ask(
@@ -24,7 +24,7 @@ def ask(
     bases: Sequence[Snapshot] | None = None,
     notify: Notify,
     progress: Progress,
-) -> Answered:
+) -> GateAnswers:
     """Ask every selector on every dataset.
 
     Args:
@@ -40,22 +40,18 @@ def ask(
         UserError: a selector of ours fails, or vectors of the baseline are damaged.
     """
     opening = partial(open_edited, bases=bases or ())
-    counting = {} if bases is None else {"counting": known_counts(bases)}
-    before = [] if bases is not None else _inputs(file)
+    counting = {} if bases is None else {"counting": baseline_counts(bases)}
+    before = [] if bases is not None else _input_hashes(file)
     prepared = prepare(file.experiment, faults=faults, notify=notify, opening=opening, **counting)
     told = partial(progress, "embedding texts")
     resources = gate_resources(prepared, file.baseline, accepting=bases is None, progress=told)
     snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
     if bases is None:
-        inputs = dict(zip(prepared.datasets, _steady(before, _inputs(file)), strict=True))
+        hashes = zip(prepared.datasets, before, _input_hashes(file), strict=True)
+        inputs = {name: now if now == old else "" for name, old, now in hashes}  # empty for files written to meanwhile
         snapshots = [replace(one, inputs=inputs[one.dataset]) for one in snapshots]
-    return Answered(snapshots, prepared.references, resources)
+    return GateAnswers(snapshots, prepared.references, resources)
 
 
-def _inputs(file: GateFile) -> list[str]:
+def _input_hashes(file: GateFile) -> list[str]:
     return [inputs_of(file.experiment, dataset) for dataset in file.experiment.datasets]
-
-
-def _steady(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Hashes of files that were not written to while they were read; empty for the others."""
-    return [one if one == other else "" for one, other in zip(before, after, strict=True)]

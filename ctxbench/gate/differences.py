@@ -1,4 +1,4 @@
-"""What two snapshots of a selector offer differently: items in and out, swaps, required items lost and gained."""
+"""Compares what two snapshots of a selector offer: items in and out, swaps, required items lost and gained."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from functools import cached_property
 
 from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
-from ctxbench.gate.comparability import Comparable
+from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.snapshots import NEAR, AnswerFact, Snapshot
-from ctxbench.gate.swaps import margin_of, still, tied_pairs
-from ctxbench.gate.table_answers import TableAnswers, offered_ids
+from ctxbench.gate.snapshots import AnswerFact, Snapshot
+from ctxbench.gate.swaps import is_unmoved, noise_margin, tied_pairs
+from ctxbench.gate.table_answers import has_all_candidates, offered_ids
 
 UNKNOWN = Cause(kind=CauseKind.UNKNOWN)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Differences:
-    """What is offered differently.
+    """The differences of two snapshots in what they offer.
 
     Attributes:
         changes: of items that went out (in the order of the base's offer) or came in (in that of the head's), in the
@@ -35,14 +35,14 @@ class Differences:
     gained: int = 0
 
 
-def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Differences:
+def differences(base: Snapshot, head: Snapshot, comparability: Comparability) -> Differences:
     """Compare what two snapshots offer, query by query; the order within an offer makes no difference.
 
     What a session holds is part of the offer: with queries alike, it differs only where the catalog does. An item that
     was renamed is the same item. Of a requirement (an item, or a set of alternatives) that was met and no longer is,
     the best of the items lost is marked as required, and the same for one that is met now: marks and counts agree.
 
-    What machines may differ in is no change (`swaps.margin_of` says how far scores are then apart):
+    What machines may differ in is no change (`swaps.noise_margin` says how far scores are then apart):
 
     * Swaps: of the same selector, with the same model and counter of tokens, an item that went out and one that came
       in, if both say what they said, neither's score moved, and they are tied on each side where both scores are known.
@@ -51,18 +51,18 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Diffe
 
     Args:
         base, head: the two.
-        comparable: what they can be compared on.
+        comparability: the queries to compare, and renamed items.
     """
     unsteady = {*base.unsteady, *head.unsteady}
-    sides = _Sides(base, head, comparable.renamed)
+    snapshots = _Snapshots(base, head, comparability.renamed)
     changes: list[Change] = []
     swaps: list[str] = []
-    for query in comparable.queries:
+    for query in comparability.queries:
         before, now = offered_ids(base.answers, query), offered_ids(head.answers, query)
         if before == now or query in unsteady:
             continue
-        if {comparable.renamed.get(one, one) for one in before} != set(now):
-            differ = _Query(sides, query).changes()
+        if {comparability.renamed.get(one, one) for one in before} != set(now):
+            differ = _QueryComparison(snapshots, query).changes()
             changes += differ
             if not differ:
                 swaps.append(query)
@@ -71,8 +71,8 @@ def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Diffe
     return Differences(changes=tuple(changes), swaps=tuple(swaps), lost=lost, gained=gained)
 
 
-class _Sides:
-    """Both snapshots, with what is the same for all queries."""
+class _Snapshots:
+    """Both snapshots, with what is needed for every query."""
 
     def __init__(self, base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> None:
         self.base = base
@@ -82,13 +82,13 @@ class _Sides:
 
     @cached_property
     def same_selector(self) -> bool:
-        """Whether selector, model and counter of tokens are the same."""
+        """Whether selector, model and token counter are the same."""
         base, head = self.base.identity, self.head.identity
         return (base.selector, base.embedder, base.tokens) == (head.selector, head.embedder, head.tokens)
 
     @cached_property
-    def same_in_all(self) -> bool:
-        """Whether scores alone can have made a difference: selector, code and catalog are the same."""
+    def same_inputs(self) -> bool:
+        """Whether selector, code and catalog are the same, so that only noise can have moved scores."""
         base, head = self.base.identity, self.head.identity
         if base.outside or head.outside or not self.same_selector:
             return False
@@ -110,48 +110,48 @@ class _Sides:
         base, head = ({name: place for place, name in enumerate(side.items)} for side in (self.base, self.head))
         return base, head
 
-    def same_content(self, item: str) -> bool:
-        """Whether an item, by its id at the head, is there on both sides, word for word."""
+    def has_same_content(self, item: str) -> bool:
+        """Whether an item, by its id at the head, is the same on both sides, word for word."""
         before, now = self.base.items.get(item), self.head.items.get(item)
         return before is not None and now is not None and before.hash == now.hash
 
 
-class _Query:
-    """One query that is offered other items; those of the base go by their ids at the head."""
+class _QueryComparison:
+    """Compares the answers to one query; items of the base go by their ids at the head."""
 
-    def __init__(self, sides: _Sides, query: str) -> None:
-        self.sides = sides
+    def __init__(self, snapshots: _Snapshots, query: str) -> None:
+        self.snapshots = snapshots
         self.query = query
-        self.base = _Side(sides.base, query, sides.renamed)
-        self.head = _Side(sides.head, query, {})
+        self.base = _QueryAnswer(snapshots.base, query, snapshots.renamed)
+        self.head = _QueryAnswer(snapshots.head, query, {})
         self.lost = [one for one in self.base.offered if one not in self.head.offered]
         self.gained = [one for one in self.head.offered if one not in self.base.offered]
-        self.margin = margin_of([*self.base.score.values(), *self.head.score.values()])
+        self.margin = noise_margin([*self.base.score.values(), *self.head.score.values()])
 
-    def _pairs(self) -> tuple[tuple[str, str], ...]:
-        """What went out and came in by ties."""
-        if not self.sides.same_selector:
+    def _swapped_pairs(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of items that were exchanged by a tie: the one that went out, and the one that came in."""
+        if not self.snapshots.same_selector:
             return ()
-        lost, gained = ([one for one in items if self._as_it_was(one)] for items in (self.lost, self.gained))
-        return tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._tied)
+        lost, gained = ([one for one in items if self._is_unchanged(one)] for items in (self.lost, self.gained))
+        return tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._is_tied)
 
-    def _as_it_was(self, item: str) -> bool:
-        """Whether an item says what it said, and its score did not move."""
-        return self.sides.same_content(item) and self._still(item)
+    def _is_unchanged(self, item: str) -> bool:
+        """Whether neither the text nor the score of an item changed."""
+        return self.snapshots.has_same_content(item) and self._is_unmoved(item)
 
-    def _still(self, item: str) -> bool:
+    def _is_unmoved(self, item: str) -> bool:
         before, now = self.base.score.get(item), self.head.score.get(item)
-        return still(before, now, margin=self.margin, digits=DECIMALS)
+        return is_unmoved(before, now, margin=self.margin, digits=DECIMALS)
 
-    def _tied(self, lost: str, gained: str) -> bool:
+    def _is_tied(self, lost: str, gained: str) -> bool:
         """Whether two items are tied on every side where both have a score, and on one at least."""
-        ties = (self.base.tied(lost, gained, self.margin), self.head.tied(gained, lost, self.margin))
+        ties = (self.base.is_tied(lost, gained, self.margin), self.head.is_tied(gained, lost, self.margin))
         return True in ties and False not in ties
 
     def _is_noise(self) -> bool:
-        """Whether everything is the same but scores, and no score moved further than noise does."""
+        """Whether noise alone can have made the difference: all inputs are the same, and no score moved further."""
         both = self.base.score.keys() & self.head.score.keys()
-        if not self.sides.same_in_all or not all(map(self._still, both)):
+        if not self.snapshots.same_inputs or not all(map(self._is_unmoved, both)):
             return False
         if any(rounded(self.base.score[one]) != rounded(self.head.score[one]) for one in both):
             return True
@@ -159,41 +159,41 @@ class _Query:
         return self.base.cut_in_ties(changed, self.margin) or self.head.cut_in_ties(changed, self.margin)
 
     def changes(self) -> list[Change]:
-        """What went out, then what came in, but for swaps and noise."""
+        """The changes: items that went out, then items that came in, without swaps and noise."""
         if self._is_noise():
             return []
-        groups = self.sides.head.queries[self.query].required
-        pairs = self._pairs()
+        groups = self.snapshots.head.queries[self.query].required
+        pairs = self._swapped_pairs()
         out, into = {one for one, _ in pairs}, {one for _, one in pairs}
         left_lost = [one for one in self.lost if one not in out]
         left_gained = [one for one in self.gained if one not in into]
         now = (self.head.offered.keys() - into) | out  # the head's offer with its swaps undone
-        lost = _marked(self.base.by_score(left_lost), groups, unless=now)
-        gained = _marked(self.head.by_score(left_gained), groups, unless=self.base.offered.keys())
+        lost = _best_required(self.base.by_score(left_lost), groups, unless=now)
+        gained = _best_required(self.head.by_score(left_gained), groups, unless=self.base.offered.keys())
         found = [self._change(one, lost=True, required=one in lost) for one in left_lost]
         return found + [self._change(one, lost=False, required=one in gained) for one in left_gained]
 
     def _change(self, item: str, *, lost: bool, required: bool) -> Change:
         side = self.head if lost else self.base  # the one where it is out
         out = side.near.get(item)
-        base_place, head_place = self.sides.places
+        base_place, head_place = self.snapshots.places
         return Change(
             query=self.query,
-            item=self.sides.old.get(item, item) if lost else item,
+            item=self.snapshots.old.get(item, item) if lost else item,
             lost=lost,
             required=required,
             cause=UNKNOWN,
             base_score=self.base.score.get(item),
             head_score=self.head.score.get(item),
-            base_rank=self.base.rank(item, base_place, self.sides.old),
+            base_rank=self.base.rank(item, base_place, self.snapshots.old),
             head_rank=self.head.rank(item, head_place, {}),
             rule=None if out is None else out.rule,
             missed_by=side.missed_by(item),
         )
 
 
-def _marked(items: Sequence[str], groups: Iterable[Sequence[str]], *, unless: AbstractSet[str]) -> set[str]:
-    """The best of some items, best first, for each requirement that what is offered otherwise does not meet."""
+def _best_required(items: Sequence[str], groups: Iterable[Sequence[str]], *, unless: AbstractSet[str]) -> set[str]:
+    """Ids of the best item for each requirement that the items in `unless` do not meet; `items` is best first."""
     met = (
         next((one for one in items if one in group), None)
         for group in groups
@@ -202,7 +202,7 @@ def _marked(items: Sequence[str], groups: Iterable[Sequence[str]], *, unless: Ab
     return {one for one in met if one is not None}
 
 
-class _Side:
+class _QueryAnswer:
     """The answer to one query on one side; items go by their ids at the head.
 
     Attributes:
@@ -216,13 +216,13 @@ class _Side:
         self.offered: dict[str, Offered] = {renamed.get(one.id, one.id): one for one in fact.offered}
         self.near: dict[str, Offered] = {renamed.get(one.id, one.id): one for one in fact.near}
         self.score = {renamed.get(name, name): score for name, score in fact.score_of.items()}
-        self.whole = isinstance(snapshot.answers, TableAnswers) or len(fact.near) < NEAR
+        self.complete = has_all_candidates(snapshot.answers, query)
 
     def by_score(self, items: Iterable[str]) -> list[str]:
         """Items best first, those without a score behind; ties in the order given."""
         return sorted(items, key=lambda one: -self.score.get(one, float("-inf")))
 
-    def tied(self, known: str, other: str, margin: float) -> bool | None:
+    def is_tied(self, known: str, other: str, margin: float) -> bool | None:
         """Whether two items are within the margin; None where that cannot be known.
 
         Args:
@@ -234,7 +234,7 @@ class _Side:
             return False  # the session's are no matter of scores
         if other in self.score:
             return abs(score - self.score[other]) <= margin
-        if other in self.near or self.whole:
+        if other in self.near or self.complete:
             return False
         lowest = min((self.score[one] for one in self.near if one in self.score), default=None)
         return None if lowest is not None and score - lowest <= margin else False  # it may stand behind those noted
@@ -249,7 +249,7 @@ class _Side:
         )
 
     def missed_by(self, item: str) -> float | None:
-        """By how much an item that is out here misses the lowest score that the search offers."""
+        """How far the score of an item that is out lies below the lowest offered score of the search."""
         found = [
             self.score[name] for name, one in self.offered.items() if one.origin == "search" and name in self.score
         ]
@@ -269,7 +269,7 @@ class _Side:
         if item not in found or item not in self.score:
             return None
         noted = [self.score[name] for name, one in self.near.items() if one.origin == "search" and name in self.score]
-        if not self.whole and noted and self.score[item] < min(noted):
+        if not self.complete and noted and self.score[item] < min(noted):
             return None
 
         def key(name: str) -> tuple[float, int]:

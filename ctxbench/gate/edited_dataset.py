@@ -1,4 +1,4 @@
-"""Datasets whose catalog was edited by hand, labels or not: they are judged by the labels of the baseline.
+"""Opens datasets whose catalog was edited by hand, with the labels of the baseline where the edit dropped them.
 
 An edit that takes a required item away is what a check is to find, so that it must not make the dataset invalid. Three
 things are put right in memory; no file is written:
@@ -25,7 +25,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.gate.comparability import items_of
-from ctxbench.gate.questions import Questions, names_of, result_names
+from ctxbench.gate.questions import Questions, result_names, tool_names
 from ctxbench.gate.snapshots import LabelFact, QueryFact, Snapshot, label_facts
 
 
@@ -50,11 +50,11 @@ def open_edited(
         first.setdefault(one.dataset, one)
     before = {name: [*one.items, *one.disabled] for name, one in first.items()}
     dataset = open_dataset(name_or_path, base=base, notify=notify, before=before)
-    return as_labelled(dataset, first[dataset.name]) if dataset.name in first else dataset
+    return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset
 
 
-def as_labelled(dataset: Dataset, base: Snapshot) -> Dataset:
-    """An edited dataset with the labels that the baseline has, as far as nothing but the edit took them away.
+def restore_labels(dataset: Dataset, base: Snapshot) -> Dataset:
+    """Restore the labels of an edited dataset from the baseline, where only the edit took them away.
 
     Args:
         dataset: read with the ids of the baseline's items as `before`.
@@ -64,20 +64,20 @@ def as_labelled(dataset: Dataset, base: Snapshot) -> Dataset:
     out = {name for name in base.items if name not in offered}
     if not out:
         return dataset
-    renames = _renames(dataset, base, out)
-    return _put_back(_followed(dataset, renames) if renames else dataset, base, out, renames)
+    renames = _find_renames(dataset, base, out)
+    return _restore_dropped_labels(_follow_renames(dataset, renames) if renames else dataset, base, out, renames)
 
 
-def _renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemKey, ItemKey]:
-    """The items that go on under another id; as `comparability` finds them."""
+def _find_renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemKey, ItemKey]:
+    """Find renamed items, old key to new, as `comparability` does."""
     gone = [fact for name, fact in base.items.items() if name in out]
     added = [item for item in dataset.current_catalog if item.enabled and item.id not in base.items]
     renames, _ = propose_renames(items_of(gone), added) if added else ((), ())
     return {one.old: one.new for one in renames}
 
 
-def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
-    """The dataset with the new ids and names, unless those stand there already.
+def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
+    """Give renamed items their new ids and names wherever a dataset names them, unless it names both.
 
     A name of a tool's result is followed if no tool has it any more: else it may be that one's.
     """
@@ -89,7 +89,7 @@ def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
     scopes = {name: new(keys) for name, keys in dataset.scopes.items()}
     lists = {query.request.available for query in dataset.queries} - {None}
     available = {keys: new(keys) for keys in lists if keys is not None}
-    taken = {name for item in dataset.current_catalog if item.type == "tool" for name in names_of(item.key)}
+    taken = {name for item in dataset.current_catalog if item.type == "tool" for name in tool_names(item.key)}
     names = {old: name for old, name in result_names(renames).items() if old not in taken}
     queries = []
     for query in dataset.queries:
@@ -107,8 +107,10 @@ def _followed(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
     return replace(dataset, queries=tuple(queries), labels=tuple(labels), scopes=scopes)
 
 
-def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[ItemKey, ItemKey]) -> Dataset:
-    """The dataset with the labels that were dropped with what is out."""
+def _restore_dropped_labels(
+    dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[ItemKey, ItemKey]
+) -> Dataset:
+    """Restore the labels that were dropped with items that can no longer be offered."""
     ids = {old.id: new.id for old, new in renames.items()}
     questions = Questions(
         base,
@@ -121,8 +123,8 @@ def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[
         known = base.queries.get(query.id)
         if known is None:
             continue
-        labels = _dropped(query, known, dataset.labels_of(query.id), out, ids)
-        if labels and questions.asked_alike(QueryFact.of(query, ()), query):
+        labels = _dropped_labels(query, known, dataset.labels_of(query.id), out, ids)
+        if labels and questions.is_same_question(QueryFact.of(query, ()), query):
             back[query.id] = labels
     if not back:
         return dataset
@@ -140,12 +142,12 @@ def _put_back(dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[
     )
 
 
-def _dropped(
+def _dropped_labels(
     query: DatasetQuery, known: QueryFact, own: Sequence[Label], out: set[str], ids: Mapping[str, str]
 ) -> list[Label]:
-    """The baseline's labels of a query, where its own are those but for what is out; else, or if none lack, none.
+    """The baseline's labels of a query, if its own labels lack only those of items that can no longer be offered.
 
-    They are those of a query that is asked alike; that is for others to find out.
+    Empty if no label is missing, or if others differ. Whether the query is the same question is not looked at.
     """
     before = known.labels()
     now = label_facts(own)
@@ -155,7 +157,7 @@ def _dropped(
     if before == now or any(name not in out for name in {one[0] for one in before} - {one[0] for one in now}):
         return []
     left = {one[0] for one in now}
-    if sorted(_alone([one for one in before if one[0] in left])) != now:
+    if sorted(_without_single_alternatives([one for one in before if one[0] in left])) != now:
         return []
     sources = {label.item.id: label.source for label in own}
     return [
@@ -164,7 +166,7 @@ def _dropped(
     ]
 
 
-def _alone(labels: Sequence[LabelFact]) -> list[LabelFact]:
-    """Labels without the name of a group of alternatives of which one is left."""
+def _without_single_alternatives(labels: Sequence[LabelFact]) -> list[LabelFact]:
+    """Labels without the names of groups of alternatives that have one member left."""
     groups = [alternatives for _, grade, _, alternatives in labels if grade == Grade.REQUIRED]
     return [(name, grade, via, "" if groups.count(group) == 1 else group) for name, grade, via, group in labels]

@@ -1,4 +1,4 @@
-"""Descriptions of pipelines: as flat lists of steps, to hold two against each other, and read back as pipelines."""
+"""Reads descriptions of pipelines: as flat lists of steps, which can be compared, and as pipelines."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def flat_steps(description: Mapping[str, Any]) -> tuple[FlatStep, ...] | None:
     if pipeline is None:
         return None
     stages = (("analyse", pipeline.analyse), ("retrieve", pipeline.retrieve))
-    found = [one for path, stage in stages if stage is not None for one in _flat(stage, path, ITEM_TYPES)]
-    found += [one for stage in pipeline.refine for one in _flat(stage, "refine", ITEM_TYPES)]
+    found = [one for path, stage in stages if stage is not None for one in _stage_steps(stage, path, ITEM_TYPES)]
+    found += [one for stage in pipeline.refine for one in _stage_steps(stage, "refine", ITEM_TYPES)]
     seen: dict[str, int] = {}
     out = []
     for one in found:
@@ -68,8 +68,8 @@ def flat_steps(description: Mapping[str, Any]) -> tuple[FlatStep, ...] | None:
     return tuple(out)
 
 
-def rebuilt(description: Mapping[str, Any]) -> tuple[Pipeline, bool] | None:
-    """The pipeline that a selector's description tells of, made of the steps that there are now.
+def rebuild_pipeline(description: Mapping[str, Any]) -> tuple[Pipeline, bool] | None:
+    """Build the pipeline that a selector's description tells of, from the steps that are installed.
 
     Returns:
         The pipeline, and whether it describes itself in all as it is described: version, code and read files of a step
@@ -90,7 +90,7 @@ def rebuilt(description: Mapping[str, Any]) -> tuple[Pipeline, bool] | None:
     return pipeline, now["pipeline"] == json.loads(dump_json(description["pipeline"]))
 
 
-def _flat(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterator[FlatStep]:
+def _stage_steps(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterator[FlatStep]:
     if isinstance(stage, StoredStep):
         yield FlatStep(
             path=f"{path}.{stage.name}",
@@ -103,10 +103,10 @@ def _flat(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterator[FlatS
         )
     elif isinstance(stage, StoredAnalyses):
         for step in stage.steps:
-            yield from _flat(step, path, types)
+            yield from _stage_steps(step, path, types)
     elif isinstance(stage, StoredMerge):
         for name, step in stage.sources:
-            for one in _flat(step, path, types):
+            for one in _stage_steps(step, path, types):
                 own_path = f"{path}.{name}" if name == step.name else f"{path}.{name}.{step.name}"
                 yield replace(one, path=own_path)
     else:
@@ -115,4 +115,4 @@ def _flat(stage: AnyStored, path: str, types: tuple[str, ...]) -> Iterator[FlatS
             own = tuple(one for one in free if one in names or "*" in names)
             free = [one for one in free if one not in own]
             for inner in steps:
-                yield from _flat(inner, f"{path}.{','.join(names)}", own)
+                yield from _stage_steps(inner, f"{path}.{','.join(names)}", own)

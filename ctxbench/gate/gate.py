@@ -1,4 +1,4 @@
-"""The gate as a whole: what is there now is held against a baseline, or becomes the baseline."""
+"""The gate as a whole: compares what selectors answer now with a baseline, or accepts it as the baseline."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING
 
 from ctxbench.bench.progress import Notify, Progress, nothing_said, silent
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.gate.baseline_layout import HEAD, VECTORS
+from ctxbench.gate.baseline_layout import MANIFEST, VECTORS
 from ctxbench.gate.baseline_reader import read_baseline
-from ctxbench.gate.checks import Paired, check, pair_up
-from ctxbench.gate.comparability import queries_text
+from ctxbench.gate.checks import check, pair_snapshots
 from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.model import Check
-from ctxbench.gate.pins import broken, unknown_pins
-from ctxbench.gate.prices import priced
-from ctxbench.gate.reused_answers import unchanged
+from ctxbench.gate.pins import pin_failures, unknown_pins
+from ctxbench.gate.prices import with_prices
+from ctxbench.gate.reused_answers import reuse_answers
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import failures
+from ctxbench.gate.wording import queries_text
 
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
-    from ctxbench.gate.baseline import BaselineWritten
+    from ctxbench.gate.baseline import AcceptedBaseline
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Checked:
+class GateCheck:
     """A check against a baseline.
 
     Attributes:
@@ -55,12 +55,12 @@ def check_gate(
     latency: bool = False,
     notify: Notify = nothing_said,
     progress: Progress = silent,
-) -> Checked:
-    """Hold what every selector of a gate file answers now against the baseline.
+) -> GateCheck:
+    """Compare what every selector of a gate file answers now with the baseline.
 
-    None is asked where nothing that decides an answer of any has changed (`unchanged`), unless they are timed. No model
-    is loaded while vectors of all texts are with the baseline or in this machine's store. The catalog of a dataset may
-    have been edited by hand (`edited.open_edited`).
+    No selector is asked where nothing that decides an answer of any has changed (`reuse_answers`), unless they are
+    timed. No model is loaded while vectors of all texts are with the baseline or in this machine's store. The catalog
+    of a dataset may have been edited by hand (`open_edited`).
 
     Args:
         path: of the gate file.
@@ -75,8 +75,8 @@ def check_gate(
         UserError: the baseline is missing or cannot be read, or a selector of ours fails.
     """
     file, faults = examine_gate(path)
-    bases = [] if faults else [*map(priced, read_baseline(file.baseline))]
-    now = None if faults or latency else unchanged(file, bases)
+    bases = [] if faults else [*map(with_prices, read_baseline(file.baseline))]
+    now = None if faults or latency else reuse_answers(file, bases)
     if now is None:
         from ctxbench.gate.current_answers import ask  # slow to import
 
@@ -85,14 +85,15 @@ def check_gate(
         from ctxbench.gate.stored_vectors import accepted_vectors
 
         accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
-    _refuse_unknown(path, file.settings, bases, now.snapshots)
-    paired, settings = pair_up(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
-    found = _checked(paired, settings, name=str(path), sides=(str(file.baseline), "this run"), baseline=True)
+    _refuse_unknown_pins(path, file.settings, bases, now.snapshots)
+    pairing, settings = pair_snapshots(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
+    baseline = str(file.baseline)
+    found = check(pairing, settings, name=str(path), base=baseline, head="this run", baseline=baseline)
     if latency and now.resources is not None:
-        from ctxbench.gate.latency import with_latency  # most checks time nothing
+        from ctxbench.gate.latency import add_latency  # most checks time nothing
 
-        found = with_latency(found, paired.pairs, settings, resources=now.resources, progress=progress)
-    return Checked(
+        found = add_latency(found, pairing.pairs, settings, resources=now.resources, progress=progress)
+    return GateCheck(
         check=found,
         file=file,
         references=now.references,
@@ -109,7 +110,7 @@ def accept(
     vectors: bool = False,
     notify: Notify = nothing_said,
     progress: Progress = silent,
-) -> BaselineWritten:
+) -> AcceptedBaseline:
     """Ask every selector of a gate file now, and write what it answers as the baseline.
 
     What a card says of its dataset (`frozen`, `counts`) may have been overtaken by edits; labels must fit the catalog.
@@ -127,23 +128,26 @@ def accept(
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
         UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
     """
-    from ctxbench.gate.baseline import keeps_texts_out, write_baseline
-    from ctxbench.gate.baseline_head import worth_of
+    from ctxbench.gate.baseline import has_no_texts, write_baseline
+    from ctxbench.gate.baseline_manifest import summarise_selector
     from ctxbench.gate.current_answers import ask
 
     file, faults = examine_gate(path)
     snapshots, _, resources = ask(file, faults=faults, notify=notify, progress=progress)
-    _refuse_errors(snapshots)
-    _refuse_unknown(path, file.settings, (), snapshots)
-    texts = texts and not keeps_texts_out(file.baseline)
+    _refuse_failed_queries(snapshots)
+    _refuse_unknown_pins(path, file.settings, (), snapshots)
+    texts = texts and not has_no_texts(file.baseline)
     vectors = vectors or (file.baseline / VECTORS).exists()
     done = write_baseline(
-        file.baseline, snapshots, texts=texts, vectors=resources.given if vectors and resources is not None else None
+        file.baseline,
+        snapshots,
+        texts=texts,
+        vectors=resources.vectors_by_text if vectors and resources is not None else None,
     )
     return replace(
         done,
-        pins=tuple(one for snapshot in snapshots for one in broken(file.settings.pins, snapshot)),
-        worth=tuple(worth_of(one, file.settings.metrics) for one in snapshots),
+        pins=tuple(one for snapshot in snapshots for one in pin_failures(file.settings.pins, snapshot)),
+        summaries=tuple(summarise_selector(one, file.settings.metrics) for one in snapshots),
     )
 
 
@@ -152,10 +156,10 @@ def check_runs(
     head: Path,
     *,
     allow_removed: bool = False,
-    opened: tuple[Mapping[str, Dataset], Mapping[str, Dataset]] = ({}, {}),
-    called: tuple[str, str] | None = None,
+    datasets: tuple[Mapping[str, Dataset], Mapping[str, Dataset]] = ({}, {}),
+    names: tuple[str, str] | None = None,
 ) -> Check:
-    """Hold a finished run against another one, or against an accepted baseline, by the default settings.
+    """Compare a finished run with another one, or with an accepted baseline, by the default settings.
 
     Selectors are paired by name; where either run has a single one, these two are, whatever they are called.
 
@@ -163,50 +167,36 @@ def check_runs(
         base: folder of `ctxbench run` or `ctxbench score`, or of a baseline.
         head: folder of `ctxbench run` or `ctxbench score`.
         allow_removed: as in `check_gate`.
-        opened: datasets of base and of head that need not be opened, whole, by name.
-        called: what reports call base and head; None = as their folders.
+        datasets: datasets of base and of head that need not be opened, whole, by name.
+        names: what reports call base and head; None = as their folders.
 
     Raises:
         UserError: a folder holds no finished run, or a dataset has changed since.
     """
     from ctxbench.gate.snapshot_sources import of_run  # slow to import
 
-    accepted, sides = (base / HEAD).exists(), called or (str(base), str(head))
-    bases = [*map(priced, read_baseline(base) if accepted else of_run(base, opened[0]))]
-    heads = [*map(priced, of_run(head, opened[1]))]
+    accepted, names = (base / MANIFEST).exists(), names or (str(base), str(head))
+    bases = [*map(with_prices, read_baseline(base) if accepted else of_run(base, datasets[0]))]
+    heads = [*map(with_prices, of_run(head, datasets[1]))]
     before, now = ({one.selector for one in side} for side in (bases, heads))
     notices: tuple[str, ...] = ()
     if len(before) == len(now) == 1 and before != now:
         (old,), (new,) = before, now
         bases = [replace(one, selector=new) for one in bases]
-        notices = (f"{new} of {sides[1]} is held against {old} of {sides[0]}",)
-    paired = pair_up(bases, heads)
-    paired = paired._replace(notices=(*notices, *paired.notices))
-    settings = Settings(allow_removed=allow_removed)
-    return _checked(
-        paired,
-        settings,
-        name="run" if accepted else "two runs",
-        sides=sides,
-        baseline=accepted,
-    )
-
-
-def _checked(paired: Paired, settings: Settings, *, name: str, sides: tuple[str, str], baseline: bool) -> Check:
+        notices = (f"{new} of {names[1]} is held against {old} of {names[0]}",)
+    pairing = pair_snapshots(bases, heads)
     return check(
-        paired.pairs,
-        settings,
-        name=name,
-        base=sides[0],
-        head=sides[1],
-        baseline=sides[0] if baseline else "",
-        missing=paired.missing,
-        notices=paired.notices,
+        pairing._replace(notices=(*notices, *pairing.notices)),
+        Settings(allow_removed=allow_removed),
+        name="run" if accepted else "two runs",
+        base=names[0],
+        head=names[1],
+        baseline=names[0] if accepted else "",
     )
 
 
-def _refuse_unknown(path: Path, settings: Settings, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> None:
-    """A pin of what is nowhere would hold for ever.
+def _refuse_unknown_pins(path: Path, settings: Settings, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> None:
+    """Refuse pins of what does not exist, which would hold for ever.
 
     Raises:
         InputError: there are such pins; all of them, with their lines.
@@ -216,8 +206,8 @@ def _refuse_unknown(path: Path, settings: Settings, bases: Sequence[Snapshot], h
         raise InputError(faults)
 
 
-def _refuse_errors(snapshots: Sequence[Snapshot]) -> None:
-    """A query that a selector failed on has no answer that could be accepted.
+def _refuse_failed_queries(snapshots: Sequence[Snapshot]) -> None:
+    """Refuse to accept where a selector failed on a query.
 
     Raises:
         ParameterError: there is one; the first of every selector is named.

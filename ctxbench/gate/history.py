@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.errors import ParameterError, StorageError, UserError, faults_of
-from ctxbench.gate.baseline_head import Worth, worth_of
-from ctxbench.gate.baseline_layout import ACCEPT, HEAD, VECTORS, foreign
-from ctxbench.gate.baseline_reader import AGAIN, read_baseline
+from ctxbench.gate.baseline_layout import ACCEPT, MANIFEST, VECTORS, other_content
+from ctxbench.gate.baseline_manifest import SelectorSummary, summarise_selector
+from ctxbench.gate.baseline_reader import RESTORE, read_baseline
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.io.files import temporary_folder
 from ctxbench.io.git import Commit, Repository
@@ -33,7 +33,7 @@ class Accepted:
     """
 
     commit: Commit
-    worth: tuple[Worth, ...] = ()
+    worth: tuple[SelectorSummary, ...] = ()
     fault: str = ""
 
 
@@ -91,7 +91,7 @@ def read_history(
     """
     if limit is not None and limit < 1:
         raise ParameterError(f"the limit must be 1 commit or more, got {limit}")
-    what = foreign(folder)
+    what = other_content(folder)
     if what:
         raise ParameterError(f"{folder} is {what}, no baseline; expected a gate file, or a folder that `{ACCEPT}` made")
     repository = Repository.around(folder)
@@ -123,7 +123,9 @@ class _Source:
 def _read(
     source: _Source, commits: Sequence[Commit], notify: Callable[[str, int, int], None] | None
 ) -> Iterator[Accepted]:
-    known: dict[tuple[tuple[str, str], ...], tuple[tuple[Worth, ...], str]] = {}  # what was taken back is read once
+    known: dict[
+        tuple[tuple[str, str], ...], tuple[tuple[SelectorSummary, ...], str]
+    ] = {}  # what was taken back is read once
     for number, commit in enumerate(commits):
         if notify is not None:
             notify("reading baselines", number, len(commits))
@@ -136,14 +138,14 @@ def _read(
         yield Accepted(commit=commit, worth=worth, fault=fault)
 
 
-def _worth_of(source: _Source, files: Mapping[str, str], target: Path) -> tuple[tuple[Worth, ...], str]:
+def _worth_of(source: _Source, files: Mapping[str, str], target: Path) -> tuple[tuple[SelectorSummary, ...], str]:
     """What a baseline says, and why it says nothing."""
-    if HEAD not in files:
+    if MANIFEST not in files:
         return (), GONE
     try:
         source.repository.write(files, target)
-        return tuple(worth_of(one, FIGURES) for one in read_baseline(target)), ""
+        return tuple(summarise_selector(one, FIGURES) for one in read_baseline(target)), ""
     except UserError as error:
         first, *others = faults_of(error)
-        said = str(first).replace(f"; {AGAIN}", "").replace(str(target), str(source.folder))
+        said = str(first).replace(f"; {RESTORE}", "").replace(str(target), str(source.folder))
         return (), f"{said}{f'; {len(others)} more' if others else ''}"

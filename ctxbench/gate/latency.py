@@ -27,10 +27,10 @@ from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate.comparability import items_of
-from ctxbench.gate.flat_steps import rebuilt
-from ctxbench.gate.latency_verdicts import Samples, joined, judge_all
-from ctxbench.gate.model import Check, LatencyJudged, Verdict
-from ctxbench.gate.plugins import foreign_steps, held_to_account
+from ctxbench.gate.flat_steps import rebuild_pipeline
+from ctxbench.gate.latency_verdicts import LatencySamples, join_latency, judge_latency
+from ctxbench.gate.model import Check, LatencyVerdict, Verdict
+from ctxbench.gate.plugins import guard_plugins, plugin_steps
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
 
@@ -39,7 +39,7 @@ REQUESTS = 40  # timed, at most
 ROUNDS = 8  # even, so that either side comes first as often
 
 
-def with_latency(
+def add_latency(
     check: Check,
     pairs: Sequence[tuple[Snapshot, Snapshot]],
     settings: Settings,
@@ -47,7 +47,7 @@ def with_latency(
     resources: Resources,
     progress: Progress,
 ) -> Check:
-    """Time every pair that could be compared, and join what is found to the check.
+    """Time every pair of snapshots that could be compared, and add the verdicts to the check.
 
     Selectors that are no pipelines of this package are not timed, nor is a base whose steps cannot be made any more: a
     notice says so.
@@ -63,21 +63,23 @@ def with_latency(
         UserError: a step fails, or a vector of a text of the base is missing and cannot be made.
     """
     compared = {(one.dataset, one.selector) for one in check.selectors if one.verdict is not Verdict.NOT_COMPARABLE}
-    timed: dict[tuple[str, str], Samples] = {}
-    found: dict[tuple[str, str], LatencyJudged | str] = {}
+    timed: dict[tuple[str, str], LatencySamples] = {}
+    found: dict[tuple[str, str], LatencyVerdict | str] = {}
     for base, head in pairs:
         key = (head.dataset, head.selector)
         if key in compared:
-            taken = times(base, head, seed=settings.seed, resources=resources, progress=progress)
+            taken = time_pair(base, head, seed=settings.seed, resources=resources, progress=progress)
             if isinstance(taken, str):
                 found[key] = taken
             else:
                 timed[key] = taken
-    found.update(zip(timed, judge_all(list(timed.values()), settings), strict=True))
-    return joined(check, found)
+    found.update(zip(timed, judge_latency(list(timed.values()), settings), strict=True))
+    return join_latency(check, found)
 
 
-def times(base: Snapshot, head: Snapshot, *, seed: int, resources: Resources, progress: Progress) -> Samples | str:
+def time_pair(
+    base: Snapshot, head: Snapshot, *, seed: int, resources: Resources, progress: Progress
+) -> LatencySamples | str:
     """Time at most `REQUESTS` warm requests `ROUNDS` times on either side, in turns; or say why not.
 
     Args:
@@ -88,16 +90,16 @@ def times(base: Snapshot, head: Snapshot, *, seed: int, resources: Resources, pr
     """
     for side in (head, base):
         if side.identity.outside:
-            return _why_not(side)
+            return _untimed_reason(side)
     if head.judged is None:
         return f"{head.source} has no dataset at hand"
-    before, now = rebuilt(base.identity.selector), rebuilt(head.identity.selector)
+    before, now = rebuild_pipeline(base.identity.selector), rebuild_pipeline(head.identity.selector)
     if now is None:
         return "it is not one pipeline"
     if before is None:
         return f"the pipeline that {base.source} describes cannot be made any more"
-    before_items, lacking = _catalog(base, head, head.judged)
-    asked = _drawn(base, head, head.judged, before_items, seed=seed)
+    before_items, lacking = _base_catalog(base, head, head.judged)
+    asked = _draw_requests(base, head, head.judged, before_items, seed=seed)
     if not asked:
         return "no query is asked alike on both sides"
     vectors: dict[str, Float32Array] = {}
@@ -105,20 +107,20 @@ def times(base: Snapshot, head: Snapshot, *, seed: int, resources: Resources, pr
         side: Contender(
             pipeline=pipeline,
             catalog=items,
-            requests=tuple(_fitting(one, items) for one in asked),
-            resources=_InMemory(resources, known=vectors),
+            requests=tuple(_restrict_to_catalog(one, items) for one in asked),
+            resources=_MemoryResources(resources, known=vectors),
         )
         for side, pipeline, items in (("base", before[0], before_items), ("head", now[0], head.judged.current_catalog))
     }
-    told = partial(_told, progress, f"{head.selector} on {head.dataset}")
-    foreign = sorted({*foreign_steps(base.identity.selector), *foreign_steps(head.identity.selector)})
-    with held_to_account(head.selector, foreign, on=f"the requests that were timed on {head.dataset}"):
+    told = partial(_report_progress, progress, f"{head.selector} on {head.dataset}")
+    foreign = sorted({*plugin_steps(base.identity.selector), *plugin_steps(head.identity.selector)})
+    with guard_plugins(head.selector, foreign, on=f"the requests that were timed on {head.dataset}"):
         taken = seconds_in_turns(both, rounds=ROUNDS, paired=True, progress=told)
-    return Samples(
+    return LatencySamples(
         queries=tuple(one.id for one in asked),
         base=np.array(taken["base"]).T,
         head=np.array(taken["head"]).T,
-        notices=(*lacking, *_notices(base, head, as_described=before[1])),
+        notices=(*lacking, *_unseen_differences(base, head, as_described=before[1])),
     )
 
 
@@ -130,20 +132,20 @@ _OUTSIDE = {
 }
 
 
-def _why_not(side: Snapshot) -> str:
-    """Why a selector outside is not timed in turns with another state of itself."""
+def _untimed_reason(side: Snapshot) -> str:
+    """Why a selector of the user cannot be timed in turns with its state at the base."""
     described = [side.identity.selector]
     described += [one for one in side.identity.selector.values() if isinstance(one, Mapping)]  # both of `like`
     found = [why for one in described for way, why in _OUTSIDE.items() if way in one]
     return found[0] if found else "it is a selector outside, of which only the state of now could be timed"
 
 
-def _told(progress: Progress, what: str, text: str, done: int, total: int) -> None:
+def _report_progress(progress: Progress, what: str, text: str, done: int, total: int) -> None:
     progress(f"{text}, {what}", done, total)
 
 
-class _InMemory(Resources):
-    """Resources of one side: nothing that the other has made, but vectors, which are no part of what is timed.
+class _MemoryResources(Resources):
+    """Resources of one side, which share only vectors with the other side: embedding is not timed.
 
     Args:
         shared: where vectors and counts come from.
@@ -187,8 +189,8 @@ class _InMemory(Resources):
         return self.kept(("tokens", catalog.hash), lambda: self._shared.tokens(catalog))
 
 
-def _catalog(base: Snapshot, head: Snapshot, dataset: Dataset) -> tuple[Catalog, tuple[str, ...]]:
-    """The catalog of the base, or that of the head where its texts are not known, which is said."""
+def _base_catalog(base: Snapshot, head: Snapshot, dataset: Dataset) -> tuple[Catalog, tuple[str, ...]]:
+    """The catalog of the base, or of the head where the texts of the base are not known, with a notice of that."""
     facts, now = ([*one.items.values(), *one.disabled.values()] for one in (base, head))
     if [(one.id, one.hash) for one in facts] == [(one.id, one.hash) for one in now]:
         return dataset.current_catalog, ()
@@ -198,40 +200,42 @@ def _catalog(base: Snapshot, head: Snapshot, dataset: Dataset) -> tuple[Catalog,
     return Catalog(items_of(facts)), ()
 
 
-def _drawn(base: Snapshot, head: Snapshot, dataset: Dataset, catalog: Catalog, *, seed: int) -> tuple[Request, ...]:
-    """At most `REQUESTS` that both sides are asked alike and can answer, drawn by a hash of seed and id."""
+def _draw_requests(
+    base: Snapshot, head: Snapshot, dataset: Dataset, catalog: Catalog, *, seed: int
+) -> tuple[Request, ...]:
+    """At most `REQUESTS` requests that are the same on both sides and can be answered, drawn by a hash."""
     before = {name: one.asked for name, one in base.queries.items()}
     alike = {name for name, one in head.queries.items() if before.get(name) == one.asked}
     requests = [one.request for one in dataset.queries if one.id in alike]
-    ranked = sorted(requests, key=lambda one: (_place(seed, one.id), one.id))
-    answerable = (one.id for one in ranked if _answerable(catalog, one) and _answerable(dataset.current_catalog, one))
+    ranked = sorted(requests, key=lambda one: (_draw_key(seed, one.id), one.id))
+    answerable = (one.id for one in ranked if _can_answer(catalog, one) and _can_answer(dataset.current_catalog, one))
     drawn = set(itertools.islice(answerable, REQUESTS))
     return tuple(one for one in requests if one.id in drawn)
 
 
-def _fitting(request: Request, catalog: Catalog) -> Request:
-    """The request with those of its available items that a catalog has."""
+def _restrict_to_catalog(request: Request, catalog: Catalog) -> Request:
+    """The request without available items that a catalog lacks."""
     if request.available is None:
         return request
     there = set(catalog.ids)
     return replace(request, available=tuple(one for one in request.available if one.id in there))
 
 
-def _place(seed: int, name: str) -> bytes:
+def _draw_key(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}:{name}".encode("utf-8", "surrogatepass")).digest()
 
 
-def _answerable(catalog: Catalog, request: Request) -> bool:
-    """Whether a catalog has what a request's session names; one that names an item that was renamed is not timed."""
+def _can_answer(catalog: Catalog, request: Request) -> bool:
+    """Whether a catalog has all items that a request's session names."""
     try:
-        Batch.of(catalog, (_fitting(request, catalog),))
+        Batch.of(catalog, (_restrict_to_catalog(request, catalog),))
     except InputError:
         return False
     return True
 
 
-def _notices(base: Snapshot, head: Snapshot, *, as_described: bool) -> Iterator[str]:
-    """What differs and is not seen in the times."""
+def _unseen_differences(base: Snapshot, head: Snapshot, *, as_described: bool) -> Iterator[str]:
+    """Notices of differences that the times do not show."""
     one, other = base.identity, head.identity
     if one.embedder != other.embedder and one.embedder:
         yield f"latency: the base was timed with the model of now, not with {one.embedder}"

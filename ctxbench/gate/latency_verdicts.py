@@ -1,4 +1,4 @@
-"""Judges times of requests, base beside head: by the size of the ratio and by a rank test. Times nothing itself."""
+"""Judges the times of requests at base and head by the size of their ratio and by a rank test; times nothing."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 from ctxbench.bench.stats import holm
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError
-from ctxbench.gate.model import Check, LatencyJudged, SelectorCheck, Verdict
+from ctxbench.gate.model import Check, LatencyVerdict, SelectorCheck, Verdict
 from ctxbench.gate.settings import Settings
 
-_FEWEST = 6  # requests that a rank test can tell anything from at 0.05, two-sided: 2 / 2^6 <= 0.05 < 2 / 2^5
+_MIN_REQUESTS = 6  # requests that a rank test can tell anything from at 0.05, two-sided: 2 / 2^6 <= 0.05 < 2 / 2^5
 _ROUNDING = 1e-12  # of logarithms: ratios this far beyond the tolerance are within it
-_ORDER = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Samples:
+class LatencySamples:
     """Times of the same requests on both sides.
 
     Attributes:
@@ -43,7 +42,7 @@ class Samples:
             raise ParameterError("times must be finite and above 0")
 
 
-def judge_all(samples: Sequence[Samples], settings: Settings) -> list[LatencyJudged]:
+def judge_latency(samples: Sequence[LatencySamples], settings: Settings) -> list[LatencyVerdict]:
     """Judge times of all selectors on all datasets of a check, p-values Holm-corrected over all of them.
 
     A request's time is its median over rounds; what is judged is the ratio of head to base, one a request.
@@ -62,21 +61,21 @@ def judge_all(samples: Sequence[Samples], settings: Settings) -> list[LatencyJud
     corrected = holm(p_values).tolist()
     alpha = round(1.0 - settings.confidence, 12)
     return [
-        _judged(one, logs, (p, p_holm), tolerance=settings.latency_tolerance, alpha=alpha)
+        _latency_verdict(one, logs, (p, p_holm), tolerance=settings.latency_tolerance, alpha=alpha)
         for one, logs, p, p_holm in zip(samples, ratios, p_values, corrected, strict=True)
     ]
 
 
-def _log_ratios(samples: Samples) -> FloatArray:
-    """Of each request, shape (n_queries,)."""
+def _log_ratios(samples: LatencySamples) -> FloatArray:
+    """The logarithm of each request's ratio of times, head to base, shape (n_queries,)."""
     return np.log(np.median(samples.head, axis=1) / np.median(samples.base, axis=1))
 
 
-def _judged(
-    samples: Samples, logs: FloatArray, p_values: tuple[float, float], *, tolerance: float, alpha: float
-) -> LatencyJudged:
+def _latency_verdict(
+    samples: LatencySamples, logs: FloatArray, p_values: tuple[float, float], *, tolerance: float, alpha: float
+) -> LatencyVerdict:
     centre, low, high = hodges_lehmann(logs, alpha=alpha)
-    told = len(logs) >= _FEWEST and p_values[1] <= alpha
+    told = len(logs) >= _MIN_REQUESTS and p_values[1] <= alpha
     if abs(centre) <= math.log1p(tolerance) + _ROUNDING:
         verdict = Verdict.SAME
     elif centre > 0:
@@ -86,7 +85,7 @@ def _judged(
     sides = (samples.base, samples.head)
     base_s, head_s = (float(np.median(np.median(side, axis=1))) for side in sides)
     base, head = (tuple(map(tuple, side.tolist())) for side in sides)
-    return LatencyJudged(
+    return LatencyVerdict(
         verdict=verdict,
         queries=samples.queries,
         base=base,
@@ -144,23 +143,23 @@ def hodges_lehmann(differences: FloatArray, *, alpha: float) -> tuple[float, flo
 # ---------------------------------------------------------------------------------------------- joined to a check
 
 
-def joined(check: Check, latencies: Mapping[tuple[str, str], LatencyJudged | str]) -> Check:
-    """The check with latency in its verdicts.
+def join_latency(check: Check, latencies: Mapping[tuple[str, str], LatencyVerdict | str]) -> Check:
+    """Add latencies to a check and its verdicts.
 
     Args:
         check: without latency.
         latencies: by dataset and selector, what was judged, or why nothing was timed.
     """
-    return replace(check, selectors=tuple(_joined(one, latencies) for one in check.selectors))
+    return replace(check, selectors=tuple(_join_selector(one, latencies) for one in check.selectors))
 
 
-def _joined(check: SelectorCheck, latencies: Mapping[tuple[str, str], LatencyJudged | str]) -> SelectorCheck:
+def _join_selector(check: SelectorCheck, latencies: Mapping[tuple[str, str], LatencyVerdict | str]) -> SelectorCheck:
     found = latencies.get((check.dataset, check.selector))
     if found is None:
         return check
     if isinstance(found, str):
         return replace(check, notices=(*check.notices, f"latency was not timed: {found}"))
-    verdict = min(check.verdict, found.verdict, key=_ORDER.index)
+    verdict = min(check.verdict, found.verdict, key=lambda one: one.severity)
     reasons = (
         *(check.reasons if check.verdict is verdict else ()),
         *([_reason(found)] if found.verdict is verdict else []),
@@ -168,7 +167,7 @@ def _joined(check: SelectorCheck, latencies: Mapping[tuple[str, str], LatencyJud
     return replace(check, verdict=verdict, reasons=reasons, notices=(*check.notices, *found.notices), latency=found)
 
 
-def _reason(found: LatencyJudged) -> str:
+def _reason(found: LatencyVerdict) -> str:
     what = f"a request takes {found.ratio:.2f} times as long as at the base"
     allowed = f"the {found.tolerance * 100:.4g}% tolerated"
     n = len(found.queries)

@@ -1,4 +1,4 @@
-"""Judges metrics: worse, better, the same, or that it cannot be told; and what could have been told."""
+"""Judges metrics as worse, better, the same or not to be told, and says which change could have been told."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ctxbench.bench.stats import (
     grouped_estimate,
 )
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.gate.model import Judged, Verdict
+from ctxbench.gate.model import MetricVerdict, Verdict
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
 
@@ -32,7 +32,7 @@ _ROUNDING = 1e-12  # differences this far beyond a tolerance are within it, as a
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Pair:
+class MetricPair:
     """Two snapshots to be judged.
 
     Attributes:
@@ -47,7 +47,7 @@ class Pair:
     same: Sequence[str] = ()
 
 
-def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged, ...]]:
+def judge_metrics(pairs: Sequence[MetricPair], settings: Settings) -> list[tuple[MetricVerdict, ...]]:
     """Judge every metric of every pair, p-values Holm-corrected over all of them.
 
     * same: the means differ by no more than the tolerance, or by more for the better, but are not told apart; or no
@@ -66,9 +66,11 @@ def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged,
     Returns:
         For each pair what was judged, in the order of the settings; metrics that either side lacks are left out.
     """
-    rows = [_Rows.of(pair) for pair in pairs]
+    rows = [_PairValues.of(pair) for pair in pairs]
     asked = [[metric for metric in settings.metrics if row.has(metric)] for row in rows]
-    first = [{metric: row.first_alike(metric, own) for metric in own} for row, own in zip(rows, asked, strict=True)]
+    first = [
+        {metric: row.first_equivalent(metric, own) for metric in own} for row, own in zip(rows, asked, strict=True)
+    ]
     corrected = correct(
         {
             (place, metric): rows[place].compare(metric, settings)
@@ -78,7 +80,9 @@ def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged,
     )
     return [
         tuple(
-            _judged(row, metric, row.as_of(corrected[place, alike], metric, alike), settings, family=len(corrected))
+            _metric_verdict(
+                row, metric, row.with_means_of(corrected[place, alike], metric, alike), settings, family=len(corrected)
+            )
             for metric, alike in first[place].items()
         )
         for place, row in enumerate(rows)
@@ -86,8 +90,8 @@ def compare_all(pairs: Sequence[Pair], settings: Settings) -> list[tuple[Judged,
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
-    """The values of a pair, by query compared."""
+class _PairValues:
+    """The values of a pair's metrics, a row for each query compared."""
 
     base: dict[Metric, FloatArray]
     head: dict[Metric, FloatArray]
@@ -95,11 +99,8 @@ class _Rows:
     repeated: bool
 
     @classmethod
-    def of(cls, pair: Pair) -> _Rows:
-        rows = [
-            np.array([place[query] for query in pair.queries], dtype=np.int64)
-            for place in ({query: i for i, query in enumerate(side.queries)} for side in (pair.base, pair.head))
-        ]
+    def of(cls, pair: MetricPair) -> _PairValues:
+        rows = [side.rows_of(pair.queries) for side in (pair.base, pair.head)]
         same = set(pair.same)
         equal = np.array([query in same for query in pair.queries], dtype=np.bool_)
         base = {metric: values[rows[0]] for metric, values in pair.base.metrics.items()}
@@ -114,20 +115,20 @@ class _Rows:
     def has(self, metric: Metric) -> bool:
         return all(part in self.base and part in self.head for part in metric.parts)
 
-    def alike(self, metric: Metric) -> bool:
-        """Whether both sides have the same values."""
+    def has_equal_values(self, metric: Metric) -> bool:
+        """Whether a metric has the same values at base and head."""
         return all(np.array_equal(self.base[part], self.head[part], equal_nan=True) for part in metric.parts)
 
-    def first_alike(self, metric: Metric, metrics: Sequence[Metric]) -> Metric:
-        """The first of some metrics that counts tokens and differs as this one on every query; else itself."""
+    def first_equivalent(self, metric: Metric, metrics: Sequence[Metric]) -> Metric:
+        """The first of some metrics that counts tokens and differs alike on every query; else the metric itself."""
         if metric.declaration.unit != "tokens":
             return metric
         own = self.head[metric] - self.base[metric]
         counted = (one for one in metrics if one.declaration.unit == "tokens")
         return next(one for one in counted if np.array_equal(self.head[one] - self.base[one], own, equal_nan=True))
 
-    def as_of(self, comparison: Comparison, metric: Metric, alike: Metric) -> Comparison:
-        """The comparison of a metric that differs alike, with the means of this one."""
+    def with_means_of(self, comparison: Comparison, metric: Metric, alike: Metric) -> Comparison:
+        """The comparison of an equivalent metric with the means of this one."""
         if metric == alike or not comparison.n:
             return comparison
         known = ~np.isnan(self.base[metric] - self.head[metric])
@@ -142,7 +143,7 @@ class _Rows:
         return "share" if self.repeated and scale == "yes/no" else scale
 
     def compare(self, metric: Metric, settings: Settings) -> Comparison:
-        """By groups; with the interval that holds where few queries differ, in agreement with the p-value."""
+        """Compare a metric by groups, with an interval that holds where few queries differ and fits the p-value."""
         alpha, scale, part = round(1.0 - settings.confidence, 12), self.scale(metric), metric.parts[0]
         base, head = self.base[part], self.head[part]
         found = grouped_compare(base, head, self.groups, scale=scale, alpha=alpha, seed=settings.seed)
@@ -150,7 +151,7 @@ class _Rows:
         return agreeing(replace(found, interval=interval))
 
     def detectable(self, metric: Metric, comparison: Comparison, *, tolerance: float, family: int) -> float | None:
-        """See the function of this name.
+        """The smallest change for the worse that could be told; see the function of this name.
 
         A query that gets worse is taken to lose its yes, or as much of a share as the queries of the base which have
         any have on average, or to cost more by the standard deviation of the amounts among queries of the base.
@@ -175,12 +176,14 @@ class _Rows:
         return estimates([metric], values, level=level, seed=settings.seed, groups=self.groups)[metric]
 
 
-def _judged(rows: _Rows, metric: Metric, comparison: Comparison, settings: Settings, *, family: int) -> Judged:
+def _metric_verdict(
+    rows: _PairValues, metric: Metric, comparison: Comparison, settings: Settings, *, family: int
+) -> MetricVerdict:
     base = rows.estimate(metric, settings, head=False)
-    head = base if rows.alike(metric) else rows.estimate(metric, settings, head=True)
+    head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
     higher = metric.declaration.better == "higher"
-    return Judged(
+    return MetricVerdict(
         metric=str(metric),
         verdict=_verdict(comparison, tolerance, higher=higher),
         base=base,
@@ -192,15 +195,15 @@ def _judged(rows: _Rows, metric: Metric, comparison: Comparison, settings: Setti
 
 
 def _verdict(comparison: Comparison, tolerance: float, *, higher: bool) -> Verdict:
-    """By whether the difference is large enough, told apart, and for the better, where `higher` may be better."""
-    if not beyond(comparison, tolerance):
+    """The verdict, from the size, the sign and the significance of a difference; `higher` = higher is better."""
+    if not exceeds(comparison, tolerance):
         return Verdict.SAME
     if (comparison.difference > 0) is higher:
         return Verdict.BETTER if comparison.distinguishable else Verdict.SAME
     return Verdict.WORSE if comparison.distinguishable else Verdict.CANNOT_TELL
 
 
-def beyond(comparison: Comparison, tolerance: float) -> bool:
+def exceeds(comparison: Comparison, tolerance: float) -> bool:
     """Whether means differ, in either direction, by more than a tolerance in their unit; False without a query."""
     rounding = _ROUNDING * max(1.0, abs(comparison.base), abs(comparison.other))
     return bool(comparison.n) and abs(comparison.difference) > tolerance + rounding

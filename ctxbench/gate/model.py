@@ -1,4 +1,4 @@
-"""What the gate finds: changes, their causes, metrics judged, pins, a verdict. Decides and prints nothing itself."""
+"""The results of a check: changes, causes, remedies, judged metrics, pins and verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ctxbench.core.rules import Rule
 
 
 class Verdict(StrEnum):
-    """How a change compares with its baseline."""
+    """How the head compares with its baseline."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -19,9 +19,17 @@ class Verdict(StrEnum):
     CANNOT_TELL = "cannot tell"
     NOT_COMPARABLE = "not comparable"
 
+    @property
+    def severity(self) -> int:
+        """0 for the worst verdict, which decides over the others."""
+        return _WORST_FIRST.index(self)
+
+
+_WORST_FIRST = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
+
 
 class CauseKind(StrEnum):
-    """What was changed that an item went in or out for."""
+    """Kinds of causes: what was changed so that an item went in or out."""
 
     EDITED = "item edited"  # its own text
     GONE = "item gone"
@@ -40,15 +48,15 @@ class CauseKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why.
+    """The cause of a change.
 
     Attributes:
         kind: what was changed.
         subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
             what they add or save.
         detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
-        way: how subjects that crowd out or make room were in the way, a key of `cause_of.WAYS`; empty for other kinds,
-            and where subjects are not named.
+        way: how subjects that crowd out or make room did so, a key of `cause_finder.WAYS`; empty for other kinds, and
+            where subjects are not named.
     """
 
     kind: CauseKind
@@ -58,8 +66,8 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
-    """What would mend a loss; false where nothing can be said. Written as text, it is one phrase for a person.
+class Remedy:
+    """What would undo a loss; false where nothing can be said. As text, it is one phrase for a person.
 
     Attributes:
         phrase: the phrase, up to the amount and to what is quoted.
@@ -84,7 +92,7 @@ class Mend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One item that one query is offered now and was not, or the other way round.
+    """One item that one query is offered at the head and not at the base, or the other way round.
 
     Attributes:
         query, item: ids; the item's is the one at the base if it is lost, else the one at the head.
@@ -110,12 +118,12 @@ class Change:
     head_rank: int | None = None
     rule: Rule | None = None
     missed_by: float | None = None
-    mend: Mend = Mend()
+    remedy: Remedy = Remedy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unmet:
-    """What queries require, could be offered, and can no longer be.
+class UnmetRequirement:
+    """A requirement of queries that could be met at the base, and can no longer be.
 
     Attributes:
         items: ids of those that would do, any one of them; sorted, never empty.
@@ -129,8 +137,8 @@ class Unmet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repriced:
-    """An item that costs otherwise where it is offered as before, or is held by the session.
+class PriceChange:
+    """An item with another price in prompt tokens, where it is offered as before or held by the session.
 
     Attributes:
         item: id at the head.
@@ -147,13 +155,13 @@ class Repriced:
 
     @property
     def tokens(self) -> int:
-        """What that adds over all these queries; below 0 where it saves."""
+        """The tokens that the change adds over all these queries; below 0 where it saves."""
         return (self.head - self.base) * len(self.queries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseGroup:
-    """Changes of one cause, over all queries.
+    """All changes of one cause, over all queries.
 
     Attributes:
         cause: why.
@@ -171,12 +179,12 @@ class CauseGroup:
     others: int
     tokens: int
     queries: tuple[str, ...]
-    mend: Mend = Mend()
+    remedy: Remedy = Remedy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A metric judged.
+class MetricVerdict:
+    """The verdict on a metric, with its evidence.
 
     Attributes:
         metric: its name.
@@ -199,8 +207,8 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyJudged:
-    """Time of warm requests judged, base and head timed in turns in one process.
+class LatencyVerdict:
+    """The verdict on the time of warm requests, base and head timed in turns in one process.
 
     Attributes:
         verdict: better, worse, same or cannot tell.
@@ -251,12 +259,12 @@ class PinFailure:
     message: str
     about: str = ""
     cause: Cause | None = None
-    mend: Mend = Mend()
+    remedy: Remedy = Remedy()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SelectorCheck:
-    """One selector on one dataset against its baseline.
+    """The check of one selector on one dataset.
 
     Attributes:
         dataset, selector: names.
@@ -265,7 +273,7 @@ class SelectorCheck:
         compared: how many queries.
         left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
         changes: of items that went in or out, in the order of the queries; swaps left out.
-        swaps: queries that differ only by items whose scores noise may exchange (`swaps.margin_of`: at most 1e-5).
+        swaps: queries that differ only by items whose scores noise may exchange (`swaps.noise_margin`: at most 1e-5).
         causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others; then
             items whose price changed, those that add most first.
         metrics: judged, in the order asked.
@@ -295,10 +303,10 @@ class SelectorCheck:
     changes: tuple[Change, ...] = ()
     swaps: tuple[str, ...] = ()
     causes: tuple[CauseGroup, ...] = ()
-    metrics: tuple[Judged, ...] = ()
+    metrics: tuple[MetricVerdict, ...] = ()
     pins: tuple[PinFailure, ...] = ()
-    unmet: tuple[Unmet, ...] = ()
-    repriced: tuple[Repriced, ...] = ()
+    unmet: tuple[UnmetRequirement, ...] = ()
+    repriced: tuple[PriceChange, ...] = ()
     deterministic: bool = False
     lost: int = 0
     gained: int = 0
@@ -308,23 +316,23 @@ class SelectorCheck:
     notices: tuple[str, ...] = ()
     differs: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
-    latency: LatencyJudged | None = None
+    latency: LatencyVerdict | None = None
     reused: bool = False
 
     @property
     def counted(self) -> bool:
-        """Whether required items lost and gained were counted on any query that needs something."""
+        """Whether required items lost and gained were counted on at least one query that needs something."""
         return not self.unsteady or self.unsteady < self.needing
 
     @property
     def lost_verdict(self) -> Verdict:
-        """Of the required items lost: same where no more than allowed, else the selector's: worse, or cannot tell."""
+        """The verdict on lost required items: same if no more than allowed, else that of the selector."""
         return self.verdict if self.lost - self.gained > self.allowed else Verdict.SAME
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Check:
-    """A whole check.
+    """The check of all selectors on all datasets.
 
     Attributes:
         name: of the gate file, or of what was compared.
@@ -343,18 +351,15 @@ class Check:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all: not comparable, worse, cannot tell, then better, else same.
+        """The worst verdict of all selectors: not comparable, worse, cannot tell, better, same.
 
         Where nothing was compared, that is not comparable: it is no reason to pass.
         """
-        if not self.selectors:
-            return Verdict.NOT_COMPARABLE
-        found = {one.verdict for one in self.selectors}
-        order = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER)
-        return next((one for one in order if one in found), Verdict.SAME)
+        verdicts = [one.verdict for one in self.selectors]
+        return min(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NOT_COMPARABLE)
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """0; 1 if worse (or it cannot be told, if `strict`); 2 if not comparable."""
+        """The exit code: 0; 1 if worse (or it cannot be told, if `strict`); 2 if not comparable."""
         if self.verdict is Verdict.NOT_COMPARABLE:
             return 2
         return int(self.verdict is Verdict.WORSE or (strict and self.verdict is Verdict.CANNOT_TELL))

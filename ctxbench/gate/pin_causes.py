@@ -1,141 +1,125 @@
-"""Why pins do not hold: by the causes of what went out and came in, or because they did not hold before."""
+"""Explains why pins do not hold: by the causes of changes, or because they did not hold at the base either."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from ctxbench.gate.model import Cause, Change, Mend, PinFailure
-from ctxbench.gate.pins import ITEMS, TOKENS, broken
-from ctxbench.gate.query_sides import Compared
-from ctxbench.gate.remedies import mended
+from ctxbench.gate.model import Cause, Change, PinFailure, Remedy
+from ctxbench.gate.pins import ITEMS, TOKENS, pin_failures
+from ctxbench.gate.remedies import find_remedy
 from ctxbench.gate.settings import Pin
-from ctxbench.gate.snapshot_changes import what_changed
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshot_pair import SnapshotPair
 
-_SHOWN = 3
+_MAX_NAMED = 3
 
 
-def explained_pins(
-    pins: Sequence[Pin],
-    base: Snapshot,
-    head: Snapshot,
-    changes: Sequence[Change],
-    *,
-    queries: Collection[str],
-    renamed: Mapping[str, str],
+def explain_pins(
+    pins: Sequence[Pin], pair: SnapshotPair, changes: Sequence[Change], *, queries: Collection[str]
 ) -> tuple[PinFailure, ...]:
-    """The pins that the head does not keep, as `broken` gives them, each with why.
+    """Find the pins that do not hold at the head, as `pin_failures` does, and say why each does not.
 
     Args:
         pins: of the gate file.
-        base, head: before and after.
+        pair: base and head.
         changes: explained.
         queries: ids of those that were compared; of others nothing more is said.
-        renamed: the id at the head by the id at the base.
     """
-    return _Explaining(base, head, changes, queries, renamed).failures(pins)
+    return _PinExplainer(pair, changes, queries).failures(pins)
 
 
-class _Explaining:
-    """The pins of one selector on one dataset."""
+class _PinExplainer:
+    """Explains the pins of one selector on one dataset."""
 
-    def __init__(
-        self,
-        base: Snapshot,
-        head: Snapshot,
-        changes: Sequence[Change],
-        queries: Collection[str],
-        renamed: Mapping[str, str],
-    ) -> None:
-        self.base, self.head, self.renamed = base, head, renamed
+    def __init__(self, pair: SnapshotPair, changes: Sequence[Change], queries: Collection[str]) -> None:
+        self.pair = pair
         self.queries = frozenset(queries)
-        self.old = {new: old for old, new in renamed.items()}
-        self.compared = Compared(base, head, what_changed(base, head, renamed))
         self.changes: dict[str, dict[str, Change]] = {}
         for one in changes:
-            self.changes.setdefault(one.query, {})[self.compared.name(one.item)] = one
+            self.changes.setdefault(one.query, {})[self.pair.head_id(one.item)] = one
 
     def failures(self, pins: Sequence[Pin]) -> tuple[PinFailure, ...]:
         found = []
         for pin in pins:
-            now = broken([pin], self.head, renamed=self.renamed, before=self.base)
+            now = pin_failures([pin], self.pair.head, renamed=self.pair.renamed, before=self.pair.base)
             if now:
-                before = {(one.query, one.about) for one in broken([self._as_named_before(pin)], self.base)}
-                found += [self._explained(one, before) for one in now]
+                failures = pin_failures([self._with_base_ids(pin)], self.pair.base)
+                before = {(one.query, one.about) for one in failures}
+                found += [self._explain(one, before) for one in now]
         return tuple(found)
 
-    def _as_named_before(self, pin: Pin) -> Pin:
+    def _with_base_ids(self, pin: Pin) -> Pin:
         """The pin with the ids that items had at the base."""
         include, exclude = (
-            tuple(self.old.get(one, one) for one in items) for items in (pin.must_include, pin.must_not_include)
+            tuple(self.pair.base_ids.get(one, one) for one in items)
+            for items in (pin.must_include, pin.must_not_include)
         )
         return replace(pin, must_include=include, must_not_include=exclude)
 
-    def _explained(self, one: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
+    def _explain(self, one: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
         if one.query not in self.queries or not one.about:
             return one
         change = self._change(one)
-        said = "; ".join([one.message, *self._renamed(one), *self._why(one, before)])
+        said = "; ".join([one.message, *self._rename_text(one), *self._reasons(one, before)])
         return replace(
             one,
             message=said,
             cause=None if change is None else change.cause,
-            mend=Mend() if change is None else self._mend(change),
+            remedy=Remedy() if change is None else self._remedy(change),
         )
 
-    def _renamed(self, one: PinFailure) -> Iterator[str]:
-        """That a pin names an item as it was called."""
-        if (new := self.renamed.get(one.about)) is not None:
-            there = any(offered.id == new for offered in self.head.answers[one.query].offered)
+    def _rename_text(self, one: PinFailure) -> Iterator[str]:
+        """A notice for a pin that names a renamed item by its old id."""
+        if (new := self.pair.renamed.get(one.about)) is not None:
+            there = any(offered.id == new for offered in self.pair.head.answers[one.query].offered)
             yield f"{one.about} is {new} now, which the pin is to name{', and is offered' if there else ''}"
 
-    def _why(self, one: PinFailure, before: Collection[tuple[str, str]]) -> Iterator[str]:
+    def _reasons(self, one: PinFailure, before: Collection[tuple[str, str]]) -> Iterator[str]:
         change = self._change(one)
         if change is not None:
-            yield _said(change.cause, self.compared.name(change.item))
+            yield _cause_text(change.cause, self.pair.head_id(change.item))
             return  # all that there is to say of an item
-        if (one.query, self.old.get(one.about, one.about)) in before:
+        if (one.query, self.pair.base_ids.get(one.about, one.about)) in before:
             yield "it did not hold in the baseline either"
         if one.about in (ITEMS, TOKENS):
-            yield from self._came(one.query)
+            yield from self._added_text(one.query)
         if one.about == TOKENS:
-            yield from self._grew(one.query)
+            yield from self._grown_text(one.query)
 
-    def _came(self, query: str) -> Iterator[str]:
-        """What came in, with why."""
+    def _added_text(self, query: str) -> Iterator[str]:
+        """The items that came in, each with its cause."""
         came = [(name, change) for name, change in self.changes.get(query, {}).items() if not change.lost]
         if came:
-            yield f"came in: {_first([f'{name} ({_said(change.cause, name)})' for name, change in came])}"
+            yield f"came in: {_first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
 
-    def _grew(self, query: str) -> Iterator[str]:
-        """What was offered before and takes more tokens now."""
-        before, after = self.compared.sides(query)
+    def _grown_text(self, query: str) -> Iterator[str]:
+        """The items that were offered before and take more tokens now."""
+        before, after = self.pair.candidates(query)
         both = [name for name in after.offered if name in before.offered and after.offered[name].origin != "session"]
         more = {name: after.rows[name].tokens - before.rows[name].tokens for name in both}
         grew = sorted((name for name in both if more[name] > 0), key=lambda name: -more[name])
         if grew:
-            yield f"longer now: {_first([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
+            yield f"longer now: {_first_few([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
 
     def _change(self, one: PinFailure) -> Change | None:
-        """That of the item which it is about, if there is one."""
-        return self.changes.get(one.query, {}).get(self.renamed.get(one.about, one.about))
+        """The change of the item that a failure is about; None if there is none."""
+        return self.changes.get(one.query, {}).get(self.pair.renamed.get(one.about, one.about))
 
-    def _mend(self, change: Change) -> Mend:
-        """A pinned item is wanted back, whether or not it is labelled."""
-        return mended(replace(change, required=True), change.cause, self.compared)
+    def _remedy(self, change: Change) -> Remedy:
+        """The remedy for a pinned item, which is wanted back whether or not it is labelled."""
+        return find_remedy(replace(change, required=True), change.cause, self.pair)
 
 
-def _said(cause: Cause, item: str) -> str:
+def _cause_text(cause: Cause, item: str) -> str:
     """`item edited: text edited`, with what the cause names unless that is the item itself."""
     others = [one for one in cause.subjects if one != item and one not in cause.detail]
-    named = _first(others)
+    named = _first_few(others)
     said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
     if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
         return said
     return f"{cause.kind}: {said}" if said else f"{cause.kind}"
 
 
-def _first(said: Sequence[str]) -> str:
-    more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
-    return f"{', '.join(said[:_SHOWN])}{more}"
+def _first_few(said: Sequence[str]) -> str:
+    more = f" and {len(said) - _MAX_NAMED} more" if len(said) > _MAX_NAMED else ""
+    return f"{', '.join(said[:_MAX_NAMED])}{more}"

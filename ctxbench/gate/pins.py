@@ -1,4 +1,4 @@
-"""Pins: what must hold for a query, or for every query with a tag, whatever the metrics say."""
+"""Checks pins: what must hold for a query, or for every query with a tag, whatever the metrics say."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from ctxbench.core.errors import Fault, suggest
 from ctxbench.gate.model import PinFailure
 from ctxbench.gate.settings import Pin
 from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, Snapshot
+from ctxbench.gate.wording import counted
 
 ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
 
 
-def broken(
+def pin_failures(
     pins: Iterable[Pin],
     snapshot: Snapshot,
     *,
     renamed: Mapping[str, str] = MappingProxyType({}),
     before: Snapshot | None = None,
 ) -> tuple[PinFailure, ...]:
-    """The pins that a snapshot does not keep, in their order, then in that of the queries.
+    """Find the pins that do not hold in a snapshot, in the order of the pins, then of the queries.
 
     An item that must not be offered must not be under its new name (`renamed`, new id by old) either; one that must be
     offered is to be named as it is called. A pin of a tag is about the queries that had it `before`, too: tags are no
@@ -32,23 +33,27 @@ def broken(
     """
     found = []
     for pin in pins:
-        for query in _meant(pin, snapshot, before):
+        for query in _pin_queries(pin, snapshot, before):
             fact = snapshot.answers.get(query)
-            wrong = [("", "there is no answer")] if fact is None or fact.error else _wrong(pin, fact, snapshot, renamed)
+            wrong = (
+                [("", "there is no answer")]
+                if fact is None or fact.error
+                else _violations(pin, fact, snapshot, renamed)
+            )
             off = "" if pin.query or pin.tag in snapshot.queries[query].tags else "; it had the tag in the baseline"
             found += [
-                PinFailure(pin=words(pin), line=pin.line, query=query, message=f"{message}{off}", about=about)
+                PinFailure(pin=pin_text(pin), line=pin.line, query=query, message=f"{message}{off}", about=about)
                 for about, message in wrong
             ]
     return tuple(found)
 
 
-def words(pin: Pin) -> str:
-    """A pin as a person says it: `query q17 must include rule:code%20review, at most 10 items`."""
+def pin_text(pin: Pin) -> str:
+    """A pin in words: `query q17 must include rule:code%20review, at most 10 items`."""
     parts = [f"must include {', '.join(pin.must_include)}"] if pin.must_include else []
     parts += [f"must not include {', '.join(pin.must_not_include)}"] if pin.must_not_include else []
-    parts += [] if pin.at_most_items is None else [f"at most {_count(pin.at_most_items, 'item')}"]
-    parts += [] if pin.at_most_tokens is None else [f"at most {_count(pin.at_most_tokens, 'token')}"]
+    parts += [] if pin.at_most_items is None else [f"at most {counted(pin.at_most_items, 'item')}"]
+    parts += [] if pin.at_most_tokens is None else [f"at most {counted(pin.at_most_tokens, 'token')}"]
     who = f"query {pin.query}" if pin.query else f"tag {pin.tag}"
     return f"{who} {', '.join(parts)}"
 
@@ -56,7 +61,7 @@ def words(pin: Pin) -> str:
 def unknown_pins(
     pins: Iterable[Pin], bases: Sequence[Snapshot], heads: Sequence[Snapshot], *, path: Path | None = None
 ) -> list[Fault]:
-    """What pins name that there is not: a dataset, a selector, a query, a tag, an item.
+    """Find datasets, selectors, queries, tags and items that pins name and that do not exist.
 
     A query or tag must be known to the head, or its pin would hold for ever; unless its dataset or selector is not
     there at all any more, which is no check that could pass. All else may be known to either side.
@@ -67,10 +72,10 @@ def unknown_pins(
         path: the file that they stand in.
     """
     listed: set[tuple[str, str]] = set()
-    return [Fault(message, path, pin.line) for pin in pins for message in _unknown(pin, bases, heads, listed)]
+    return [Fault(message, path, pin.line) for pin in pins for message in _unknown_names(pin, bases, heads, listed)]
 
 
-def _meant(pin: Pin, snapshot: Snapshot, before: Snapshot | None = None) -> list[str]:
+def _pin_queries(pin: Pin, snapshot: Snapshot, before: Snapshot | None = None) -> list[str]:
     """The queries of a snapshot that a pin is about, by the tags that they have or had before."""
     if pin.dataset not in ("", snapshot.dataset) or pin.selector not in ("", snapshot.selector):
         return []
@@ -80,37 +85,41 @@ def _meant(pin: Pin, snapshot: Snapshot, before: Snapshot | None = None) -> list
     return [name for name, query in snapshot.queries.items() if pin.tag in query.tags or name in had]
 
 
-def _wrong(pin: Pin, fact: AnswerFact, snapshot: Snapshot, renamed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What it is about, and what is wrong."""
+def _violations(
+    pin: Pin, fact: AnswerFact, snapshot: Snapshot, renamed: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """How an answer breaks a pin: what each failure is about, and a message."""
     there = {one.id: one for one in fact.offered}
     for item in pin.must_include:
         if item not in there:
-            yield item, f"{item} is not offered: {_why_out(item, fact, snapshot)}"
+            yield item, f"{item} is not offered: {_absence_reason(item, fact, snapshot)}"
     for item in pin.must_not_include:
         one = there.get(item) or there.get(renamed.get(item, ""))
         if one is not None:
-            how = "held by the session" if one.origin == "session" else f"offered ({one.origin}{_scored(one.score)})"
+            how = (
+                "held by the session" if one.origin == "session" else f"offered ({one.origin}{_score_text(one.score)})"
+            )
             yield item, f"{one.id} is {how}"
     added = [one.id for one in fact.offered if one.origin != "session"]
     if pin.at_most_items is not None and len(added) > pin.at_most_items:
-        yield ITEMS, f"{_count(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
+        yield ITEMS, f"{counted(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
     if pin.at_most_tokens is not None:
         tokens = sum(snapshot.items[one].tokens for one in added if one in snapshot.items)
         if tokens > pin.at_most_tokens:
-            yield TOKENS, f"{_count(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
+            yield TOKENS, f"{counted(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
 
 
-def _why_out(item: str, fact: AnswerFact, snapshot: Snapshot) -> str:
+def _absence_reason(item: str, fact: AnswerFact, snapshot: Snapshot) -> str:
     if item not in snapshot.items:
         return "it is disabled" if item in snapshot.disabled else "it is not in the catalog"
     for one in fact.near:
         if one.id == item:
-            return f"{one.rule or 'it stayed out'}{_scored(one.score)}"
-    return barred(item, snapshot.queries[fact.query], snapshot.items[item]) or "it is no candidate"
+            return f"{one.rule or 'it stayed out'}{_score_text(one.score)}"
+    return exclusion_reason(item, snapshot.queries[fact.query], snapshot.items[item]) or "it is no candidate"
 
 
-def barred(item: str, query: QueryFact, known: ItemFact) -> str:
-    """Why no search for a query may bring an item in; empty if it may, or if that is not known."""
+def exclusion_reason(item: str, query: QueryFact, known: ItemFact) -> str:
+    """Why no search for a query may offer an item; empty if it may, or if that is not known."""
     if item in query.lists.get("removed", ()):
         return f"the user removed it from the session of query {query.id}"
     if query.scope and query.scope not in known.scopes:
@@ -122,18 +131,14 @@ def barred(item: str, query: QueryFact, known: ItemFact) -> str:
     return ""
 
 
-def _scored(score: float | None) -> str:
+def _score_text(score: float | None) -> str:
     return "" if score is None else f", score {score:.4g}"
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _unknown(
+def _unknown_names(
     pin: Pin, bases: Sequence[Snapshot], heads: Sequence[Snapshot], listed: set[tuple[str, str]]
 ) -> Iterator[str]:
-    """What is wrong with a pin; what is known is listed once a dataset, and noted in `listed`."""
+    """Messages about names in a pin that do not exist; known names are listed once a dataset, noted in `listed`."""
     snapshots = [*bases, *heads]
 
     def closest(what: str, name: str, known: Iterable[str]) -> str:
@@ -154,7 +159,7 @@ def _unknown(
     if not meant:
         yield f"pin: selector {pin.selector!r} is not checked on dataset {pin.dataset!r}"
         return
-    if not any(_meant(pin, one) for one in meant):
+    if not any(_pin_queries(pin, one) for one in meant):
         known = {name for one in meant for name in one.queries}
         tags = {tag for one in meant for query in one.queries.values() for tag in query.tags}
         if pin.query:
@@ -162,20 +167,20 @@ def _unknown(
         else:
             yield f"pin: no query has the tag {pin.tag!r}{where}{closest('tag', pin.tag, tags)}"
         return
-    if gone := _gone(pin, bases, heads):
+    if gone := _lost_target(pin, bases, heads):
         yield f"pin: {gone}"
         return
-    items = {name for one in meant if _meant(pin, one) for name in (*one.items, *one.disabled)}
+    items = {name for one in meant if _pin_queries(pin, one) for name in (*one.items, *one.disabled)}
     for item in (*pin.must_include, *pin.must_not_include):
         if item not in items:
             yield f"pin: no item {item!r} in catalog or baseline{where}{closest('item', item, items)}"
 
 
-def _gone(pin: Pin, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> str:
-    """What only the base knows of the query or tag of a pin, and what to do; empty if there is nothing."""
+def _lost_target(pin: Pin, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> str:
+    """A message if only the base has the query or tag of a pin, with what to do; else empty."""
     there = {(one.dataset, one.selector) for one in heads}
-    known = [one for one in bases if (one.dataset, one.selector) in there and _meant(pin, one)]
-    if not known or any(_meant(pin, one) for one in heads):
+    known = [one for one in bases if (one.dataset, one.selector) in there and _pin_queries(pin, one)]
+    if not known or any(_pin_queries(pin, one) for one in heads):
         return ""
     if not pin.query:
         return f"no query that is asked now has the tag {pin.tag}; take the pin out, or put the tag back"

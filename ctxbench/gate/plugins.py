@@ -1,4 +1,4 @@
-"""Selectors with steps of plugins: what such a step prints or raises must not be taken for a verdict."""
+"""Guards a check against the code of plugins: what it prints or raises must not be taken for a verdict."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ctxbench.core.stored_pipelines import pipelines_in
 from ctxbench.selectors.user_code import EndedError, confined, exit_held
 
 
-def foreign_steps(description: Any) -> tuple[str, ...]:
+def plugin_steps(description: Any) -> tuple[str, ...]:
     """Module and class of every step that is not of ctxbench, sorted, from what a selector says of itself."""
     codes = [step.about.get("code") for pipeline in pipelines_in(description) for step in pipeline.steps()]
     return tuple(sorted({code.partition(" ")[0] for code in codes if isinstance(code, str)}))
 
 
 @contextlib.contextmanager
-def held_to_account(selector: str, foreign: Sequence[str], *, on: str) -> Iterator[None]:
-    """Where steps of plugins take part, what is printed goes to standard error.
+def guard_plugins(selector: str, foreign: Sequence[str], *, on: str) -> Iterator[None]:
+    """Run a selector; if it has steps of plugins, send what is printed to standard error and name them in errors.
 
     Args:
         selector: its name.
@@ -40,21 +40,21 @@ def held_to_account(selector: str, foreign: Sequence[str], *, on: str) -> Iterat
         raise
     except BaseException as error:  # a step that ends the process would end it with its own verdict
         raise SelectorError(
-            f"selector {selector!r} failed on {on}{_how(error)}; it has steps that are not of ctxbench "
+            f"selector {selector!r} failed on {on}{_error_text(error)}; it has steps that are not of ctxbench "
             f"({', '.join(foreign)}): mend or update their package, or leave the selector out"
         ) from error
 
 
-def _how(error: BaseException) -> str:
-    """What was raised, to be put behind what failed."""
+def _error_text(error: BaseException) -> str:
+    """An error as text to follow the words `failed on ...`."""
     if isinstance(error, EndedError):
         return f": {error}"
     return f" with {type(error).__name__}: {error}" if str(error) else f" with {type(error).__name__}"
 
 
 @contextlib.contextmanager
-def without_another_end() -> Iterator[None]:
-    """A whole check inside: whatever else ends it is a fault.
+def guard_exit() -> Iterator[None]:
+    """Run a whole check, and make it an error if other code ends the process.
 
     Code of others runs at more places than where a selector is asked: where plugins are imported and steps are made,
     in threads that they started, on the way out. An exit code of theirs would be read as a verdict.
@@ -69,6 +69,6 @@ def without_another_end() -> Iterator[None]:
         raise
     except BaseException as error:
         raise SelectorError(
-            f"code that is not of ctxbench ended the check{_how(error)}; mend or update the package of the plugin or "
-            "of the selector that it belongs to, or leave it out"
+            f"code that is not of ctxbench ended the check{_error_text(error)}; mend or update the package of the "
+            "plugin or of the selector that it belongs to, or leave it out"
         ) from error

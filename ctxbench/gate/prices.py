@@ -1,4 +1,4 @@
-"""What offers cost: values that a side lacks, and items whose price changed where they are offered as before."""
+"""Prices in prompt tokens: computes what offers cost, and finds items whose price changed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.comparability import Comparable
-from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Repriced
+from ctxbench.gate.comparability import Comparability
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, PriceChange
 from ctxbench.gate.settings import PRICES
 from ctxbench.gate.snapshots import AnswerFact, Snapshot
 from ctxbench.gate.table_answers import offered_ids
 
 
-def priced(side: Snapshot) -> Snapshot:
-    """The snapshot with what its offers cost, where it does not say so: an older baseline, or a run of other metrics.
+def with_prices(side: Snapshot) -> Snapshot:
+    """Add to a snapshot what its offers cost, if it lacks that: an older baseline, or a run of other metrics.
 
     One that was asked repeatedly stays as it is: its values are means, and its answers those of one time.
     """
@@ -26,28 +26,30 @@ def priced(side: Snapshot) -> Snapshot:
         return side
     answers = [side.answers.get(query) for query in side.queries]
     added = {
-        metric: np.array([_cost(one, side, session=metric.name == "total_tokens") for one in answers], dtype=np.float64)
+        metric: np.array(
+            [_offer_tokens(one, side, session=metric.name == "total_tokens") for one in answers], dtype=np.float64
+        )
         for metric in lacking
     }
     return replace(side, metrics={**side.metrics, **added})
 
 
-def _cost(answer: AnswerFact | None, side: Snapshot, *, session: bool) -> float:
-    """Prompt tokens of an offer; NaN where there is none."""
+def _offer_tokens(answer: AnswerFact | None, side: Snapshot, *, session: bool) -> float:
+    """The prompt tokens of an answer; NaN where there is none."""
     if answer is None or answer.error:
         return math.nan
     there = [one.id for one in answer.offered if session or one.origin != "session"]
     return float(sum(side.items[one].tokens for one in there if one in side.items))
 
 
-def repriced(
-    base: Snapshot, head: Snapshot, comparable: Comparable, *, passed_over: Collection[str] = ()
-) -> tuple[Repriced, ...]:
-    """Find the items that cost otherwise where they are offered on both sides, or held by the session.
+def price_changes(
+    base: Snapshot, head: Snapshot, comparability: Comparability, *, passed_over: Collection[str] = ()
+) -> tuple[PriceChange, ...]:
+    """Find items whose price changed, among those that are offered on both sides or held by the session.
 
     Args:
         base, head: the two.
-        comparable: what they can be compared on.
+        comparability: the queries to compare, and renamed items.
         passed_over: ids of queries that count as equal on both sides.
 
     Returns:
@@ -55,39 +57,41 @@ def repriced(
     """
     if head.items is base.items or base.identity.tokens != head.identity.tokens:
         return ()
-    new = comparable.renamed
+    new = comparability.renamed
     here = {new.get(name, name): fact for name, fact in base.items.items()}
     other = {name for name, fact in head.items.items() if name in here and here[name].tokens != fact.tokens}
     if not other:
         return ()
     held: dict[str, list[str]] = {}
-    for query in comparable.queries:
+    for query in comparability.queries:
         if query in passed_over:
             continue
         before = {new.get(one, one) for one in offered_ids(base.answers, query)}
         for item in offered_ids(head.answers, query):
             if item in other and item in before:
                 held.setdefault(item, []).append(query)
-    from ctxbench.gate.snapshot_changes import edit  # most checks find no other price
+    from ctxbench.gate.input_differences import edit_text  # most checks find no other price
 
     found = [
-        Repriced(
+        PriceChange(
             item=item,
             base=here[item].tokens,
             head=head.items[item].tokens,
             queries=tuple(queries),
-            why=edit(here[item], head.items[item]) if here[item].hash != head.items[item].hash else "counted otherwise",
+            why=edit_text(here[item], head.items[item])
+            if here[item].hash != head.items[item].hash
+            else "counted otherwise",
         )
         for item, queries in held.items()
     ]
     return tuple(sorted(found, key=lambda one: (-one.tokens, one.item)))
 
 
-def price_causes(prices: Sequence[Repriced], head: Snapshot) -> tuple[CauseGroup, ...]:
-    """Items that became dearer as one cause, and those that became cheaper as another; what changed most first.
+def price_causes(prices: Sequence[PriceChange], head: Snapshot) -> tuple[CauseGroup, ...]:
+    """Group price changes: items that became dearer as one cause, those that became cheaper as another.
 
     Args:
-        prices: as `repriced` gives them.
+        prices: as `price_changes` gives them.
         head: whose queries they are of.
     """
     place = {query: n for n, query in enumerate(head.queries)}

@@ -1,4 +1,4 @@
-"""Whether a query is asked and labelled as it was, whatever became of the items that it names.
+"""Compares queries of base and head: whether they are asked and labelled alike, though items were renamed or are gone.
 
 Which items a query may get, by a scope or by a list of its own, is part of what is asked; the catalog is under test:
 
@@ -21,14 +21,13 @@ from typing import Any
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import SessionItem
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.gate.baseline_rows import session_of
+from ctxbench.gate.baseline_rows import session_items
 from ctxbench.gate.snapshots import QueryFact, Snapshot, asked_hash
-
-_SHOWN = 3  # ids that a message names
+from ctxbench.gate.wording import first_ids
 
 
 def scopes_of(snapshot: Snapshot) -> dict[str, frozenset[str]]:
-    """The items of every scope that can be offered, by their ids."""
+    """The ids of the items that can be offered, by the scope that holds them."""
     found: dict[str, set[str]] = {}
     for name, fact in snapshot.items.items():
         for scope in fact.scopes:
@@ -36,8 +35,10 @@ def scopes_of(snapshot: Snapshot) -> dict[str, frozenset[str]]:
     return {scope: frozenset(names) for scope, names in found.items()}
 
 
-def left_scopes(base: Snapshot, scopes: Mapping[str, Collection[str]], renames: Mapping[str, str]) -> frozenset[str]:
-    """The items that queries with a scope require, and that are in no scope any more; by their ids at the base.
+def items_without_scope(
+    base: Snapshot, scopes: Mapping[str, Collection[str]], renames: Mapping[str, str]
+) -> frozenset[str]:
+    """Ids at the base of items that queries with a scope require, and that are in no scope any more.
 
     Args:
         base: the snapshot.
@@ -51,7 +52,7 @@ def left_scopes(base: Snapshot, scopes: Mapping[str, Collection[str]], renames: 
 
 
 class Questions:
-    """The queries of a snapshot, to hold those of now against them.
+    """Compares queries with those of a base snapshot.
 
     Args:
         base: the snapshot.
@@ -73,13 +74,13 @@ class Questions:
         self._known = base.items.keys() | base.disabled.keys()
         self._both = frozenset(base.items.keys() & {self._old.get(name, name) for name in offered})
         self._before = {scope: ids & self._both for scope, ids in scopes_of(base).items()}
-        self._left_scopes = left_scopes(base, scopes, renames)
-        shared = {scope: self._shared(ids) for scope, ids in scopes.items()}
+        self._left_scopes = items_without_scope(base, scopes, renames)
+        shared = {scope: self._shared_ids(ids) for scope, ids in scopes.items()}
         same = {scope for scope, ids in shared.items() if self._before.get(scope) == ids}
         self._now = {scope: self._before[scope] if scope in same else ids for scope, ids in shared.items()}
 
-    def asked_alike(self, now: QueryFact, query: DatasetQuery | None) -> bool:
-        """Whether a query is asked as it was.
+    def is_same_question(self, now: QueryFact, query: DatasetQuery | None) -> bool:
+        """Whether a query is the same question as at the base.
 
         Args:
             now: it; the base has one of that id.
@@ -94,30 +95,30 @@ class Questions:
                 return False
         if now.asked == before.asked:
             return True
-        return query is not None and before.asked in map(asked_hash, self._as_before(query, before, available=told))
+        return query is not None and before.asked in map(asked_hash, self._base_versions(query, before, available=told))
 
-    def labelled_alike(self, now: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
-        """Whether a query is labelled as it was; arguments as in `asked_alike`, and its labels."""
+    def has_same_labels(self, now: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
+        """Whether a query has the same labels as at the base; arguments as in `is_same_question`, and its labels."""
         before = self._base.queries[now.id].labelled
         if now.labelled == before or query is None or not self._old:
             return now.labelled == before
-        return QueryFact.of(query, [replace(one, item=self._key(one.item)) for one in labels]).labelled == before
+        return QueryFact.of(query, [replace(one, item=self._base_key(one.item)) for one in labels]).labelled == before
 
-    def moved_scopes(self, queries: Iterable[QueryFact]) -> Iterator[str]:
-        """What the scopes of some queries of now have lost and gained, a text for each that has; by name."""
+    def scope_changes(self, queries: Iterable[QueryFact]) -> Iterator[str]:
+        """Texts that say what the scopes of some queries have lost and gained since the base, by scope name."""
         pairs = {(self._base.queries[one.id].scope, one.scope) for one in queries if one.id in self._base.queries}
         for old, new in sorted(pairs):
             was, given = (
                 side.get(scope, frozenset()) - self._left_scopes
                 for side, scope in ((self._before, old), (self._now, new))
             )
-            parts = [f"lost {named(sorted(was - given))}"] if was - given else []
-            parts += [f"gained {named(sorted(given - was))}"] if given - was else []
+            parts = [f"lost {first_ids(sorted(was - given))}"] if was - given else []
+            parts += [f"gained {first_ids(sorted(given - was))}"] if given - was else []
             if old and new and parts:
                 yield f"scope {new} {' and '.join(parts)}"
 
-    def scopes_unknown(self, queries: Iterable[QueryFact]) -> bool:
-        """Whether the base does not tell what the scopes of some queries of now held, as the first baselines do not."""
+    def has_unknown_scopes(self, queries: Iterable[QueryFact]) -> bool:
+        """Whether the base lacks the items of some queries' scopes, as the first baselines do."""
         before = self._base.queries
         return any(
             one.scope and not before[one.id].scope and one.asked == before[one.id].asked
@@ -125,79 +126,77 @@ class Questions:
             if one.id in before
         )
 
-    def _key(self, key: ItemKey) -> ItemKey:
+    def _base_key(self, key: ItemKey) -> ItemKey:
         return ItemKey.parse(self._old[key.id]) if key.id in self._old else key
 
-    def _shared(self, ids: Iterable[str]) -> frozenset[str]:
+    def _shared_ids(self, ids: Iterable[str]) -> frozenset[str]:
         return self._both & {self._old.get(name, name) for name in ids}
 
     def _available(self, fact: QueryFact, scopes: Mapping[str, frozenset[str]]) -> frozenset[str] | None:
-        """What a query may get of what both sides can offer, by the ids of the base; None = all, or not known."""
+        """Ids at the base of the items on both sides that a query may get; None = all, or not known."""
         if fact.scope:
             return scopes.get(fact.scope, frozenset())
-        return self._shared(fact.lists["available"]) if "available" in fact.lists else None
+        return self._shared_ids(fact.lists["available"]) if "available" in fact.lists else None
 
-    def _as_before(self, query: DatasetQuery, before: QueryFact, *, available: bool) -> Iterator[DatasetQuery]:
-        """A query as it would be asked of the catalog of the base; twice, where renamed tools may have results.
+    def _base_versions(self, query: DatasetQuery, before: QueryFact, *, available: bool) -> Iterator[DatasetQuery]:
+        """The query with the ids of the base; a second version where it has results of renamed tools.
 
         Results of tools name these by texts, which may be of other tools, too: those that stand there come first.
         """
         request = query.request
         lists: dict[str, Any] = {
-            name: self._listed(getattr(request, name), before.lists.get(name, ())) for name in ("removed", "explicit")
+            name: self._base_list(getattr(request, name), before.lists.get(name, ()))
+            for name in ("removed", "explicit")
         }
         if request.session is not None:
-            lists["session"] = self._session(request.session, before)
+            lists["session"] = self._base_session(request.session, before)
         if request.available is not None:
-            lists["available"] = tuple(map(self._key, request.available))
+            lists["available"] = tuple(map(self._base_key, request.available))
         if available:  # the same items, however they are told
             listed = before.lists.get("available")
             query = replace(query, scope=before.scope or None)
             lists["available"] = None if listed is None else tuple(map(ItemKey.parse, listed))
         request = replace(request, **lists)
         yield replace(query, request=request)
-        results = self._results(request.tool_results)
+        results = self._base_results(request.tool_results)
         if results != request.tool_results:
             yield replace(query, request=replace(request, tool_results=results))
 
-    def _listed(self, keys: Sequence[ItemKey], before: Sequence[str]) -> tuple[ItemKey, ...]:
-        """Items that a query names, as they stood if that is what is left of them."""
-        old = [self._key(key) for key in keys]
-        same = self._left([key.id for key in old]) == self._left(before)
+    def _base_list(self, keys: Sequence[ItemKey], before: Sequence[str]) -> tuple[ItemKey, ...]:
+        """Items that a query names, by the ids of the base; as the base lists them if only gone items differ."""
+        old = [self._base_key(key) for key in keys]
+        same = self._without_gone([key.id for key in old]) == self._without_gone(before)
         return tuple(map(ItemKey.parse, before)) if same else tuple(old)
 
-    def _session(self, session: Sequence[SessionItem], before: QueryFact) -> tuple[SessionItem, ...]:
-        """What a session holds, likewise; what it held is known by what was offered."""
+    def _base_session(self, session: Sequence[SessionItem], before: QueryFact) -> tuple[SessionItem, ...]:
+        """The items of a session, likewise; the base's session is known from what it offered."""
         answer = self._base.answers.get(before.id)
-        parts = [text.split(" ") for text in (session_of(answer) if answer is not None else ())]
+        parts = [text.split(" ") for text in (session_items(answer) if answer is not None else ())]
         held = [SessionItem(ItemKey.parse(name), mode) for mode, name in parts]
-        old = [SessionItem(self._key(one.key), one.mode) for one in session]
-        left = [sorted((one.key.id, one.mode) for one in side if self._left([one.key.id])) for side in (held, old)]
+        old = [SessionItem(self._base_key(one.key), one.mode) for one in session]
+        left = [
+            sorted((one.key.id, one.mode) for one in side if self._without_gone([one.key.id])) for side in (held, old)
+        ]
         return tuple(held if left[0] == left[1] else old)
 
-    def _left(self, ids: Iterable[str]) -> list[str]:
-        """Without what is gone."""
+    def _without_gone(self, ids: Iterable[str]) -> list[str]:
+        """Ids without those of items that are gone."""
         return [name for name in ids if name in self._both or name not in self._known]
 
-    def _results(self, results: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    def _base_results(self, results: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         names = result_names({ItemKey.parse(new): ItemKey.parse(old) for new, old in self._old.items()})
         return tuple((names.get(tool, tool), text) for tool, text in results)
 
 
 def result_names(renames: Mapping[ItemKey, ItemKey]) -> dict[str, str]:
-    """What results of renamed tools name these by, old to new: `name`, `server/name`, or the id."""
+    """Names of renamed tools in results of tools, old to new: `name`, `server/name`, and the id."""
     found: dict[str, str] = {}
     for old, new in renames.items():
         if old.type == "tool":
-            found |= dict(zip(names_of(old), names_of(new), strict=True))
+            found |= dict(zip(tool_names(old), tool_names(new), strict=True))
     return found
 
 
-def names_of(tool: ItemKey) -> tuple[str, str, str]:
-    """What a result of a tool may name it by."""
+def tool_names(tool: ItemKey) -> tuple[str, str, str]:
+    """The names by which a tool's result may name the tool."""
     return tool.name, f"{tool.server}/{tool.name}" if tool.server else tool.name, tool.id
-
-
-def named(ids: Sequence[str]) -> str:
-    """The first few of some ids."""
-    return ", ".join(ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")

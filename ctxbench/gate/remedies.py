@@ -1,4 +1,4 @@
-"""What would mend a loss: one phrase for each required item that went out, from facts alone.
+"""Finds the remedy for a loss: one phrase for each required item that went out, from facts alone.
 
 To undo the cause, or to widen the cut as far as is said, brings the item back where nothing else keeps it out as well.
 What a text should say is a hint: no scores are computed for it.
@@ -14,22 +14,22 @@ from typing import Any
 
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import Item
-from ctxbench.gate.cause_of import done_to
+from ctxbench.gate.cause_finder import item_change
 from ctxbench.gate.flat_steps import FlatStep
-from ctxbench.gate.model import Cause, CauseKind, Change, Mend
-from ctxbench.gate.query_sides import Compared, Side
-from ctxbench.gate.replay import Row
-from ctxbench.gate.snapshot_changes import NONE
+from ctxbench.gate.input_differences import NONE
+from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
+from ctxbench.gate.replay import Candidate
+from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
 from ctxbench.io import rows
 from ctxbench.sources.catalogs import read_item
 from ctxbench.text.chunking.items import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
 
-_ALIKE = 0.05  # similarities to the same request this close are of items that a request does not tell apart
+_CLOSE = 0.05  # similarities to the same request this close are of items that a request does not tell apart
 _SHORT = 3  # letters
-_WORDS = 90  # characters of a lost sentence that are shown
-_FEW = 3  # items of which each is named
-_UNDONE = {
+_MAX_QUOTED = 90  # characters of a lost sentence that are shown
+_MAX_NAMED = 3  # items of which each is named
+_UNDO_TEXTS = {
     "new": "take {} out",
     "enabled": "disable {} again",
     "edited": "take the edit of {} back",
@@ -37,56 +37,56 @@ _UNDONE = {
     "gone": "put {} back",
     "disabled": "enable {} again",
 }
-_SIZES = {"standard": "topN", "first": "n"}  # by cut, the parameter that counts items
+_SIZE_PARAMETERS = {"standard": "topN", "first": "n"}  # by cut, the parameter that counts items
 
 
-def mended(change: Change, cause: Cause, compared: Compared) -> Mend:
-    """Of a lost required item; nothing for every other change, and where nothing can be said."""
+def find_remedy(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
+    """Find the remedy for a lost required item; an empty one for other changes, and where nothing can be said."""
     if not (change.lost and change.required):
-        return Mend()
-    item = compared.name(change.item)
+        return Remedy()
+    item = pair.head_id(change.item)
     if cause.kind == CauseKind.GONE:
-        back = f"enable {item} again" if item in compared.head.disabled else f"put {item} back"
-        back += " into a scope" if item in compared.head.items else ""
-        return Mend(f"{back}, or if another item took its place, label that with `ctxbench data rebase`")
+        back = f"enable {item} again" if item in pair.head.disabled else f"put {item} back"
+        back += " into a scope" if item in pair.head.items else ""
+        return Remedy(f"{back}, or if another item took its place, label that with `ctxbench data rebase`")
     if cause.kind == CauseKind.RENAMED:
-        return Mend(f"give {item} its old name back, or say in its description what that said: names are searched")
+        return Remedy(f"give {item} its old name back, or say in its description what that said: names are searched")
     if cause.kind == CauseKind.EDITED and cause.subjects == (item,):
         back = f"take the edit of {item} back"
-        lost = lost_words(change, compared)
+        lost = lost_words(change, pair)
         if lost:
-            return Mend(back, quoted=f"say again what it may have been found by: {lost}")
-        return _or(f"{back}, or", _wider(change, compared)) or Mend(back)
+            return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
+        return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
     if cause.kind == CauseKind.CROWDED:
-        return _apart(change, cause, compared) or _wider(change, compared) or Mend(_undone(cause, compared))
+        return _separate_items(change, cause, pair) or _widen_cut(change, pair) or Remedy(_undo_items(cause, pair))
     if cause.kind == CauseKind.PARAMETER:
-        return Mend(_back(cause, compared))
+        return Remedy(_undo_settings(cause, pair))
     if cause.kind == CauseKind.MODEL:
-        return Mend("tune the cut for the new model (`ctxbench tune`), or keep the old one")
-    if cause.kind == CauseKind.UNKNOWN and not compared.altered:
-        return Mend("ask more than once (`repeats` in the gate file)")
-    return _wider(change, compared)
+        return Remedy("tune the cut for the new model (`ctxbench tune`), or keep the old one")
+    if cause.kind == CauseKind.UNKNOWN and not pair.inputs:
+        return Remedy("ask more than once (`repeats` in the gate file)")
+    return _widen_cut(change, pair)
 
 
-def _or(said: str, other: Mend) -> Mend:
-    """Another way behind what is said; nothing where there is no other."""
+def _with_alternative(said: str, other: Remedy) -> Remedy:
+    """A remedy with a text in front of it; an empty one stays empty."""
     return replace(other, phrase=f"{said} {other.phrase}") if other else other
 
 
-def lost_words(change: Change, compared: Compared) -> str:
-    """The sentence of the old text that the request found an edited item by, if it is no longer there; quoted.
+def lost_words(change: Change, pair: SnapshotPair) -> str:
+    """The sentence that an edited item was found by and that its text has lost, in quotes.
 
     Where the pair of chunks is not known, as in a baseline, it is the lost sentence that has most of the words of the
     request, of equals the longest. Empty without texts, or where nothing is lost.
     """
-    name = compared.name(change.item)
-    before = compared.base.items.get(compared.old_name.get(name, name))
-    after = compared.head.items.get(name)
-    held = {compared.name(one.id): one for one in compared.base.answers[change.query].offered}.get(name)
+    name = pair.head_id(change.item)
+    before = pair.base.items.get(pair.base_ids.get(name, name))
+    after = pair.head.items.get(name)
+    held = {pair.head_id(one.id): one for one in pair.base.answers[change.query].offered}.get(name)
     if before is None or after is None or before.row is None or after.row is None or held is None:
         return ""
-    retriever = next((one for one in compared.steps[0] or () if "chunks" in one.values), None)
-    bodies = any(one.values.get("bodies") for one in compared.steps[0] or ())
+    retriever = next((one for one in pair.steps[0] or () if "chunks" in one.values), None)
+    bodies = any(one.values.get("bodies") for one in pair.steps[0] or ())
     try:
         chunking = ItemChunking(bodies=bodies) if retriever is None else ItemChunking.described(retriever.values)
     except UserError:  # a plugin's rule that is not installed here
@@ -98,14 +98,14 @@ def lost_words(change: Change, compared: Compared) -> str:
     now = " ".join(searched(new, bodies=bodies).split())
     looked_at = chunks if held.pair is None else chunks[held.pair.item_chunk : held.pair.item_chunk + 1]
     gone = [one for chunk in looked_at for one in query_chunks(chunk) if " ".join(one.split()) not in now]
-    asked = _words(compared.head.queries[change.query].text)
+    asked = _words(pair.head.queries[change.query].text)
     best = max(gone, key=lambda one: (len(asked & _words(one)), len(one)), default="")
     found = " ".join(best.split())
-    return f'"{found if len(found) <= _WORDS else found[: _WORDS - 3] + "..."}"' if found else ""
+    return f'"{found if len(found) <= _MAX_QUOTED else found[: _MAX_QUOTED - 3] + "..."}"' if found else ""
 
 
 def _words(text: str) -> frozenset[str]:
-    """Its words in small letters, but for short ones, which stand everywhere."""
+    """The words of a text in lower case, without short ones, which occur everywhere."""
     return frozenset(word for word in re.findall(r"\w+", text.lower()) if len(word) > _SHORT)
 
 
@@ -113,33 +113,33 @@ def _item(fields: Mapping[str, Any]) -> Item | None:
     return read_item(rows.Row(fields, [], Path(), 0))
 
 
-def _apart(change: Change, cause: Cause, compared: Compared) -> Mend:
-    """Names the items in front that the request scores nearly as this one, where scores are similarities."""
-    if compared.weighs_the_catalog:
-        return Mend()
-    _, after = compared.sides(change.query)
-    item = compared.name(change.item)
-    alike = [name for name in cause.subjects if abs(after.score(name) - after.score(item)) <= _ALIKE]
+def _separate_items(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
+    """Advise to tell an item apart from those in front with nearly the same score, where scores are similarities."""
+    if pair.weighs_the_catalog:
+        return Remedy()
+    _, after = pair.candidates(change.query)
+    item = pair.head_id(change.item)
+    alike = [name for name in cause.subjects if abs(after.score(name) - after.score(item)) <= _CLOSE]
     if not alike:
-        return Mend()
+        return Remedy()
     alike.sort(key=lambda name: (abs(after.score(name) - after.score(item)), name))
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     said = f"say in its text what tells {item} from {alike[0]}{more}, or merge them"
-    return _or(f"{said}; or", _wider(change, compared)) or Mend(said)
+    return _with_alternative(f"{said}; or", _widen_cut(change, pair)) or Remedy(said)
 
 
-def _undone(cause: Cause, compared: Compared) -> str:
-    """Takes back what was done to the items that are in the way, where those are few."""
-    if len(cause.subjects) > _FEW:
+def _undo_items(cause: Cause, pair: SnapshotPair) -> str:
+    """Advise to undo the changes of the items in the way, where those are few."""
+    if len(cause.subjects) > _MAX_NAMED:
         return ""
-    return " and ".join(_UNDONE[done_to(one, compared)].format(one) for one in cause.subjects)
+    return " and ".join(_UNDO_TEXTS[item_change(one, pair)].format(one) for one in cause.subjects)
 
 
-def _back(cause: Cause, compared: Compared) -> str:
-    """Sets parameters back."""
-    altered = compared.altered
-    counter = () if altered.tokens is None else (altered.tokens,)
-    told = [one for one in (*altered.settings, *counter) if one.name in cause.subjects]
+def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
+    """Advise to set parameters back to their values at the base."""
+    inputs = pair.inputs
+    counter = () if inputs.tokens is None else (inputs.tokens,)
+    told = [one for one in (*inputs.settings, *counter) if one.name in cause.subjects]
     back = dict.fromkeys(f"{one.name} back to {one.was}" for one in told if one.was != NONE)
     out = dict.fromkeys(one.name for one in told if one.was == NONE)
     said = [
@@ -148,28 +148,28 @@ def _back(cause: Cause, compared: Compared) -> str:
     return " and ".join(said)
 
 
-def _wider(change: Change, compared: Compared) -> Mend:
-    """The parameter of the cut that keeps it out, with the value at which it would not."""
-    _, after = compared.sides(change.query)
-    item = compared.name(change.item)
+def _widen_cut(change: Change, pair: SnapshotPair) -> Remedy:
+    """Advise to change the parameter of the cut that keeps the item out, to a value that lets it in."""
+    _, after = pair.candidates(change.query)
+    item = pair.head_id(change.item)
     row = after.rows.get(item)
-    step = None if row is None else cut_of(compared, row)
+    step = None if row is None else deciding_cut(pair, row)
     if row is None or row.score is None or step is None or row.beyond_chunks:
-        return Mend()
-    if (size := _SIZES.get(step.name)) is not None:
-        return Mend(f"raise {called(size, step, compared)} to", place_of(item, after, step))
+        return Remedy()
+    if (size := _SIZE_PARAMETERS.get(step.name)) is not None:
+        return Remedy(f"raise {user_name(size, step, pair)} to", place_among_rivals(item, after, step))
     best = max((after.score(one) for one in after.found), default=0.0)
     if step.name == "margin" and step.values.get("of") == "ratio" and best > 0:
-        return Mend(f"raise {called('margin', step, compared)} to", _up((best - row.score) / best))
+        return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up((best - row.score) / best))
     if step.name == "margin" and step.values.get("of") == "difference":
-        return Mend(f"raise {called('margin', step, compared)} to", _up(best - row.score))
+        return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up(best - row.score))
     if step.name == "at_least":
-        return Mend(f"lower {called('threshold', step, compared)} to", _down(row.score), lower=True)
-    return Mend()
+        return Remedy(f"lower {user_name('threshold', step, pair)} to", _round_down(row.score), lower=True)
+    return Remedy()
 
 
-def place_of(item: str, side: Side, step: FlatStep) -> int:
-    """How many items the cut would have to offer until an item is among them: its place among its rivals.
+def place_among_rivals(item: str, side: QueryCandidates, step: FlatStep) -> int:
+    """The place of an item among its rivals: how many items the cut would have to offer until it is among them.
 
     What earlier rules keep out does not count.
     """
@@ -184,26 +184,26 @@ def place_of(item: str, side: Side, step: FlatStep) -> int:
     return 1 + sum((-side.score(row.id), row.place) < own for row in rows)
 
 
-def cut_of(compared: Compared, row: Row) -> FlatStep | None:
-    """The step of the head that keeps an item out: the one that weighs its type and has what the rule was held to."""
+def deciding_cut(pair: SnapshotPair, row: Candidate) -> FlatStep | None:
+    """The step of the head that keeps an item out: one for its type, with a parameter that its rule names."""
     held = () if row.rule is None else row.rule.values
-    for step in compared.steps[1] or ():
+    for step in pair.steps[1] or ():
         suits = step.kind in ("cut", "fit") and row.type in step.types
         if suits and any(name in step.values and step.values[name] == value for name, value in held):
             return step
     return None
 
 
-def called(name: str, step: FlatStep, compared: Compared) -> str:
-    """A step's parameter by the name that the user knows: the shortest that ends so and has the value."""
-    values = compared.head.identity.values
+def user_name(name: str, step: FlatStep, pair: SnapshotPair) -> str:
+    """The name by which the user knows a parameter of a step: the shortest that ends like it and has its value."""
+    values = pair.head.identity.values
     alike = [own for own, value in values.items() if own.lower().endswith(name.lower()) and value == step.values[name]]
     return min(alike, key=lambda own: (len(own), own), default=f"{step.path}.{name}")
 
 
-def _up(value: float) -> float:
+def _round_up(value: float) -> float:
     return round(int(value * 1000) / 1000 + 0.001, 3)
 
 
-def _down(value: float) -> float:
+def _round_down(value: float) -> float:
     return round(int(value * 1000) / 1000 - (0.001 if value < 0 else 0), 3)

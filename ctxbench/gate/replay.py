@@ -1,4 +1,4 @@
-"""Cuts replayed on scores that are known: would an item be in with the score, the rivals or the cut of the other side?
+"""Replays cuts on known scores: would an item be offered with the score, the rivals or the cut of the other side?
 
 The cuts are the steps themselves. A cut that needs more than scores, chunks of the request, types and tokens (texts or
 vectors: `mmr`, `abstain`, a plugin's) cannot be replayed.
@@ -20,16 +20,16 @@ from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, pla
 from ctxbench.core.errors import UserError
 from ctxbench.core.rules import Rule
 from ctxbench.gate.flat_steps import FlatStep
-from ctxbench.gate.snapshot_changes import ORDER, Setting
+from ctxbench.gate.input_differences import ORDER, SettingDifference
 from ctxbench.steps.cut import TOP_K
 
 REPLAYED = ("standard", "first", "margin", "gap", "at_least", "per_chunk", "budget")
 _ORIGINS = {"session": Origin.SESSION, "search": Origin.SEARCH, "expansion": Origin.EXPANSION}
-_FAR = 1 << 40  # the place of a chunk beyond every topK
+_BEYOND_TOP_K = 1 << 40  # the place of a chunk beyond every topK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Candidate:
     """A candidate of one query.
 
     Attributes:
@@ -57,13 +57,13 @@ class Row:
 
     @property
     def type(self) -> str:
-        """The item's."""
+        """The type of the item."""
         return self.id.partition(":")[0]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Case:
-    """One question: is an item kept, among rivals?
+class ReplayCase:
+    """A question to a replay: do the cuts keep an item among these rivals?
 
     Attributes:
         own: the item; None where it is no candidate, so that it is not kept.
@@ -72,13 +72,13 @@ class Case:
             what the rule kept out; how many chunks stand between items is not known, to be counted anew.
     """
 
-    own: Row | None
-    rivals: Sequence[Row] = field(default_factory=tuple)
+    own: Candidate | None
+    rivals: Sequence[Candidate] = field(default_factory=tuple)
     bar: float = -np.inf
 
 
-def replayable(steps: Sequence[FlatStep] | None) -> bool:
-    """Whether all that these steps do to scores that are there already can be replayed."""
+def can_replay(steps: Sequence[FlatStep] | None) -> bool:
+    """Whether everything that these steps do after scoring can be replayed."""
     if steps is None:
         return False
     first = next((place for place, one in enumerate(steps) if one.kind == "expand"), len(steps))
@@ -93,50 +93,50 @@ def replayable(steps: Sequence[FlatStep] | None) -> bool:
     return all(one.name in REPLAYED for one in steps if one.kind not in ("analyse", "retrieve", "rank", "expand"))
 
 
-def kept(steps: Sequence[FlatStep], cases: Sequence[Case]) -> list[bool]:
-    """Whether the item of each case is kept by the cuts among `steps`.
+def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[bool]:
+    """Replay the cuts among `steps`: whether they keep the item of each case.
 
     Args:
-        steps: of a pipeline, as `replayable` wants them; what they do before the first cut is in the scores already.
+        steps: of a pipeline, as `can_replay` wants them; what they do before the first cut is in the scores already.
         cases: each on its own.
     """
-    behind = {"gap", "per_chunk"}.isdisjoint(one.name for one in steps)
-    there = [_in_front(case) if behind else case for case in cases if case.own is not None]
-    if not there:
+    by_rank = {"gap", "per_chunk"}.isdisjoint(one.name for one in steps)
+    known = [_without_lower_rivals(case) if by_rank else case for case in cases if case.own is not None]
+    if not known:
         return [False] * len(cases)
-    rows = [(number, row) for number, case in enumerate(there) for row in _in_catalog_order(case)]
-    table, types = _table(len(there), rows, np.array([case.bar for case in there]))
+    rows = [(number, row) for number, case in enumerate(known) for row in _in_catalog_order(case)]
+    table, types = _table(len(known), rows, np.array([case.bar for case in known]))
     costs = np.array([row.tokens for _, row in rows], dtype=np.int64)
     for step in steps:
         if step.name in REPLAYED and step.kind in ("cut", "fit"):
-            table = _refined(table, step, types, costs)
+            table = _apply_cut(table, step, types, costs)
     number = {(case, row.id): place for place, (case, row) in enumerate(rows)}
     chosen = {int(item) for item in table.item[table.chosen]}
-    answers = iter([number[n, case.own.id] in chosen for n, case in enumerate(there) if case.own is not None])
+    answers = iter([number[n, case.own.id] in chosen for n, case in enumerate(known) if case.own is not None])
     return [False if case.own is None else next(answers) for case in cases]
 
 
-def _in_front(case: Case) -> Case:
-    """The case without rivals that stand behind the item, on which no prefix of a ranking depends."""
+def _without_lower_rivals(case: ReplayCase) -> ReplayCase:
+    """The case without rivals that rank behind the item, which no cut of a ranking's beginning depends on."""
     if case.own is None or case.own.score is None:
         return case
-    own = _standing(case.own)
-    return replace(case, rivals=[row for row in case.rivals if row.score is None or _standing(row) <= own])
+    own = _rank_key(case.own)
+    return replace(case, rivals=[row for row in case.rivals if row.score is None or _rank_key(row) <= own])
 
 
-def _standing(row: Row) -> tuple[int, float]:
-    """Where a row stands; of two, the lower one is in front, and what was found before what was brought in."""
+def _rank_key(row: Candidate) -> tuple[int, float]:
+    """The key that ranks candidates: session, search and expansion in this order, then by falling score."""
     return _ORIGINS[row.origin], -(row.score or 0.0)
 
 
-def _in_catalog_order(case: Case) -> list[Row]:
+def _in_catalog_order(case: ReplayCase) -> list[Candidate]:
     own = () if case.own is None else (case.own,)
     rows = {row.id: row for row in (*case.rivals, *own)}
     return sorted(rows.values(), key=lambda row: row.place)
 
 
-def _table(n: int, rows: Sequence[tuple[int, Row]], bars: Any) -> tuple[Candidates, Any]:
-    """All cases as one table, a request each; an item's number is its place among all rows."""
+def _table(n: int, rows: Sequence[tuple[int, Candidate]], bars: Any) -> tuple[Candidates, Any]:
+    """All cases as one table, one request each; an item's number is its place among all rows."""
     origin = np.array([_ORIGINS[row.origin] for _, row in rows], dtype=np.int64)
     score = np.array([np.nan if row.score is None else row.score for _, row in rows], dtype=np.float64)
     score = np.where((origin != Origin.SESSION) & np.isnan(score), 0.0, score)
@@ -154,11 +154,11 @@ def _table(n: int, rows: Sequence[tuple[int, Row]], bars: Any) -> tuple[Candidat
     tied = np.array([row.beyond_chunks for _, row in rows])[table.item]
     bar = bars[table.request]
     beyond = found & ((table.score < bar) | (tied & (table.score == bar)))
-    return table.reordered(chunk_rank=np.where(beyond, _FAR, place)), np.array([row.type for _, row in rows])
+    return table.reordered(chunk_rank=np.where(beyond, _BEYOND_TOP_K, place)), np.array([row.type for _, row in rows])
 
 
-def _refined(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -> Candidates:
-    """One cut, over the rows of its types."""
+def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -> Candidates:
+    """Apply one cut to the candidates of its item types."""
     own: BoolArray = np.isin(types[table.item], step.types)
     call = registry.build(step.kind, step.name, step.values)
     query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
@@ -167,8 +167,10 @@ def _refined(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -> 
     return concatenated([part, table.taken(~own)])
 
 
-def with_setting(steps: Sequence[FlatStep], other: Sequence[FlatStep], setting: Setting) -> tuple[FlatStep, ...]:
-    """Steps with one setting as the other side has it: a parameter, or a step that is there or not.
+def with_setting(
+    steps: Sequence[FlatStep], other: Sequence[FlatStep], setting: SettingDifference
+) -> tuple[FlatStep, ...]:
+    """Give steps one setting of the other side: a parameter, a whole step, or the order of steps.
 
     Args:
         steps: changed.
@@ -191,13 +193,13 @@ def with_setting(steps: Sequence[FlatStep], other: Sequence[FlatStep], setting: 
     out = []
     for one in steps:
         if one.path == path and path in theirs and name in theirs[path].values:
-            one = _valid(one, {**one.values, name: theirs[path].values[name]})
+            one = _with_values(one, {**one.values, name: theirs[path].values[name]})
         out.append(one)
     return tuple(out)
 
 
-def _valid(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:
-    """The step with other values; as it is where they do not go together (an at_most below its at_least)."""
+def _with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:
+    """The step with other values; unchanged where these are not valid together (an at_most below its at_least)."""
     try:
         registry.build(step.kind, step.name, values)
     except UserError:

@@ -1,4 +1,4 @@
-"""Answers that need not be computed again, since all that decides them is as it was when they were accepted.
+"""Reuses the answers of a baseline where nothing that decides them has changed since it was accepted.
 
 That is so where a dataset's files are the same byte for byte, the same of its queries are asked, the selector is one of
 ctxbench and says the same of itself (steps, parameters, contents of files that it reads, model), and Python, ctxbench
@@ -24,7 +24,7 @@ from ctxbench.data.datasets.layout import files_hash
 from ctxbench.data.datasets.lookup import dataset_reference, user_folder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.gate.gate_file import GateFile
-from ctxbench.gate.plugins import foreign_steps
+from ctxbench.gate.plugins import plugin_steps
 from ctxbench.gate.snapshots import Identity, Snapshot, content_hash
 from ctxbench.index.resources import local_resources
 from ctxbench.io.cache import cache_dir
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ctxbench.gate.stored_vectors import GateResources
 
 
-class Answered(NamedTuple):
-    """What the selectors of a gate file answer.
+class GateAnswers(NamedTuple):
+    """The answers of all selectors of a gate file.
 
     Attributes:
         snapshots: by dataset, then by selector, in the order of the experiment.
@@ -65,8 +65,8 @@ def inputs_of(experiment: Experiment, dataset: str) -> str:
     return content_hash([files, *chosen])
 
 
-def unchanged(file: GateFile, bases: Sequence[Snapshot]) -> Answered | None:
-    """What the selectors of a gate file answer, if that is what they answered when it was accepted.
+def reuse_answers(file: GateFile, bases: Sequence[Snapshot]) -> GateAnswers | None:
+    """Take the answers of the baseline, if nothing that decides them has changed.
 
     Args:
         file: without faults.
@@ -82,18 +82,18 @@ def unchanged(file: GateFile, bases: Sequence[Snapshot]) -> Answered | None:
     by_name = {(one.dataset, one.selector): one for one in bases}
     wanted = list(product(datasets, [spec.name for spec in file.experiment.selectors]))
     known = [by_name[pair] for pair in wanted if pair in by_name]
-    if len(known) < len(wanted) or not _as_accepted(file, known):
+    if len(known) < len(wanted) or not _selectors_unchanged(file, known):
         return None
     references = {
         dataset: dataset_reference(text, file.experiment.base)
         for dataset, text in zip(datasets, file.experiment.datasets, strict=True)
         if dataset is not None
     }
-    return Answered([replace(one, source="this run", reused=True) for one in known], references)
+    return GateAnswers([replace(one, source="this run", reused=True) for one in known], references)
 
 
-def _as_accepted(file: GateFile, bases: Sequence[Snapshot]) -> bool:
-    """Whether selectors, versions and what is measured are those of a baseline."""
+def _selectors_unchanged(file: GateFile, bases: Sequence[Snapshot]) -> bool:
+    """Whether selectors, versions and metrics are those of the baseline."""
     experiment = file.experiment
     parts = {part for metric in file.settings.metrics for part in metric.parts}
     if any(spec.outside or spec.like is not None for spec in experiment.selectors):
@@ -108,14 +108,18 @@ def _as_accepted(file: GateFile, bases: Sequence[Snapshot]) -> bool:
         described = {name: selector.describe() for name, selector in made.items()}
     except UserError:
         return False  # computing it says what is wrong
-    if foreign_code(type(embedder)) or any(map(foreign_steps, described.values())):
+    if foreign_code(type(embedder)) or any(map(plugin_steps, described.values())):
         return False
     values = {spec.name: dict(spec.values) for spec in experiment.selectors}
-    return all(_alike(one.identity, described[one.selector], values[one.selector], counter.name) for one in bases)
+    return all(
+        _same_description(one.identity, described[one.selector], values[one.selector], counter.name) for one in bases
+    )
 
 
-def _alike(before: Identity, description: Mapping[str, Any], values: Mapping[str, Any], counter: str) -> bool:
-    """Whether a selector says of itself what it said."""
+def _same_description(
+    before: Identity, description: Mapping[str, Any], values: Mapping[str, Any], counter: str
+) -> bool:
+    """Whether a selector describes itself as it did in the baseline."""
     now = json.loads(dump_json([description, values]))
     then = [before.selector, before.values]
     return not before.outside and before.tokens == counter and now == then

@@ -1,4 +1,4 @@
-"""What the gate goes by: tolerances, pins, how much may be lost, and how sure it must be."""
+"""The settings of a check: tolerances, pins, how much may be lost, and how sure a verdict must be."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALLOWED = 0.0025  # share of the queries in need that may lose one required item
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How large a difference may be and still count as none.
+    """The largest difference of two means that counts as the same.
 
     Attributes:
         amount: in the unit of the metric, or a share of the base's mean; >= 0.
@@ -32,11 +32,11 @@ class Tolerance:
 
     @classmethod
     def default(cls, metric: Metric) -> Tolerance:
-        """0.01 for what is yes/no or a share, 5% of the base's mean for amounts."""
+        """The default of a metric: 0.01 for yes/no and shares, 5% of the base's mean for amounts."""
         return cls(0.05, relative=True) if metric.declaration.scale == "amount" else cls(0.01)
 
     def of(self, base: float) -> float:
-        """In the unit of the metric, for a mean of the base."""
+        """The tolerance in the unit of the metric, given the mean of the base."""
         return self.amount * abs(base) if self.relative else self.amount
 
 
@@ -65,7 +65,7 @@ class Pin:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Settings:
-    """What a check goes by.
+    """The settings of a check.
 
     Attributes:
         metrics: judged, in order.
@@ -93,12 +93,12 @@ class Settings:
     seed: int = 0
 
     def tolerance(self, metric: Metric) -> Tolerance:
-        """Of a metric; of tokens with the session's, that of tokens where it has none of its own."""
+        """The tolerance of a metric; `total_tokens` has that of `tokens` where it has none of its own."""
         own = self.tolerances.get(metric)
         if own is None and str(metric) in PRICES:
             own = self.tolerances.get(parse_metric(PRICES[0]))
         return own or Tolerance.default(metric)
 
     def allowed(self, in_need: int) -> int:
-        """How many more required items may be lost than gained over queries of which `in_need` need something."""
+        """How many more required items may be lost than gained, given how many queries need something."""
         return max(1, math.floor(ALLOWED * in_need)) if self.max_lost_required is None else self.max_lost_required

@@ -32,7 +32,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import select_queries
 from ctxbench.gate.comparability import unasked
-from ctxbench.gate.plugins import foreign_steps, held_to_account
+from ctxbench.gate.plugins import guard_plugins, plugin_steps
 from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of
 from ctxbench.gate.table_answers import TableAnswers
 from ctxbench.index.resources import LocalResources
@@ -112,9 +112,9 @@ class _Taking:
             batch = Batch.of(self.dataset.current_catalog, requests[first : first + SLICE])
             for name in in_turn:
                 for time, slices in enumerate(found[name]):
-                    selector, foreign = self._select(name, time), foreign_steps(self.described[name])
+                    selector, foreign = self._select(name, time), plugin_steps(self.described[name])
                     like = found[selector.like.name][time][-1] if isinstance(selector, AsManyAs) else None
-                    with held_to_account(selector.name, foreign, on=f"queries {batch.ids[0]} to {batch.ids[-1]}"):
+                    with guard_plugins(selector.name, foreign, on=f"queries {batch.ids[0]} to {batch.ids[-1]}"):
                         slices.append(answered(selector, batch, like=like))
             self.memo.clear()
             progress(self.name, min(first + SLICE, len(requests)), len(requests))

@@ -1,17 +1,19 @@
-"""Snapshots: all that the gate needs to know of one selector on one dataset at one time, whatever it was read from."""
+"""Snapshots: what the gate knows of a selector on a dataset at one time, taken now or read from a run or baseline."""
 
 from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.core.selection import Offered
 from ctxbench.data.datasets.dataset import Dataset
@@ -23,7 +25,7 @@ SHORT = 16  # hex digits of a content hash
 
 LabelFact: TypeAlias = tuple[str, int, str, str]  # item id, grade, via, alternatives
 LISTS = ("removed", "explicit", "available")  # of items, that a query may name; what its session holds is offered
-_PLAIN = (int(Grade.REQUIRED), "direct", "")  # what most labels are
+_USUAL_LABEL = (int(Grade.REQUIRED), "direct", "")  # what most labels are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class ItemFact:
 
     @classmethod
     def of(cls, item: Item, tokens: int, scopes: tuple[str, ...] = ()) -> ItemFact:
-        """Note an item, texts and all."""
+        """The facts of an item, with its texts."""
         row = item.as_row()
         return cls(
             id=item.id,
@@ -96,7 +98,7 @@ class QueryFact:
 
     @classmethod
     def of(cls, query: DatasetQuery, labels: Iterable[Label]) -> QueryFact:
-        """Note a query, text and all."""
+        """The facts of a query, with its text."""
         labels = list(labels)
         row = query.as_row()
         labelled = label_facts(labels)
@@ -106,14 +108,14 @@ class QueryFact:
                 needs.setdefault(label.alternatives or f"\0{place}", []).append(label.item.id)
         return cls(
             id=query.id,
-            asked=_asked(row),
-            labelled=_labelled(query.needs_nothing, labelled),
+            asked=_asked_row_hash(row),
+            labelled=_label_hash(query.needs_nothing, labelled),
             required=tuple(sorted(tuple(sorted(one)) for one in needs.values())),
             needs_nothing=query.needs_nothing,
             group=query.group or query.id,
             tags=query.tags,
             text=query.request.text,
-            others=tuple(one for one in labelled if one[1:] != _PLAIN),
+            others=tuple(one for one in labelled if one[1:] != _USUAL_LABEL),
             scope=query.scope or "",
             lists={name: tuple(row[name]) for name in LISTS if name in row},
         )
@@ -122,13 +124,13 @@ class QueryFact:
         """All its labels, sorted; None where they are not known, as alternatives without texts are not."""
         told = {name for name, grade, _, _ in self.others if grade == Grade.REQUIRED}
         plain = [one[0] for one in self.required if len(one) == 1 and one[0] not in told]
-        found = sorted([*self.others, *((name, *_PLAIN) for name in plain)])
-        return found if _labelled(self.needs_nothing, found) == self.labelled else None
+        found = sorted([*self.others, *((name, *_USUAL_LABEL) for name in plain)])
+        return found if _label_hash(self.needs_nothing, found) == self.labelled else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AnswerFact:
-    """What one query was offered.
+    """The answer to one query.
 
     Attributes:
         query: its id.
@@ -145,13 +147,13 @@ class AnswerFact:
 
     @cached_property
     def score_of(self) -> Mapping[str, float]:
-        """Scores of the candidates that have one, by item id, those that stayed out among them."""
+        """Scores of all candidates that have one, offered or not, by item id."""
         return {one.id: one.score for one in (*self.offered, *self.near) if one.score is not None}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Identity:
-    """What decides an answer, beside catalog and queries.
+    """What decides answers besides catalog and queries: selector, model, token counter, versions.
 
     Attributes:
         selector: what the selector says of itself: steps with all their parameters, or a command with its hash.
@@ -174,7 +176,7 @@ class Identity:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Snapshot:
-    """One selector on one dataset.
+    """What one selector answered on one dataset, with what decided it.
 
     Attributes:
         dataset, selector: names.
@@ -193,7 +195,7 @@ class Snapshot:
         unasked: ids of queries of the dataset that are not among `queries`, each with why not, as `1 query is ...` goes
             on; empty where the dataset is not at hand. See `comparability.unasked`.
         inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
-            digits, empty = not known. See `unchanged`.
+            digits, empty = not known. See `reused_answers`.
         reused: whether the selector was not asked, and the answers are those of the baseline.
     """
 
@@ -214,9 +216,14 @@ class Snapshot:
     inputs: str = ""
     reused: bool = False
 
+    def rows_of(self, queries: Sequence[str]) -> IntArray:
+        """The rows of some queries in the values of metrics, shape (n_queries,)."""
+        row = {query: n for n, query in enumerate(self.queries)}
+        return np.array([row[query] for query in queries], dtype=np.int64)
+
     @property
     def steady(self) -> bool:
-        """Whether it is known to answer alike whenever it is asked; of a selector outside, by asking more than once."""
+        """Whether the selector is known to repeat its answers; for one of the user, by asking more than once."""
         return not self.unsteady and (not self.identity.outside or self.repeats > 1)
 
 
@@ -231,33 +238,33 @@ def label_facts(labels: Iterable[Label]) -> list[LabelFact]:
 
 
 def asked_hash(query: DatasetQuery) -> str:
-    """Of what a selector is asked."""
-    return _asked(query.as_row())
+    """Hash of what a selector is asked for a query."""
+    return _asked_row_hash(query.as_row())
 
 
-def _asked(row: Mapping[str, Any]) -> str:
+def _asked_row_hash(row: Mapping[str, Any]) -> str:
     own = {"split", "group", "tags", "needs", "labelled"}
     kept = {name: value for name, value in row.items() if name not in own}
     if kept.get("session"):  # what it holds comes into the one order, whatever order it is written in
         kept["session"] = sorted(kept["session"], key=dump_json)
-    return content_hash(_composed(kept))
+    return content_hash(_normalised(kept))
 
 
-def _composed(value: Any) -> Any:
-    """JSON with its texts in Unicode's composed form: how an editor writes é makes no other question."""
+def _normalised(value: Any) -> Any:
+    """JSON with its texts in Unicode's composed form, so that how an editor writes é makes no difference."""
     if isinstance(value, str):
         return value if value.isascii() else unicodedata.normalize("NFC", value)
     if isinstance(value, Mapping):
-        return {name: _composed(one) for name, one in value.items()}
-    return [_composed(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _normalised(one) for name, one in value.items()}
+    return [_normalised(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _labelled(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
+def _label_hash(needs_nothing: bool, labels: Iterable[LabelFact]) -> str:
     return content_hash([needs_nothing, [list(one) for one in labels]])
 
 
 def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFact], dict[str, QueryFact]]:
-    """Items that are there, enabled or not, and queries of a judged dataset, by id, in its order.
+    """The facts of all items and queries of a judged dataset, by id, in its order.
 
     Args:
         dataset: every query labelled, or said to need nothing.
@@ -276,13 +283,13 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
 
 
 def by_state(items: Mapping[str, ItemFact]) -> tuple[dict[str, ItemFact], dict[str, ItemFact]]:
-    """Items as a snapshot has them: those that can be offered, and those that are disabled."""
+    """Split items into those that can be offered and those that are disabled."""
     enabled = {name: item for name, item in items.items() if item.enabled}
     return enabled, {name: item for name, item in items.items() if not item.enabled}
 
 
 def without_texts(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with nothing in it that someone wrote, but ids, tags and names of scopes."""
+    """The snapshot without texts that someone wrote; ids, tags and names of scopes stay."""
     return replace(
         snapshot,
         items={name: replace(item, row=None) for name, item in snapshot.items.items()},
@@ -293,6 +300,6 @@ def without_texts(snapshot: Snapshot) -> Snapshot:
 
 
 def _without_text(query: QueryFact) -> QueryFact:
-    """The names of alternatives are someone's words, too."""
+    """The query without its text, and without labels that name alternatives: these names are texts, too."""
     named = any(alternatives for _, _, _, alternatives in query.others)
     return replace(query, text="", others=() if named else query.others)

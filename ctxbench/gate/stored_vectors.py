@@ -1,4 +1,4 @@
-"""Vectors and token counts out of a baseline: what has not changed is checked without a model and without a cache."""
+"""Vectors and token counts from a baseline, so that unchanged texts need neither a model nor a cache."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ctxbench.core.errors import InputError, StorageError
 from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
 from ctxbench.embedding.store import Store, VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.gate.baseline_layout import ACCEPT, HEAD, VECTORS, file_hash
-from ctxbench.gate.baseline_reader import read_head
+from ctxbench.gate.baseline_layout import ACCEPT, MANIFEST, VECTORS, file_hash
+from ctxbench.gate.baseline_reader import read_manifest
 from ctxbench.gate.snapshots import Snapshot, content_hash
 from ctxbench.gate.vectors_file import StoredVectors, damaged, read_vectors
 from ctxbench.index.resources import LocalResources
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ctxbench.bench.prepared import Prepared  # slow to import
 
 
-class LayeredStore:
+class BaselineStore:
     """The vectors of a baseline over this machine's store, which is opened only for texts that the baseline lacks.
 
     Args:
@@ -46,12 +46,12 @@ class LayeredStore:
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """Whose vectors."""
+        """The identity of the embedder."""
         return self._then.identity
 
     @property
     def path(self) -> Path:
-        """This machine's store."""
+        """The path of this machine's store."""
         return self._then.path
 
     @property
@@ -73,7 +73,7 @@ class LayeredStore:
 
 
 class GateVectors(Vectors):
-    """Vectors that remember what they were asked for, and say what to do where a text is new and there is no model.
+    """Vectors that keep those asked for, and explain what to do where a text is new and no model is there.
 
     Args:
         embedder, store, progress: as for `Vectors`.
@@ -91,7 +91,7 @@ class GateVectors(Vectors):
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         super().__init__(embedder, store, progress=progress)
-        self.given: dict[str, Float32Array] = {}
+        self.vectors_by_text: dict[str, Float32Array] = {}
         self._lacking = lacking
         self._last = last
 
@@ -112,12 +112,12 @@ class GateVectors(Vectors):
                 f"Write the vectors on a machine that has the model (`{ACCEPT} --vectors`) and commit them, "
                 "or install the model here"
             ) from error
-        self.given.update(zip(texts, vectors, strict=True))
+        self.vectors_by_text.update(zip(texts, vectors, strict=True))
         return vectors
 
 
 class GateResources(LocalResources):
-    """Resources of a check.
+    """The resources of a check: vectors and token counts.
 
     Attributes:
         given: by text, the vectors that were asked for so far: what `write_baseline` stores.
@@ -125,7 +125,7 @@ class GateResources(LocalResources):
 
     def __init__(self, vectors: GateVectors, counter: TokenCounter) -> None:
         super().__init__(vectors, counter)
-        self.given: Mapping[str, Float32Array] = vectors.given
+        self.vectors_by_text: Mapping[str, Float32Array] = vectors.vectors_by_text
 
 
 def gate_resources(
@@ -135,7 +135,7 @@ def gate_resources(
     accepting: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> GateResources:
-    """Resources whose vectors come from a baseline, then from this machine's store, and only then from the model.
+    """Make resources whose vectors come from a baseline, then from this machine's store, then from the model.
 
     Where a baseline is accepted, they come from this machine's store or the model, and from the baseline so far only
     where neither is there: what someone else put beside it would else go on unseen.
@@ -154,7 +154,7 @@ def gate_resources(
         InputError: `baseline.json` beside them is damaged.
     """
     own = VectorStore(prepared.embedder.identity)
-    stored = _stored(folder, own.identity, accepting=accepting)
+    stored = _usable_vectors(folder, own.identity, accepting=accepting)
     store: Store = own
     last: StoredVectors | None = None
     if stored is None:
@@ -165,13 +165,13 @@ def gate_resources(
         if accepting:
             last = stored
         else:
-            store = LayeredStore(stored, own)
+            store = BaselineStore(stored, own)
         lacking = f"new since {folder / VECTORS} was written"
     vectors = GateVectors(prepared.embedder, store, lacking=lacking, last=last, progress=progress)
     return GateResources(vectors, prepared.counter)
 
 
-def _stored(folder: Path, identity: EmbedderIdentity, *, accepting: bool) -> StoredVectors | None:
+def _usable_vectors(folder: Path, identity: EmbedderIdentity, *, accepting: bool) -> StoredVectors | None:
     path = folder / VECTORS
     if not path.exists():
         return None
@@ -199,13 +199,13 @@ def accepted_vectors(folder: Path) -> StoredVectors:
     """
     path = folder / VECTORS
     stored = read_vectors(path)
-    if read_head(folder).get("vectors") != file_hash(read_bytes(path)):
-        what = f"{path} is not the file that was accepted: {HEAD} has another hash of it, or none"
+    if read_manifest(folder).get("vectors") != file_hash(read_bytes(path)):
+        what = f"{path} is not the file that was accepted: {MANIFEST} has another hash of it, or none"
         raise StorageError(f"{what}; bring both back from git, or accept again (`{ACCEPT} --vectors`)")
     return stored
 
 
-class KnownCounts:
+class BaselineCounter:
     """A token counter that counts only what has no count in a baseline.
 
     Args:
@@ -219,7 +219,7 @@ class KnownCounts:
 
     @property
     def name(self) -> str:
-        """The counter's."""
+        """The name of the counter."""
         return self._counter.name
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
@@ -234,8 +234,8 @@ class KnownCounts:
         return found
 
 
-def known_counts(snapshots: Iterable[Snapshot]) -> Callable[[TokenCounter], TokenCounter]:
-    """What `preparing.prepare` takes as `counting`: counts of the baseline's items, where the counter is the same."""
+def baseline_counts(snapshots: Iterable[Snapshot]) -> Callable[[TokenCounter], TokenCounter]:
+    """Make the argument `counting` of `prepare`: a counter that takes counts of items from the baseline."""
     by_counter: dict[str, dict[tuple[str, str], int]] = {}
     for one in snapshots:
         counts = by_counter.setdefault(one.identity.tokens, {})
@@ -244,6 +244,6 @@ def known_counts(snapshots: Iterable[Snapshot]) -> Callable[[TokenCounter], Toke
 
     def counting(counter: TokenCounter) -> TokenCounter:
         counts = by_counter.get(counter.name)
-        return KnownCounts(counter, counts) if counts else counter
+        return BaselineCounter(counter, counts) if counts else counter
 
     return counting

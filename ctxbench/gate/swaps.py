@@ -1,4 +1,4 @@
-"""When two items may have changed places by no more than what machines differ in."""
+"""Tells which items may have changed places by the noise of another machine's arithmetic."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from ctxbench.core.candidates import MARGIN
 
 
-def margin_of(scores: Iterable[float]) -> float:
-    """How far apart scores of one query may be and still change places between machines.
+def noise_margin(scores: Iterable[float]) -> float:
+    """The largest distance of two scores of a query that noise may exchange.
 
     Args:
         scores: all that are known of the query, on either side.
@@ -19,15 +19,15 @@ def margin_of(scores: Iterable[float]) -> float:
     return MARGIN * min(1.0, max(map(abs, scores), default=0.0))
 
 
-def still(before: float | None, now: float | None, *, margin: float, digits: int) -> bool:
-    """Whether a score, rounded to some decimals on one side, moved by no more than the margin; unknown = it did not."""
+def is_unmoved(before: float | None, now: float | None, *, margin: float, digits: int) -> bool:
+    """Whether a score moved by no more than the margin and the rounding; true where it is unknown on a side."""
     return before is None or now is None or abs(before - now) <= max(margin, 10.0**-digits)
 
 
 def tied_pairs(
     lost: Sequence[str], gained: Sequence[str], tied: Callable[[str, str], bool]
 ) -> tuple[tuple[str, str], ...]:
-    """Pairs of an item that went out and one that came in that are tied, every item in one pair at most.
+    """Pair items that went out with items that came in and are tied with them, each item at most once.
 
     Args:
         lost, gained: ids, best first: each is given the best partner that is left.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.items import Catalog
 from ctxbench.core.selection import Offered, offered_rows
-from ctxbench.gate.snapshots import AnswerFact
+from ctxbench.gate.snapshots import NEAR, AnswerFact
 
 if TYPE_CHECKING:
     from ctxbench.bench.slices import Slice
@@ -24,7 +24,7 @@ class TableAnswers(Mapping[str, AnswerFact]):
     """
 
     def __init__(self, catalog: Catalog, answers: Slice, *, errors: Mapping[str, str]) -> None:
-        """Take the answers as they are.
+        """Hold the answers of a run.
 
         Args:
             catalog: what the candidates' positions are positions in.
@@ -46,7 +46,7 @@ class TableAnswers(Mapping[str, AnswerFact]):
             rows = self._table.rows(self._row[query])
             offered = offered_rows(self._catalog, self._table, rows, chosen=True)
             near = offered_rows(self._catalog, self._table, rows, chosen=False)
-            if not self._scored and _only_ordered((*offered, *near)):
+            if not self._scored and _are_order_scores((*offered, *near)):
                 offered, near = (tuple([replace(one, score=None) for one in side]) for side in (offered, near))
             self._made[query] = AnswerFact(query=query, offered=offered, near=near, error=self.errors.get(query, ""))
         return self._made[query]
@@ -61,7 +61,7 @@ class TableAnswers(Mapping[str, AnswerFact]):
         return query in self._row
 
     def offered_ids(self, query: str) -> list[str]:
-        """The ids of what a query was offered, in the one order."""
+        """The ids of the items that a query was offered, best first."""
         row = self._row[query]
         return self._ids[self._start[row] : self._start[row + 1]]
 
@@ -74,21 +74,26 @@ class TableAnswers(Mapping[str, AnswerFact]):
         return few
 
 
-def _only_ordered(rows: Iterable[Offered]) -> bool:
+def _are_order_scores(rows: Iterable[Offered]) -> bool:
     """Whether the scores of one request are -1, -2, ..., as `answers.table` writes an order without scores."""
     scores = sorted((one.score for one in rows if one.score is not None), reverse=True)
     return scores == [-float(place) for place in range(1, len(scores) + 1)]
 
 
 def offered_ids(answers: Mapping[str, AnswerFact], query: str) -> list[str]:
-    """The ids of what a query was offered, in the one order."""
+    """The ids of the items that a query was offered, best first."""
     if isinstance(answers, TableAnswers):
         return answers.offered_ids(query)
     return [one.id for one in answers[query].offered]
 
 
+def has_all_candidates(answers: Mapping[str, AnswerFact], query: str) -> bool:
+    """Whether all candidates of a query are known, and not only the nearest of those that stayed out."""
+    return isinstance(answers, TableAnswers) or len(answers[query].near) < NEAR
+
+
 def failures(answers: Mapping[str, AnswerFact]) -> dict[str, str]:
-    """What went wrong, by query id, in order."""
+    """The errors of queries that the selector failed on, by query id, in order."""
     if isinstance(answers, TableAnswers):
         return answers.errors
     return {query: fact.error for query, fact in answers.items() if fact.error}

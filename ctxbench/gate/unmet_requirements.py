@@ -1,44 +1,49 @@
-"""What queries require and nothing can meet any more: items that are gone, disabled, by hand only, or in no scope."""
+"""Finds requirements of queries that nothing can meet any more: items gone, disabled, by hand only, or in no scope."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ctxbench.gate.comparability import Comparable, queries_text
-from ctxbench.gate.model import Unmet
-from ctxbench.gate.pins import barred
-from ctxbench.gate.questions import named
+from ctxbench.gate.comparability import Comparability
+from ctxbench.gate.model import UnmetRequirement
+from ctxbench.gate.pins import exclusion_reason
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import offered_ids
+from ctxbench.gate.wording import first_ids, queries_text
 
 
-def requirements_unmet(base: Snapshot, head: Snapshot, comparable: Comparable) -> tuple[Unmet, ...]:
-    """Find what could be offered at the base, or was held by the session, and cannot be now, whatever a selector does.
+def unmet_requirements(base: Snapshot, head: Snapshot, comparability: Comparability) -> tuple[UnmetRequirement, ...]:
+    """Find requirements that could be met at the base and cannot be at the head, whatever a selector does.
 
     Whether it was offered makes no difference: what no selector offered is not lost, so that nothing else would tell.
 
     Args:
         base, head: the two.
-        comparable: what they can be compared on.
+        comparability: the queries to compare, and renamed items.
 
     Returns:
         One for each set of alternatives (of one item, mostly), in the order of the queries.
     """
     if head.items is base.items:
         return ()  # no selector was asked, since nothing has changed
-    old = {new: name for name, new in comparable.renamed.items()}
+    old = {new: name for name, new in comparability.renamed.items()}
     found: dict[tuple[str, ...], list[str]] = {}
-    for query in comparable.queries:
+    for query in comparability.queries:
         for group in head.queries[query].required:
             if _can_be_met(group, head, query) or not _can_be_met([old.get(one, one) for one in group], base, query):
                 continue
             left = tuple(name for name in group if old.get(name, name) in base.items)
             found.setdefault(left or tuple(group), []).append(query)
-    return tuple(Unmet(items=items, why=_why(items, head), queries=tuple(ids)) for items, ids in found.items())
+    return tuple(
+        UnmetRequirement(
+            items=items, why=" or ".join(dict.fromkeys(_item_reason(one, head) for one in items)), queries=tuple(ids)
+        )
+        for items, ids in found.items()
+    )
 
 
-def in_words(unmet: Sequence[Unmet]) -> str:
-    """All of it in a sentence.
+def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
+    """All unmet requirements in a sentence.
 
     Args:
         unmet: at least one.
@@ -47,25 +52,21 @@ def in_words(unmet: Sequence[Unmet]) -> str:
     queries = [*dict.fromkeys(query for one in unmet for query in one.queries)]
     why = " or ".join(dict.fromkeys(one.why for one in unmet))
     what = f"nothing is left that would meet what {queries_text(len(queries))} require{'s' * (len(queries) == 1)}"
-    return f"{what}: {named(items)} ({why}; {named(queries)})"
+    return f"{what}: {first_ids(items)} ({why}; {first_ids(queries)})"
 
 
 def _can_be_met(group: Sequence[str], side: Snapshot, query: str) -> bool:
     """Whether one of some alternatives can be offered, or is held by the session."""
     asked = side.queries[query]
-    if any(one in side.items and not barred(one, asked, side.items[one]) for one in group):
+    if any(one in side.items and not exclusion_reason(one, asked, side.items[one]) for one in group):
         return True
     return not {*group}.isdisjoint(offered_ids(side.answers, query))
 
 
-def _why(items: Sequence[str], head: Snapshot) -> str:
-    return " or ".join(dict.fromkeys(_what_became(one, head) for one in items))
-
-
-def _what_became(item: str, head: Snapshot) -> str:
+def _item_reason(item: str, head: Snapshot) -> str:
     fact = head.items.get(item)
     if fact is not None and fact.row is not None and fact.row.get("include") == "manual":
         return "included by hand only"
-    from ctxbench.gate.snapshot_changes import where_gone  # most checks find nothing gone
+    from ctxbench.gate.input_differences import absence_text  # most checks find nothing gone
 
-    return where_gone(item, head)
+    return absence_text(item, head)

@@ -55,7 +55,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True, eq=False)
 class StoredVectors:
-    """Vectors as they were stored.
+    """The vectors of a baseline, by the hash of their text.
 
     Attributes:
         embedder: key of the identity of who made them.
@@ -127,7 +127,7 @@ def vectors_bytes(vectors: Mapping[str, Float32Array], embedder: str, before: by
 
 
 def damaged(path: Path, wrong: str) -> StorageError:
-    """What to say of a file of vectors that cannot be used."""
+    """The error for a file of vectors that cannot be used."""
     how = f"bring it back from git, or write it again (`{ACCEPT} --vectors`)"
     return StorageError(f"{path} is damaged or of another version ({wrong}); {how}")
 
@@ -137,9 +137,9 @@ def _from_bytes(data: bytes, path: Path) -> StoredVectors:
         raise StorageError(f"{path} is a pointer of Git LFS and not the file itself; fetch it with `git lfs pull`")
     try:
         with ZipFile(io.BytesIO(data)) as archive:
-            meta = json.loads(_member(archive, "meta", "|u1", at_most=_LONGEST_META).tobytes())
-            hashes, vectors = _member(archive, "hashes", "|u1"), _member(archive, "vectors", "<f4")
-        wrong = _wrong(meta, hashes, vectors)
+            meta = json.loads(_read_array(archive, "meta", "|u1", at_most=_LONGEST_META).tobytes())
+            hashes, vectors = _read_array(archive, "hashes", "|u1"), _read_array(archive, "vectors", "<f4")
+        wrong = _content_fault(meta, hashes, vectors)
     except _DAMAGE as error:
         wrong = str(error) or type(error).__name__
     if wrong:
@@ -149,8 +149,8 @@ def _from_bytes(data: bytes, path: Path) -> StoredVectors:
     return StoredVectors(meta["embedder"], rows, vectors)
 
 
-def _member(archive: ZipFile, name: str, kind: str, *, at_most: int | None = None) -> npt.NDArray[Any]:
-    """One array of the archive. What it takes is what it says and what the file has: nothing is unpacked.
+def _read_array(archive: ZipFile, name: str, kind: str, *, at_most: int | None = None) -> npt.NDArray[Any]:
+    """Read one array of the archive, which must not be compressed.
 
     Raises:
         ValueError: it is packed, locked, too long, no array, or of another kind or size than it says.
@@ -172,7 +172,7 @@ def _member(archive: ZipFile, name: str, kind: str, *, at_most: int | None = Non
     return np.frombuffer(content, dtype=kind, offset=head.end()).reshape(shape)
 
 
-def _wrong(meta: object, hashes: npt.NDArray[np.uint8], vectors: Float32Array) -> str:
+def _content_fault(meta: object, hashes: npt.NDArray[np.uint8], vectors: Float32Array) -> str:
     """What is wrong with the content; empty if nothing is."""
     if not isinstance(meta, dict) or meta.get("format") != _FORMAT or not isinstance(meta.get("embedder"), str):
         return f"expected format {_FORMAT} and the key of an embedder"

@@ -1,4 +1,4 @@
-"""The verdict on a selector: the worst of pins, requirements, lost items and metrics, with the reasons for it.
+"""Decides the verdict on a selector: the worst of pins, requirements, lost items and metrics, with the reasons.
 
 Of a selector that is known to answer alike whenever it is asked, what was lost and what metrics came to are facts of
 these queries, and no p-value stands beside them: chance is then in which queries there are, and what is said is whether
@@ -12,16 +12,15 @@ from dataclasses import dataclass
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import mcnemar_exact
-from ctxbench.gate.amounts import level, moved, size
-from ctxbench.gate.comparability import queries_text
-from ctxbench.gate.metric_verdicts import beyond
-from ctxbench.gate.model import Judged, PinFailure, Unmet, Verdict
-from ctxbench.gate.unmet_requirements import in_words
+from ctxbench.gate.metric_verdicts import exceeds
+from ctxbench.gate.model import MetricVerdict, PinFailure, UnmetRequirement, Verdict
+from ctxbench.gate.unmet_requirements import unmet_text
+from ctxbench.gate.wording import level, queries_text, signed_difference, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What is known of a selector beside its metrics and pins.
+class LossFacts:
+    """What was lost by a selector, which decides its verdict beside metrics and pins.
 
     Attributes:
         unmet: what queries require, and nothing can meet any more; empty where that is allowed.
@@ -32,7 +31,7 @@ class Facts:
         deterministic: whether it is known to answer alike whenever it is asked.
     """
 
-    unmet: Sequence[Unmet]
+    unmet: Sequence[UnmetRequirement]
     lost: int
     gained: int
     allowed: int
@@ -41,12 +40,12 @@ class Facts:
 
     @property
     def p(self) -> float:
-        """Of so many groups of either, if each is as likely: the exact McNemar test; 0 where they are facts."""
+        """The p-value of the groups that lost and gained, by the exact McNemar test; 0 where losses are facts."""
         return 0.0 if self.by_group is None else mcnemar_exact(*self.by_group)
 
     @property
     def too_many(self) -> str:
-        """What is said where more are lost than allowed; else empty."""
+        """The reason where more required items are lost than allowed; else empty."""
         net = self.lost - self.gained
         if net <= self.allowed:
             return ""
@@ -54,10 +53,10 @@ class Facts:
         return f"{what}, {self.allowed} allowed ({self.lost} lost, {self.gained} gained)"
 
 
-def verdict_of(
-    metrics: Sequence[Judged], pins: Sequence[PinFailure], facts: Facts, *, alpha: float
+def decide_verdict(
+    metrics: Sequence[MetricVerdict], pins: Sequence[PinFailure], facts: LossFacts, *, alpha: float
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """The worst of pins, facts and metrics, with the reasons for it, or for it to be no worse; never empty.
+    """Decide the verdict: the worst of pins, losses and metrics, with at least one reason.
 
     Args:
         metrics: judged.
@@ -67,7 +66,7 @@ def verdict_of(
     """
     by = {verdict: [one for one in metrics if one.verdict is verdict] for verdict in Verdict}
     worse = [f"pin broken, query {one.query}: {one.message}" for one in pins]
-    worse += [in_words(facts.unmet)] if facts.unmet else []
+    worse += [unmet_text(facts.unmet)] if facts.unmet else []
     unsure = []
     if facts.too_many and facts.p <= alpha:
         worse.append(facts.too_many)
@@ -77,39 +76,39 @@ def verdict_of(
         what = f"{facts.too_many}, by a selector that is not deterministic"
         unsure.append(f"{what}: it may be chance ({groups}, p = {facts.p:.2g})")
     for metric in by[Verdict.WORSE]:
-        worse.append(f"{_moved(metric)}, more than {_tolerated(metric)}{_evidence(metric, facts)}")
+        worse.append(f"{_change_text(metric)}, more than {_tolerance_text(metric)}{_p_text(metric, facts)}")
     if worse:
         return Verdict.WORSE, tuple(worse)
     if unsure or by[Verdict.CANNOT_TELL]:
-        return Verdict.CANNOT_TELL, (*unsure, *(_untold(one, facts) for one in by[Verdict.CANNOT_TELL]))
+        return Verdict.CANNOT_TELL, (*unsure, *(_undecided_text(one, facts) for one in by[Verdict.CANNOT_TELL]))
     if by[Verdict.BETTER]:
-        return Verdict.BETTER, tuple(f"{_moved(one)}{_evidence(one, facts)}" for one in by[Verdict.BETTER])
-    return Verdict.SAME, (_same(metrics, facts),)
+        return Verdict.BETTER, tuple(f"{_change_text(one)}{_p_text(one, facts)}" for one in by[Verdict.BETTER])
+    return Verdict.SAME, (_same_reason(metrics, facts),)
 
 
-def _moved(one: Judged) -> str:
+def _change_text(one: MetricVerdict) -> str:
     found = one.comparison
     metric = parse_metric(one.metric)
     levels = f"{level(metric, found.base)} -> {level(metric, found.other)}"
-    beyond = one.tolerance if abs(found.difference) > one.tolerance else None
-    return f"{one.metric} {levels} ({moved(metric, found.difference, beyond=beyond)})"
+    exceeds = one.tolerance if abs(found.difference) > one.tolerance else None
+    return f"{one.metric} {levels} ({signed_difference(metric, found.difference, beyond=exceeds)})"
 
 
-def _tolerated(one: Judged) -> str:
+def _tolerance_text(one: MetricVerdict) -> str:
     return f"the {size(parse_metric(one.metric), one.tolerance)} tolerated"
 
 
-def _evidence(one: Judged, facts: Facts) -> str:
-    """How sure that is."""
+def _p_text(one: MetricVerdict, facts: LossFacts) -> str:
+    """The p-value of a metric, for the end of a sentence; empty for a deterministic selector."""
     return "" if facts.deterministic else f", p = {one.comparison.p_holm:.2g}"
 
 
-def _untold(one: Judged, facts: Facts) -> str:
+def _undecided_text(one: MetricVerdict, facts: LossFacts) -> str:
     needed = "" if one.comparison.needed is None else f"; {one.comparison.needed:,} queries would tell"
-    return f"{_moved(one)}: more than {_tolerated(one)}, but {_not_told(one, facts)}{needed}"
+    return f"{_change_text(one)}: more than {_tolerance_text(one)}, but {_weak_evidence_text(one, facts)}{needed}"
 
 
-def _not_told(one: Judged, facts: Facts) -> str:
+def _weak_evidence_text(one: MetricVerdict, facts: LossFacts) -> str:
     queries = queries_text(one.comparison.n)
     if facts.deterministic:
         are, them = ("is", "it") if one.comparison.n == 1 else ("are", "them")
@@ -117,15 +116,15 @@ def _not_told(one: Judged, facts: Facts) -> str:
     return f"not told apart from chance on {queries} (p = {one.comparison.p_holm:.2g})"
 
 
-def _same(metrics: Sequence[Judged], facts: Facts) -> str:
+def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts) -> str:
     parts = []
     if facts.lost or facts.gained:
         lost = f"{facts.lost} required item{'' if facts.lost == 1 else 's'} lost"
         parts.append(f"{lost}, {facts.gained} gained, {facts.allowed} net allowed")
     for one in metrics:
-        if beyond(one.comparison, one.tolerance):  # for the worse, it would not be the same
-            what = f"{_moved(one)}: for the better by more than {_tolerated(one)}"
-            parts.append(f"{what}, but {_not_told(one, facts)}")
+        if exceeds(one.comparison, one.tolerance):  # for the worse, it would not be the same
+            what = f"{_change_text(one)}: for the better by more than {_tolerance_text(one)}"
+            parts.append(f"{what}, but {_weak_evidence_text(one, facts)}")
         elif one.comparison.n and one.comparison.difference:
-            parts.append(f"{_moved(one)} within {_tolerated(one)}")
+            parts.append(f"{_change_text(one)} within {_tolerance_text(one)}")
     return "; ".join(parts) or "no required item lost, no metric moved"

@@ -1,4 +1,4 @@
-"""The gate from Python: results held against a baseline, with the verdict, what was lost, and why."""
+"""The gate from Python: compares results with a baseline, and gives the verdict, what was lost, and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """Results held against a baseline.
+    """The check of results against a baseline.
 
     Attributes:
         found: all that `ctxbench check` tells.
@@ -31,7 +31,7 @@ class Checked:
         return self.found.verdict
 
     def to_frame(self) -> pd.DataFrame:
-        """What was judged.
+        """The judged metrics.
 
         Returns:
             One row a dataset, selector and metric: `verdict`, the means `base` and `head`, their `difference` with
@@ -66,7 +66,7 @@ class Checked:
 
         Returns:
             One row a dataset, selector, query and item: `lost` (else it came in), `required`, `cause`, `detail`,
-            `base_rank`, `head_rank`, `rule` (what keeps it out), and `mend`, what would bring a required item back.
+            `base_rank`, `head_rank`, `rule` (what keeps it out), and `remedy`, what would bring a required item back.
         """
         import pandas as pd
 
@@ -84,7 +84,7 @@ class Checked:
                 "base_rank": change.base_rank,
                 "head_rank": change.head_rank,
                 "rule": "" if change.rule is None else str(change.rule),
-                "mend": str(change.mend),
+                "mend": str(change.remedy),
             }
             for one in self.found.selectors
             for change in one.changes
@@ -107,7 +107,7 @@ class Checked:
 
 
 def check(results: Results, baseline: Results | str | Path, *, allow_removed: bool = False) -> Checked:
-    """Hold results against a baseline: is this change better or worse, beyond noise, what was lost, and why?
+    """Compare results with a baseline: is this change better or worse, beyond noise, what was lost, and why?
 
     Args:
         results: of `evaluate`, as it is now.
@@ -141,7 +141,7 @@ def check(results: Results, baseline: Results | str | Path, *, allow_removed: bo
         base,
         results.run.path,
         allow_removed=allow_removed,
-        opened=({} if before is None else before.opened, results.opened),
-        called=("before" if before is not None else str(baseline), "now"),
+        datasets=({} if before is None else before.opened, results.opened),
+        names=("before" if before is not None else str(baseline), "now"),
     )
     return Checked(found)

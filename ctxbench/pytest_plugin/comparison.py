@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.gate.swaps import margin_of, still, tied_pairs
+from ctxbench.gate.swaps import is_unmoved, noise_margin, tied_pairs
 from ctxbench.pytest_plugin import messages
 from ctxbench.pytest_plugin.accepted_file import DIGITS, Accepted, Key
 from ctxbench.pytest_plugin.answer import ExplainedAnswer
@@ -54,7 +54,7 @@ def differences(accepted: Accepted, now: Accepted, asked: ExplainedAnswer) -> tu
     """What went out and what came in, by id, each in the one order; nothing where noise explains it.
 
     Noise explains something only if nothing that decides the answer was changed, nor the accepted ids by hand. Items
-    that changed places, one that went out with one that came in, whose scores are within `swaps.margin_of` of each
+    that changed places, one that went out with one that came in, whose scores are within `swaps.noise_margin` of each
     other now, are left out of both. And all is, if the selector is one of ours and no known score moved by more than
     that: an item lies at a threshold. Order and scores decide nothing else: they are there to be read.
     """
@@ -70,7 +70,7 @@ def differences(accepted: Accepted, now: Accepted, asked: ExplainedAnswer) -> tu
     def tied(one: str, other: str) -> bool:
         if one not in scores or other not in scores or abs(scores[one] - scores[other]) > margin:
             return False
-        return still(accepted.offered[one], scores[one], margin=margin, digits=DIGITS)
+        return is_unmoved(accepted.offered[one], scores[one], margin=margin, digits=DIGITS)
 
     out, into = (sorted(items, key=lambda one: -scores.get(one, -math.inf)) for items in (lost, gained))
     swapped = {item for pair in tied_pairs(out, into, tied) for item in pair}
@@ -82,12 +82,12 @@ def _moved(accepted: Accepted, now: Accepted, also: Mapping[str, float]) -> bool
     scores = {**also, **now.offered}
     margin = _margin(accepted, now, also)
     both = [(score, scores[item]) for item, score in accepted.offered.items() if item in scores]
-    return any((a is None) != (b is None) or not still(a, b, margin=margin, digits=DIGITS) for a, b in both)
+    return any((a is None) != (b is None) or not is_unmoved(a, b, margin=margin, digits=DIGITS) for a, b in both)
 
 
 def _margin(accepted: Accepted, now: Accepted, also: Mapping[str, float]) -> float:
     known = (*accepted.offered.values(), *now.offered.values(), *also.values())
-    return margin_of(score for score in known if score is not None)
+    return noise_margin(score for score in known if score is not None)
 
 
 def _gone(item: str, accepted: Accepted, asked: ExplainedAnswer) -> list[str]:

@@ -182,7 +182,7 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tup
     from ctxbench.embedding.names import open_embedder
     from ctxbench.embedding.store import Store, VectorStore
     from ctxbench.embedding.vectors import Vectors
-    from ctxbench.gate.stored_vectors import LayeredStore, accepted_vectors
+    from ctxbench.gate.stored_vectors import BaselineStore, accepted_vectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.io.cache import cache_dir
     from ctxbench.text.tokens import open_counter
@@ -191,7 +191,7 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tup
     store: Store = VectorStore(model.identity)
     if stored is not None and stored.exists():
         found = accepted_vectors(stored.parent)
-        store = LayeredStore(found, store) if found.embedder == model.identity.key else store
+        store = BaselineStore(found, store) if found.embedder == model.identity.key else store
     counter = open_counter(tokens or _DEFAULT["tokens"], cache=cache_dir())
     return LocalResources(Vectors(model, store), counter), model.identity.key
 

@@ -16,7 +16,7 @@ from gate_world import shipped
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.gate.metric_verdicts import Pair, compare_all
+from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import METRICS, Settings
 from ctxbench.gate.snapshots import Identity, QueryFact, Snapshot
@@ -238,7 +238,7 @@ def simulate(dataset: str, n: int, repeats: int, chance: float) -> Cell:
             net = (base.first - head.first)[~(base.unsteady | head.unsteady)].sum()
             in_need = int((~np.isnan(one.need[sample.rows])).sum())
             tally.by_facts.append(bool(net > settings.allowed(in_need)))
-        _count(tally, compare_all(pairs, settings), truth)
+        _count(tally, judge_metrics(pairs, settings), truth)
     return Cell(
         n=n,
         repeats=repeats,
@@ -262,7 +262,7 @@ def _count(tally: _Tally, found: Sequence[Sequence], truth: Sequence[Mapping[Met
             tally.covered.setdefault(one.metric, []).append(interval.low <= expected <= interval.high)
 
 
-def pair_of(dataset: str, selector: str, sides: tuple[Values, Values], groups: IntArray, repeats: int) -> Pair:
+def pair_of(dataset: str, selector: str, sides: tuple[Values, Values], groups: IntArray, repeats: int) -> MetricPair:
     """Snapshots of base and head with these values, shape (n_queries,), to be judged."""
     ids = [str(place) for place in range(len(groups))]
     queries = {
@@ -282,7 +282,7 @@ def pair_of(dataset: str, selector: str, sides: tuple[Values, Values], groups: I
         )
         for values in sides
     )
-    return Pair(base=base, head=head, queries=ids)
+    return MetricPair(base=base, head=head, queries=ids)
 
 
 def tasks(datasets: Sequence[str]) -> list[tuple[str, int, int, float]]:

@@ -35,8 +35,8 @@ from ctxbench.bench.stats import (
 )
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.gate.metric_verdicts import compare_all
-from ctxbench.gate.model import Judged, Verdict
+from ctxbench.gate.metric_verdicts import judge_metrics
+from ctxbench.gate.model import MetricVerdict, Verdict
 from ctxbench.gate.settings import Settings
 from ctxbench.report.pages import write_parted
 
@@ -155,9 +155,9 @@ def _scale(metric: Metric, repeats: int) -> Scale:
     return "share" if metric is RECALL else "amount"
 
 
-def _judged(base: Values, head: Values, sample: Sample) -> dict[Metric, Judged]:
+def _judged(base: Values, head: Values, sample: Sample) -> dict[Metric, MetricVerdict]:
     """As a check of one selector judges them, every metric of three corrected for the others."""
-    found = compare_all([pair_of("made", "made", (base, head), sample.group, 1)], Settings())
+    found = judge_metrics([pair_of("made", "made", (base, head), sample.group, 1)], Settings())
     return dict(zip(JUDGED, found[0], strict=True))
 
 

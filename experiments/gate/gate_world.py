@@ -19,10 +19,11 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate import causes, checks
 from ctxbench.gate.baseline import read_baseline, write_baseline
-from ctxbench.gate.comparability import Comparable
+from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.differences import Differences
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.gate.settings import METRICS, Settings
+from ctxbench.gate.snapshot_pair import SnapshotPair
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import TableAnswers
@@ -179,7 +180,7 @@ class Loss:
 
 def check(pairs: Pairs, settings: Settings | None = None) -> Check:
     """A check as the command makes it, over settings that nobody has written."""
-    return checks.check(pairs, settings or Settings(), name="gate", base="baseline", head="this run")
+    return checks.check(checks.Pairing(pairs), settings or Settings(), name="gate", base="baseline", head="this run")
 
 
 @contextmanager
@@ -191,10 +192,10 @@ def found_once(full: Check) -> Iterator[None]:
     """
     known = {(one.dataset, one.selector): one for one in full.selectors}
 
-    def differences(base: Snapshot, head: Snapshot, comparable: Comparable) -> Differences:
+    def differences(base: Snapshot, head: Snapshot, comparable: Comparability) -> Differences:
         return _restricted(known[base.dataset, head.selector], set(comparable.queries))
 
-    def explain(_base: Snapshot, _head: Snapshot, changes: Sequence[Change], _renamed: Any) -> tuple[Change, ...]:
+    def explain(_pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]:
         return tuple(changes)
 
     with patch.object(checks, "differences", differences), patch.object(causes, "explain", explain):

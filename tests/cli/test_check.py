@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ctxbench.cli.progress import progress
-from ctxbench.gate.baseline_layout import head_hash
+from ctxbench.gate.baseline_layout import manifest_hash
 
 NEEDED = "reference:guides%2Fon%20call"  # what q08 needs, and is offered for its description and text
 
@@ -530,7 +530,7 @@ def take(*given, **named):
     print("::set-output name=a::b")
     return taken(*given, **named)
 asking.take = take
-gate.unchanged = lambda *_given: None
+gate.reuse_answers = lambda *_given: None
 """
     done = process("check", "--json", start=start)
     assert done.code == 0
@@ -555,7 +555,7 @@ def test_nothing_heavy_is_loaded(modules, gate, cli):
 def test_a_baseline_of_nothing_is_no_verdict(cli, accepted, place):
     path = place / "gate.baseline/baseline.json"
     head = json.loads(path.read_text()) | {"datasets": {}}
-    path.write_text(json.dumps(head | {"hash": head_hash(head)}))
+    path.write_text(json.dumps(head | {"hash": manifest_hash(head)}))
     done = cli("check")
     assert (done.code, done.out) == (2, "")
     assert "the baseline holds no selector, so that nothing could be judged" in flat(done.err)

@@ -8,7 +8,7 @@ import io
 import pytest
 
 from ctxbench.gate.baseline import write_baseline
-from ctxbench.gate.baseline_layout import HEAD
+from ctxbench.gate.baseline_layout import MANIFEST
 from tests.checkout import Checkout
 from tests.gate.gate_cases import snapshot
 
@@ -23,7 +23,7 @@ def checkout(place):
     folder = place / "gate.baseline"
     write_baseline(folder, [snapshot({"q1": ["a"], "q2": ["b", "c"]}, required=NEEDS)])
     made.commit("Offer [red]both[/red]", day=1)
-    (folder / HEAD).write_text("{}")
+    (folder / MANIFEST).write_text("{}")
     made.commit("Break it", day=2)
     write_baseline(folder, [snapshot({"q1": ["a"], "q2": ["c"]}, required=NEEDS, selector="s\x1b[2J")])
     made.commit("Offer one " + "again " * 30, day=3)
@@ -85,7 +85,7 @@ def test_a_limit_says_that_older_commits_are_left_out(cli, checkout):
 
 
 def test_baselines_that_cannot_be_read_at_all_still_are_a_table(cli, checkout, place):
-    (place / "gate.baseline" / HEAD).write_text("[]")
+    (place / "gate.baseline" / MANIFEST).write_text("[]")
     checkout.commit("Break it again", day=4)
     done = cli("report", "--history", "--limit", "1", "--chart", "h.png")
     assert (done.code, done.out.splitlines()[0]) == (0, "accepted in gate.baseline")

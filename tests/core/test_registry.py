@@ -176,7 +176,7 @@ def test_code_that_is_not_ours_is_told_apart_by_its_source(made, tmp_path):
 
 def test_a_chunking_rule_that_is_not_ours_is_said_by_the_steps_that_use_it(install):
     from ctxbench.core.pipeline import Pipeline
-    from ctxbench.gate.plugins import foreign_steps
+    from ctxbench.gate.plugins import plugin_steps
 
     install("[ctxbench.chunk]\nmade = margins:Margin\n")
     for made in (
@@ -184,5 +184,5 @@ def test_a_chunking_rule_that_is_not_ours_is_said_by_the_steps_that_use_it(insta
         {"analyse": {"sentences": {}}, "retrieve": "dense", "refine": [{"mmr": {"chunks": "made"}}]},
         {"analyse": [{"history": {"rule": "made"}}], "retrieve": "dense"},
     ):
-        assert foreign_steps({"pipeline": Pipeline.of(made).describe()}) == ("margins:Margin",), made
-    assert foreign_steps(Pipeline.of({"analyse": "sentences", "retrieve": "dense"}).describe()) == ()
+        assert plugin_steps({"pipeline": Pipeline.of(made).describe()}) == ("margins:Margin",), made
+    assert plugin_steps(Pipeline.of({"analyse": "sentences", "retrieve": "dense"}).describe()) == ()

@@ -14,12 +14,14 @@ from ctxbench.core.candidates import Candidates, Origin, place_among
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.selection import offered_rows
-from ctxbench.gate.cause_groups import grouped
+from ctxbench.gate.cause_groups import group_changes
 from ctxbench.gate.causes import explain
-from ctxbench.gate.comparability import comparable
+from ctxbench.gate.comparability import assess_comparability
 from ctxbench.gate.differences import differences
-from ctxbench.gate.model import CauseGroup, Change, Mend
+from ctxbench.gate.input_differences import input_differences
+from ctxbench.gate.model import CauseGroup, Change, Remedy
 from ctxbench.gate.settings import Settings
+from ctxbench.gate.snapshot_pair import SnapshotPair
 from ctxbench.gate.snapshots import NEAR, AnswerFact, Snapshot
 from tests.gate.gate_cases import identity, item, item_id, snapshot
 
@@ -97,12 +99,13 @@ def as_baseline(side: Snapshot) -> Snapshot:
 def explained(base: Snapshot, head: Snapshot) -> tuple[Change, ...]:
     """The changes with their causes; in any order of the changes the same."""
     base = as_baseline(base)
-    found = comparable(base, head, Settings(metrics=(parse_metric("completeness"),)))
+    found = assess_comparability(base, head, Settings(metrics=(parse_metric("completeness"),)))
     assert found.reasons == ()
     changes = differences(base, head, found).changes
-    out = explain(base, head, changes, found.renamed)
-    assert explain(base, head, changes[::-1], found.renamed) == out[::-1]
-    assert [replace(one, cause=changes[0].cause, mend=Mend()) for one in out] == list(changes)
+    pair = SnapshotPair(base, head, input_differences(base, head, found.renamed))
+    out = explain(pair, changes)
+    assert explain(pair, changes[::-1]) == out[::-1]
+    assert [replace(one, cause=changes[0].cause, remedy=Remedy()) for one in out] == list(changes)
     return out
 
 
@@ -120,8 +123,9 @@ def causes(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, tuple[str, ..
 
 def groups(base: Snapshot, head: Snapshot) -> tuple[CauseGroup, ...]:
     """The groups of all changes."""
-    found = comparable(as_baseline(base), head, Settings(metrics=(parse_metric("completeness"),)))
-    return grouped(explained(base, head), as_baseline(base), head, found.renamed)
+    found = assess_comparability(as_baseline(base), head, Settings(metrics=(parse_metric("completeness"),)))
+    pair = SnapshotPair(as_baseline(base), head, input_differences(as_baseline(base), head, found.renamed))
+    return group_changes(pair, explained(base, head))
 
 
 def _name(item: str) -> str:

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxbench.gate.causes import explain, shapley
+from ctxbench.gate.input_differences import input_differences
+from ctxbench.gate.snapshot_pair import SnapshotPair
 from ctxbench.gate.snapshots import without_texts
 from tests.gate.cause_cases import as_baseline, causes, explained, scored
 from tests.gate.gate_cases import answer, identity, item_id, offered, snapshot
@@ -346,7 +348,9 @@ def test_without_texts_the_causes_are_the_same_but_for_the_fields():
 
 
 def test_no_changes_have_no_causes():
-    assert explain(as_baseline(BASE), now({}), (), {}) == ()
+    assert (
+        explain(SnapshotPair(as_baseline(BASE), now({}), input_differences(as_baseline(BASE), now({}), {})), ()) == ()
+    )
     assert explained(BASE, now({})) == ()
 
 

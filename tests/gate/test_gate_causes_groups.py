@@ -6,9 +6,9 @@ import itertools
 from dataclasses import replace
 
 from ctxbench.core.selection import Pair
-from ctxbench.gate.cause_groups import cost
+from ctxbench.gate.cause_groups import cost_key
+from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind
-from ctxbench.gate.snapshot_changes import what_changed
 from tests.gate.cause_cases import explained, groups, scored
 from tests.gate.gate_cases import item_id
 
@@ -94,7 +94,7 @@ def test_an_order_by_what_is_lost_net_then_lost_then_gained_then_others():
     in_order = [(3, 0, 0), (5, 3, 0), (4, 9, 1), (2, 2, 9), (2, 8, 9), (0, 0, 9), (0, 0, 1), (0, 1, 9), (0, 5, 9)]
     expected = [group(*one) for one in in_order]
     for order in itertools.permutations(expected, 3):
-        assert sorted(order, key=cost) == [one for one in expected if one in order]
+        assert sorted(order, key=cost_key) == [one for one in expected if one in order]
 
 
 def test_the_queries_that_lost_something_needed_come_first():
@@ -109,9 +109,9 @@ def test_no_changes_make_no_group():
     assert groups(base, scored({"q": ROW}, STANDARD)) == ()
 
 
-def mend(base, head):
+def remedy(base, head):
     """What would mend the one loss of a required item."""
-    (found,) = [str(one.mend) for one in explained(base, head) if one.mend]
+    (found,) = [str(one.remedy) for one in explained(base, head) if one.remedy]
     return found
 
 
@@ -122,41 +122,41 @@ def test_a_loss_by_an_edit_names_the_sentence_that_is_gone():
     head = scored(pairs, STANDARD, required={"q": ["b"]}, texts={"b": "Send a message."})
     back = f"take the edit of {item_id('b')} back, or say again what it may have been found by"
     lost = f'{back}: "Say who it is for and when."'
-    assert mend(base, head) == lost  # no pair of chunks is known: the sentence that is gone
+    assert remedy(base, head) == lost  # no pair of chunks is known: the sentence that is gone
     held = base.answers["q"]
     known = tuple(replace(one, pair=Pair(0, 0)) for one in held.offered)
     base = replace(base, answers={"q": replace(held, offered=known)})
-    assert mend(base, head) == lost
+    assert remedy(base, head) == lost
 
 
 def test_a_loss_to_a_look_alike_names_it_and_how_wide_the_cut_would_have_to_be():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
     head = scored({"q": {**ROW, "x": 0.82}}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
     apart = f"say in its text what tells {item_id('b')} from {item_id('x')}, or merge them"
-    assert mend(base, head) == f"{apart}; or raise contextTopN to 3"
+    assert remedy(base, head) == f"{apart}; or raise contextTopN to 3"
     head = scored({"q": {**ROW, "x": 0.89}}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
-    assert mend(base, head) == "raise contextTopN to 3"
+    assert remedy(base, head) == "raise contextTopN to 3"
 
 
 def test_scores_by_words_or_ranks_make_no_look_alikes():
     spec = {"spec": {"retrieve": "bm25"}, "required": {"q": ["b"]}, "values": {"n": 2}}
     base = scored({"q": ROW}, [{"first": {"n": 2}}], **spec)
-    assert mend(base, scored({"q": {**ROW, "x": 0.82}}, [{"first": {"n": 2}}], **spec)) == "raise n to 3"
+    assert remedy(base, scored({"q": {**ROW, "x": 0.82}}, [{"first": {"n": 2}}], **spec)) == "raise n to 3"
 
 
 def test_a_loss_by_a_parameter_is_mended_by_setting_it_back():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]})
     head = scored({"q": ROW}, [*STANDARD, {"first": {"n": 1}}], required={"q": ["b"]})
-    assert mend(base, head) == "take refine.first out"
+    assert remedy(base, head) == "take refine.first out"
     head = scored({"q": ROW}, [{"standard": {"topK": 20, "topN": 1, "includeScore": 1.0}}], required={"q": ["b"]})
-    assert mend(base, head) == "set refine.standard.topN back to 2"
+    assert remedy(base, head) == "set refine.standard.topN back to 2"
 
 
 def test_where_no_wider_cut_is_known_what_is_in_the_way_is_to_be_undone():
     cut = [{"standard": {"topK": 2, "topN": 5, "includeScore": 1.0}}]
     base = scored({"q": {**ROW, "y": 0.3}}, cut, required={"q": ["b"]}, texts={"y": "y"})
     head = scored({"q": {**ROW, "x": 0.88, "y": 0.87}}, cut, required={"q": ["b"]}, texts={"y": "else"})
-    assert mend(base, head) == f"take {item_id('x')} out and take the edit of {item_id('y')} back"
+    assert remedy(base, head) == f"take {item_id('x')} out and take the edit of {item_id('y')} back"
 
 
 def test_a_loss_by_another_counter_is_mended_by_counting_as_before():
@@ -164,14 +164,14 @@ def test_a_loss_by_another_counter_is_mended_by_counting_as_before():
     base = scored({"q": ROW}, refine, required={"q": ["b"]})
     head = scored({"q": ROW}, refine, required={"q": ["b"]}, tokens=dict.fromkeys(ROW, 11))
     head = replace(head, identity=replace(head.identity, tokens="chars"))
-    assert mend(base, head) == "set tokens back to o200k"
+    assert remedy(base, head) == "set tokens back to o200k"
 
 
 def test_a_loss_by_another_name_is_mended_by_the_old_one():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, texts={"b": "The same words."})
     scores = {name: score for name, score in ROW.items() if name != "b"}
     head = scored({"q": {**scores, "k": 0.1}}, STANDARD, required={"q": ["k"]}, texts={"k": "The same words."})
-    assert mend(base, head).startswith(f"give {item_id('k')} its old name back, or say in its description")
+    assert remedy(base, head).startswith(f"give {item_id('k')} its old name back, or say in its description")
 
 
 def test_the_margin_that_would_be_wide_enough():
@@ -179,13 +179,13 @@ def test_the_margin_that_would_be_wide_enough():
     base = scored({"q": ROW}, refine, required={"q": ["b"]})
     head = scored({"q": {**ROW, "b": 0.6}}, refine, required={"q": ["b"]}, texts={"b": "b b. else"})
     wider = "raise refine.margin.margin to 0.334"  # (0.9 - 0.6) / 0.9 = 0.3333
-    assert mend(base, head) == f"take the edit of {item_id('b')} back, or {wider}"
+    assert remedy(base, head) == f"take the edit of {item_id('b')} back, or {wider}"
 
 
 def test_another_model_is_to_be_tuned_for():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]})
     head = scored({"q": {"a": 0.5, "b": 0.1, "c": 0.3, "d": 0.2}}, STANDARD, required={"q": ["b"]}, embedder="hashing")
-    assert mend(base, head).startswith("tune the cut for the new model")
+    assert remedy(base, head).startswith("tune the cut for the new model")
 
 
 def test_what_changed_in_one_line():
@@ -193,17 +193,17 @@ def test_what_changed_in_one_line():
     wider = [{"standard": {"topK": 20, "topN": 3, "includeScore": 1.0}}]
     scores = {"a": 0.9, "b": 0.8, "c": 0.7, "x": 0.1}
     head = scored({"q": scores}, wider, texts={"a": "else", "b": "else"}, values={"contextTopN": 3}, embedder="hashing")
-    found = what_changed(base, head, {})
+    found = input_differences(base, head, {})
     assert str(found) == "2 items edited, 1 new, 1 gone, model minilm -> hashing, contextTopN 2 -> 3"
     assert found.edited == {item_id("a"): ("description",), item_id("b"): ("description",)}
     assert (found.new, found.gone) == ((item_id("x"),), (item_id("d"),))
-    assert str(what_changed(base, base, {})) == "nothing"
-    assert not what_changed(base, base, {})
+    assert str(input_differences(base, base, {})) == "nothing"
+    assert not input_differences(base, base, {})
 
 
 def test_a_renamed_item_is_neither_new_nor_gone():
     base = scored({"q": {"a": 0.9, "b": 0.8}}, STANDARD, texts={"b": "Same."})
     head = scored({"q": {"a": 0.9, "k": 0.8}}, STANDARD, texts={"k": "Same."})
-    found = what_changed(base, head, {item_id("b"): item_id("k")})
+    found = input_differences(base, head, {item_id("b"): item_id("k")})
     assert (found.new, found.gone, found.edited) == ((), (), {})
     assert str(found) == "1 item renamed"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.gate.flat_steps import flat_steps
-from ctxbench.gate.query_sides import Compared
-from ctxbench.gate.replay import Case, Row, kept, replayable, with_setting
-from ctxbench.gate.snapshot_changes import ORDER, Setting, what_changed
+from ctxbench.gate.input_differences import ORDER, SettingDifference, input_differences
+from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_setting
+from ctxbench.gate.snapshot_pair import SnapshotPair
 from tests.gate.cause_cases import scored
 
 SIDES = {"was": "", "now": ""}
@@ -42,55 +42,60 @@ def test_a_replay_of_what_is_there_changes_nothing(cut, data):
     numbers = st.integers(-10, 99).map(lambda n: n / 100)
     scores = {name: data.draw(numbers) for name in NAMES}
     taken = scored({"q": scores}, CUTS[cut], tokens={"a": 20, "c": 15})
-    compared = Compared(taken, taken, what_changed(taken, taken, {}))
-    side, _ = compared.sides("q")
+    pair = SnapshotPair(taken, taken, input_differences(taken, taken, {}))
+    side, _ = pair.candidates("q")
     cases = [
-        Case(own=row, rivals=[other for other in side.rows.values() if other is not row], bar=side.bar)
+        ReplayCase(own=row, rivals=[other for other in side.rows.values() if other is not row], bar=side.bar)
         for row in side.rows.values()
     ]
-    found = kept(compared.steps[0], cases)
+    found = replay_cuts(pair.steps[0], cases)
     assert found == [name in side.offered for name in side.rows]
-    assert kept(compared.steps[0], cases[::-1]) == found[::-1]
+    assert replay_cuts(pair.steps[0], cases[::-1]) == found[::-1]
 
 
 def test_what_has_no_chunk_among_the_best_is_known_by_its_rule():
     chunks = {"a": 0, "b": 9, "c": 10}
     taken = scored({"q": {"a": 0.9, "b": 0.8, "c": 0.7}}, CUTS["standard"], chunks=chunks)
-    side, _ = Compared(taken, taken, what_changed(taken, taken, {})).sides("q")
+    side, _ = SnapshotPair(taken, taken, input_differences(taken, taken, {})).candidates("q")
     assert [row.beyond_chunks for row in side.rows.values()] == [False, True, True]
 
 
 def test_what_was_found_stands_before_what_was_brought_in_whatever_it_scores():
     steps = described([{"first": {"n": 3}}, {"expansion": {"enabled": True}}, {"budget": {"tokens": 30}}])
-    found = [Row(id=f"rule:{n}", place=n, score=0.5, origin="search", chunk=-1, tokens=12, rule=None) for n in range(2)]
-    brought = Row(id="rule:9", place=9, score=0.9, origin="expansion", chunk=-1, tokens=12, rule=None)
-    cases = [Case(own=brought, rivals=found), *(Case(own=one, rivals=[brought]) for one in found)]
-    assert kept(steps, cases) == [False, True, True]
+    found = [
+        Candidate(id=f"rule:{n}", place=n, score=0.5, origin="search", chunk=-1, tokens=12, rule=None) for n in range(2)
+    ]
+    brought = Candidate(id="rule:9", place=9, score=0.9, origin="expansion", chunk=-1, tokens=12, rule=None)
+    cases = [ReplayCase(own=brought, rivals=found), *(ReplayCase(own=one, rivals=[brought]) for one in found)]
+    assert replay_cuts(steps, cases) == [False, True, True]
 
 
 def test_an_item_that_is_no_candidate_is_not_kept():
     steps = described(CUTS["first"])
-    assert kept(steps, []) == []
-    assert kept(steps, [Case(own=None, rivals=[Row(id="tool:s:a", place=0, score=0.5)])]) == [False]
+    assert replay_cuts(steps, []) == []
+    assert replay_cuts(steps, [ReplayCase(own=None, rivals=[Candidate(id="tool:s:a", place=0, score=0.5)])]) == [False]
 
 
 def test_ties_go_by_the_place_in_the_catalog():
     steps = described([{"first": {"n": 1}}])
-    one, other = Row(id="tool:s:a", place=0, score=0.5), Row(id="tool:s:b", place=1, score=0.5)
-    assert kept(steps, [Case(own=one, rivals=[other]), Case(own=other, rivals=[one])]) == [True, False]
+    one, other = Candidate(id="tool:s:a", place=0, score=0.5), Candidate(id="tool:s:b", place=1, score=0.5)
+    assert replay_cuts(steps, [ReplayCase(own=one, rivals=[other]), ReplayCase(own=other, rivals=[one])]) == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(("refine", "able"), [([{"mmr": {"n": 3}}], False), (CUTS["gap"], True), (["expansion"], True)])
 def test_only_cuts_by_what_is_known_are_replayed(refine, able):
-    assert replayable(described(refine)) is able
-    assert not replayable(None)
+    assert can_replay(described(refine)) is able
+    assert not can_replay(None)
 
 
 @pytest.mark.parametrize(("depth", "behind", "able"), [(1, "budget", True), (2, "budget", False), (2, "", True)])
 def test_a_budget_behind_several_passes_is_not_replayed(depth, behind, able):
     expand = {"expansion": {"enabled": True, "depth": depth}}
     steps = described([{"first": {"n": 3}}, expand, *([{behind: {"tokens": 30}}] if behind else [])])
-    assert replayable(steps) is able
+    assert can_replay(steps) is able
 
 
 def test_steps_are_told_by_their_place():
@@ -110,13 +115,15 @@ def test_steps_are_told_by_their_place():
 
 def test_one_setting_of_the_other_side():
     before, after = described(CUTS["margin"]), described([{"standard": {"topK": 20, "topN": 2, "includeScore": 0.5}}])
-    topn = Setting(name="contextTopN", path="refine.standard.topN", step="refine.standard", parameter="topN", **SIDES)
-    margin = Setting(name="refine.margin", path="refine.margin", step="refine.margin", **SIDES)
+    topn = SettingDifference(
+        name="contextTopN", path="refine.standard.topN", step="refine.standard", parameter="topN", **SIDES
+    )
+    margin = SettingDifference(name="refine.margin", path="refine.margin", step="refine.margin", **SIDES)
     assert with_setting(after, before, topn)[-1].values == {"topK": 20, "topN": 5, "includeScore": 0.5}
     assert [one.name for one in with_setting(after, before, margin)] == [one.name for one in before]
     assert [one.name for one in with_setting(before, after, margin)] == [one.name for one in after]
     swapped = (*before[:1], before[1], before[3], before[2])
-    assert with_setting(swapped, before, Setting(name="order of steps", path=ORDER, **SIDES)) == before
+    assert with_setting(swapped, before, SettingDifference(name="order of steps", path=ORDER, **SIDES)) == before
 
 
 def test_a_selector_that_is_no_pipeline_has_no_steps():

@@ -16,7 +16,7 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.prepared import open_experiment
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.gate.checks import check, pair_up
+from ctxbench.gate.checks import Pairing, check, pair_snapshots
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import Pin, Settings, Tolerance
 from ctxbench.gate.snapshot_sources import take
@@ -30,9 +30,9 @@ SMOKE = Path(__file__).parents[2] / "datasets" / "smoke"
 SETTINGS = Settings()
 
 
-def checked(base, head, *others, given=SETTINGS, **rest):
+def checked(base, head, *others, given=SETTINGS):
     pairs = [(base, head), *others]
-    return check(pairs, given, name="gate", base="baseline", head="this run", **rest)
+    return check(Pairing(pairs), given, name="gate", base="baseline", head="this run")
 
 
 def only(base, head, **given):
@@ -182,7 +182,7 @@ def test_queries_that_need_nothing_are_judged_by_what_applies():
 
 
 def test_a_check_of_nothing_can_judge_nothing():
-    found = check([], SETTINGS, name="gate", base="a", head="b")
+    found = check(Pairing(()), SETTINGS, name="gate", base="a", head="b")
     assert (found.selectors, found.verdict, found.exit_code()) == ((), Verdict.NOT_COMPARABLE, 2)
 
 
@@ -262,19 +262,20 @@ def test_texts_are_those_of_what_changed_and_none_where_they_are_kept_out():
 def test_snapshots_are_paired_by_dataset_and_selector_in_the_order_of_the_head():
     a, b, c = many(2, selector="a"), many(2, selector="b"), many(2, selector="c")
     other = many(2, selector="a", dataset="e")
-    pairs, missing, notices = pair_up([a, b, other], [c, b, a])
+    pairing = pair_snapshots([a, b, other], [c, b, a])
+    pairs, missing, notices = pairing
     assert [(x.selector, y.selector) for x, y in pairs] == [("b", "b"), ("a", "a")]
     assert notices == ("c on d is not in this run, and is not checked",)
     (lacking,) = missing
     assert (lacking.dataset, lacking.selector, lacking.verdict) == ("e", "a", Verdict.NOT_COMPARABLE)
     assert lacking.reasons[0].startswith("this run has dataset e, and this run has not; put it back")
-    found = check(pairs, SETTINGS, name="g", base="a", head="b", missing=missing, notices=notices)
+    found = check(pairing, SETTINGS, name="g", base="a", head="b")
     assert (found.exit_code(), found.notices) == (2, notices)
 
 
 def test_a_selector_that_the_run_lacks_is_named():
     base = [replace(many(2, selector=name), source="gate.baseline", judged=None) for name in "st"]
-    _, missing, _ = pair_up(base, [many(2, selector="t")])
+    _, missing, _ = pair_snapshots(base, [many(2, selector="t")])
     what = "gate.baseline has s on d, and this run has not"
     assert [one.reasons for one in missing] == [(f"{what}; put it back, or write the baseline anew with --accept",)]
 
@@ -283,17 +284,17 @@ def test_a_selector_that_may_go_on_under_another_name_is_told_how_to_be_judged()
     """As when a preset changes that the selector has its name from."""
     base = replace(many(2, selector="semantic/normal"), source="gate.baseline", judged=None)
     now, other = many(2, selector="semantic/aggressive"), many(2, selector="bm25", dataset="e")
-    _, missing, _ = pair_up([base], [now, other])
+    _, missing, _ = pair_snapshots([base], [now, other])
     what = "gate.baseline has semantic/normal on d, and this run has not"
-    mend = "give that `name: semantic/normal` in the gate file and check again"
+    remedy = "give that `name: semantic/normal` in the gate file and check again"
     else_ = "else put it back, or write the baseline anew with --accept"
-    assert missing[0].reasons == (f"{what}; if semantic/aggressive took its place, {mend}; {else_}",)
+    assert missing[0].reasons == (f"{what}; if semantic/aggressive took its place, {remedy}; {else_}",)
 
 
 def test_of_two_runs_the_selector_is_to_be_run_again_under_the_old_name():
-    _, missing, _ = pair_up([many(2)], [many(2, selector=name) for name in "tuvw"])
-    mend = "if t or u or v took its place, give that `name: s` and run it again; else put it back"
-    assert missing[0].reasons == (f"this run has s on d, and this run has not; {mend}",)
+    _, missing, _ = pair_snapshots([many(2)], [many(2, selector=name) for name in "tuvw"])
+    remedy = "if t or u or v took its place, give that `name: s` and run it again; else put it back"
+    assert missing[0].reasons == (f"this run has s on d, and this run has not; {remedy}",)
 
 
 # ---------------------------------------------------------------------------------------------- order, mirror
@@ -399,7 +400,7 @@ def test_noise_on_scores_is_never_a_change(tmp_path):
     for seed in range(8):
         resources = LocalResources(Noisy(seed), open_counter("chars/4", cache=tmp_path))
         head = take(prepared, resources=resources)
-        found = check(pair_up(base, head).pairs, SETTINGS, name="g", base="a", head="b")
+        found = check(pair_snapshots(base, head), SETTINGS, name="g", base="a", head="b")
         assert [one.changes for one in found.selectors] == [()] * len(head)
         assert found.verdict is Verdict.SAME
 
@@ -429,7 +430,7 @@ def test_ties_of_twins_are_swaps_on_another_machine_though_an_unrelated_item_was
     for seed in range(4):
         prepared = with_twins(tmp_path / f"b{seed}", True)
         resources = LocalResources(Noisy(seed), open_counter("chars/4", cache=tmp_path))
-        found = check(pair_up(base, take(prepared, resources=resources)).pairs, SETTINGS, name="g", base="a", head="b")
+        found = check(pair_snapshots(base, take(prepared, resources=resources)), SETTINGS, name="g", base="a", head="b")
         pairs = [one for one in found.selectors if one.selector != "margin"]  # whose gap may open between the twins
         assert not {change.item for one in pairs for change in one.changes} & {"rule:a", "rule:b"}
         swaps += sum(len(one.swaps) for one in pairs)
@@ -445,7 +446,7 @@ def test_items_and_queries_in_another_order_are_never_worse(tmp_path):
         (data / name).write_text("\n".join(reversed(lines)) + "\n", encoding="utf-8")
     card = (data / "dataset.yaml").read_text("utf-8").splitlines()
     (data / "dataset.yaml").write_text("\n".join(line for line in card if "frozen:" not in line), encoding="utf-8")
-    found = check(pair_up(take(prepared), take(smoke(tmp_path, data))).pairs, SETTINGS, name="g", base="a", head="b")
+    found = check(pair_snapshots(take(prepared), take(smoke(tmp_path, data))), SETTINGS, name="g", base="a", head="b")
     assert [(one.verdict, one.changes) for one in found.selectors] == [(Verdict.SAME, ())] * 8
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.requests import SessionItem
-from ctxbench.gate.comparability import comparable, unasked
+from ctxbench.gate.comparability import assess_comparability, unasked
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import without_texts
 from ctxbench.selectors.circuit_breaker import NOT_ASKED
@@ -32,7 +32,7 @@ def now(**given):
 
 
 def test_equal_snapshots_are_compared_on_all_queries():
-    found = comparable(base(), now(), SETTINGS)
+    found = assess_comparability(base(), now(), SETTINGS)
     assert found.queries == ("q1", "q2", "q3")
     assert (found.left_out, found.reasons, found.renamed, found.notices) == ({}, (), {}, ())
 
@@ -41,18 +41,18 @@ def test_the_order_of_queries_and_items_is_that_of_the_head_and_decides_nothing(
     head = snapshot(
         dict(reversed(ANSWERS.items())), required=NEEDS, items=["c", "b", "a"] and {"c": "", "b": "", "a": ""}
     )
-    found = comparable(base(items={"a": "", "b": "", "c": ""}), head, SETTINGS)
+    found = assess_comparability(base(items={"a": "", "b": "", "c": ""}), head, SETTINGS)
     assert (found.queries, found.reasons) == (("q3", "q2", "q1"), ())
 
 
 def test_tags_group_and_split_of_a_query_are_no_part_of_what_is_compared():
     head = now(queries={"q1": {"tags": ("x",), "group": "g", "split": "tuning"}})
-    assert comparable(base(), head, SETTINGS).queries == ("q1", "q2", "q3")
+    assert assess_comparability(base(), head, SETTINGS).queries == ("q1", "q2", "q3")
 
 
 def test_new_queries_are_left_out_with_a_notice():
     head = snapshot({**ANSWERS, "q4": ["a"]}, required=NEEDS)
-    found = comparable(base(), head, SETTINGS)
+    found = assess_comparability(base(), head, SETTINGS)
     assert (found.queries, found.left_out, found.reasons) == (("q1", "q2", "q3"), {"new": ("q4",)}, ())
     assert found.notices == ("1 query not in gate.baseline, left out (q4); --accept takes them in",)
 
@@ -67,13 +67,13 @@ def test_new_queries_are_left_out_with_a_notice():
     ],
 )
 def test_queries_gone_changed_or_relabelled_are_not_comparable_unless_allowed(head, why, text):
-    found = comparable(base(), head(), SETTINGS)
+    found = assess_comparability(base(), head(), SETTINGS)
     assert found.left_out == {why: ("q2",)}
     assert len(found.reasons) == 1
     assert text in found.reasons[0]
     assert "--accept" in found.reasons[0]
     assert "--allow-removed" in found.reasons[0]
-    lenient = comparable(base(), head(), LENIENT)
+    lenient = assess_comparability(base(), head(), LENIENT)
     assert (lenient.queries, lenient.reasons, lenient.left_out) == (("q1", "q3"), (), {why: ("q2",)})
     assert len(lenient.notices) == 1
 
@@ -81,14 +81,16 @@ def test_queries_gone_changed_or_relabelled_are_not_comparable_unless_allowed(he
 def test_queries_that_are_not_asked_are_told_apart_from_those_that_are_gone():
     why = {"q2": "no longer labelled in full", "q3": "not in the split or sample that is asked now"}
     head = snapshot({"q1": ["a"]}, required=NEEDS, unasked=why)
-    found = comparable(snapshot({**ANSWERS, "q4": []}, required=NEEDS, source="b", judged=None), head, LENIENT)
+    found = assess_comparability(
+        snapshot({**ANSWERS, "q4": []}, required=NEEDS, source="b", judged=None), head, LENIENT
+    )
     assert found.left_out == {"removed": ("q2", "q3", "q4")}
     assert found.notices == (
         "1 query of b is no longer labelled in full (q2), left out",
         "1 query of b is not in the split or sample that is asked now (q3), left out",
         "1 query of b is gone (q4), left out",
     )
-    reasons = comparable(base(), head, SETTINGS).reasons
+    reasons = assess_comparability(base(), head, SETTINGS).reasons
     assert [reason.partition(";")[0] for reason in reasons] == [
         "1 query of gate.baseline is no longer labelled in full (q2)",
         "1 query of gate.baseline is not in the split or sample that is asked now (q3)",
@@ -97,7 +99,7 @@ def test_queries_that_are_not_asked_are_told_apart_from_those_that_are_gone():
 
 def test_a_baseline_of_another_split_is_not_taken_for_one_of_another_dataset():
     why = dict.fromkeys(ANSWERS, "not in the split or sample that is asked now")
-    (reason,) = comparable(base(), snapshot({"x": []}, unasked=why), LENIENT).reasons
+    (reason,) = assess_comparability(base(), snapshot({"x": []}, unasked=why), LENIENT).reasons
     assert reason.startswith("3 queries of gate.baseline are not in the split or sample that is asked now (q1, q2, q3)")
 
 
@@ -111,43 +113,43 @@ def test_why_queries_are_not_asked():
 
 def test_queries_are_never_all_left_out():
     head = now(queries={name: {"text": "other"} for name in ANSWERS})
-    assert "3 queries of gate.baseline are asked otherwise" in comparable(base(), head, LENIENT).reasons[0]
+    assert "3 queries of gate.baseline are asked otherwise" in assess_comparability(base(), head, LENIENT).reasons[0]
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, LENIENT])
 def test_a_baseline_of_other_queries_is_of_another_dataset(settings):
     head = snapshot({"x1": ["a"], "x2": []})
-    found = comparable(base(), head, settings)
+    found = assess_comparability(base(), head, settings)
     assert len(found.reasons) == 1
     assert "no query of gate.baseline is in dataset d" in found.reasons[0]
 
 
 def test_another_dataset_is_not_comparable_even_with_the_same_queries():
-    found = comparable(base(), now(dataset="e"), LENIENT)
+    found = assess_comparability(base(), now(dataset="e"), LENIENT)
     assert "gate.baseline is of dataset d, this run of e" in found.reasons[0]
 
 
 def test_no_query_on_either_side_cannot_be_judged():
-    assert "no labelled query" in comparable(snapshot({}), snapshot({}), SETTINGS).reasons[0]
+    assert "no labelled query" in assess_comparability(snapshot({}), snapshot({}), SETTINGS).reasons[0]
 
 
 def test_a_query_without_an_answer_is_never_the_same():
     head = snapshot({**ANSWERS, "q2": None, "q3": None}, required=NEEDS)
     for pair in ((base(), head), (head, now())):
-        reasons = comparable(*pair, SETTINGS).reasons
+        reasons = assess_comparability(*pair, SETTINGS).reasons
         assert reasons == ("2 queries without an answer in this run (q2, q3); run it again, whole",)
 
 
 def test_a_query_that_the_selector_failed_on_is_never_the_same_not_even_a_new_one():
     head = snapshot({**ANSWERS, "q4": answer("q4", error="time-out")}, required=NEEDS)
-    reasons = comparable(base(), head, SETTINGS).reasons
+    reasons = assess_comparability(base(), head, SETTINGS).reasons
     assert reasons == ("s failed on 1 query in this run, first q4: time-out; mend that, and run it again",)
 
 
 def test_how_many_were_not_asked_after_a_selector_fell_silent_is_said():
     errors = {"q2": "query 'q2': no answer within 1 s", **dict.fromkeys(("q3", "q4"), f"{NOT_ASKED}1 query in a row")}
     head = snapshot({**ANSWERS, **{name: answer(name, error=text) for name, text in errors.items()}}, required=NEEDS)
-    (reason,) = comparable(base(), head, SETTINGS).reasons
+    (reason,) = assess_comparability(base(), head, SETTINGS).reasons
     assert reason == (
         "s failed on 3 queries in this run, first q2: no answer within 1 s (after 1 of them the others were not "
         "asked); mend that, and run it again"
@@ -156,12 +158,12 @@ def test_how_many_were_not_asked_after_a_selector_fell_silent_is_said():
 
 def test_what_failed_in_a_baseline_counts_only_where_it_is_compared():
     failed = snapshot({**ANSWERS, "q4": answer("q4", error="time-out")}, required=NEEDS)
-    assert comparable(failed, now(), LENIENT).reasons == ()
-    assert "failed on 1 query" in comparable(failed, failed, LENIENT).reasons[0]
+    assert assess_comparability(failed, now(), LENIENT).reasons == ()
+    assert "failed on 1 query" in assess_comparability(failed, failed, LENIENT).reasons[0]
 
 
 def test_two_runs_are_not_told_to_write_a_baseline():
-    reasons = comparable(now(), snapshot({"q1": ["a"]}, required=NEEDS), SETTINGS).reasons
+    reasons = assess_comparability(now(), snapshot({"q1": ["a"]}, required=NEEDS), SETTINGS).reasons
     assert reasons == (
         "2 queries of this run are gone (q2, q3); run both again, or leave them out with --allow-removed",
     )
@@ -177,31 +179,31 @@ def test_two_runs_are_not_told_to_write_a_baseline():
 )
 def test_scores_that_are_no_numbers_and_items_twice_cannot_be_judged(wrong, text):
     head = snapshot({**ANSWERS, "q1": wrong}, required=NEEDS)
-    assert text in comparable(base(), head, SETTINGS).reasons[0]
-    assert text in comparable(head, base(), SETTINGS).reasons[0]
+    assert text in assess_comparability(base(), head, SETTINGS).reasons[0]
+    assert text in assess_comparability(head, base(), SETTINGS).reasons[0]
 
 
 def test_an_offer_that_the_catalog_lacks_cannot_be_judged():
     head = now()
     odd = replace(head, answers={**head.answers, "q1": answer("q1", ["z"])})
-    assert "has no item tool:s:z, but offers it" in comparable(odd, base(), SETTINGS).reasons[0]
+    assert "has no item tool:s:z, but offers it" in assess_comparability(odd, base(), SETTINGS).reasons[0]
 
 
 def test_another_counter_cannot_judge_tokens_but_all_else():
     head = now(identity=identity(tokens="chars/4"))
-    reasons = comparable(base(), head, SETTINGS).reasons
+    reasons = assess_comparability(base(), head, SETTINGS).reasons
     assert len(reasons) == 1
     what = "so that tokens and total_tokens cannot be compared"
     assert f"counted by o200k in gate.baseline and by chars/4 in this run, {what}" in reasons[0]
-    assert comparable(base(), head, Settings(metrics=(parse_metric("recall"),))).reasons == ()
+    assert assess_comparability(base(), head, Settings(metrics=(parse_metric("recall"),))).reasons == ()
 
 
 def test_a_metric_that_one_side_lacks_is_not_comparable_and_one_that_both_lack_is_not_judged():
     judged = Settings(metrics=(parse_metric("recall"), parse_metric("nDCG@10")))
-    found = comparable(base(), now(), judged)
+    found = assess_comparability(base(), now(), judged)
     assert (found.reasons, found.notices) == ((), ("nDCG@10 cannot be computed for this selector, and is not judged",))
     other = now(metrics={**base().metrics, parse_metric("nDCG@10"): base().metrics[parse_metric("recall")]})
-    assert "has no values of nDCG@10" in comparable(base(), other, judged).reasons[0]
+    assert "has no values of nDCG@10" in assess_comparability(base(), other, judged).reasons[0]
 
 
 # ---------------------------------------------------------------------------------------------- renames
@@ -217,7 +219,7 @@ def renamed(**given):
 
 
 def test_labels_that_name_a_renamed_item_are_the_same():
-    found = comparable(base(items=OLD), renamed(), SETTINGS)
+    found = assess_comparability(base(items=OLD), renamed(), SETTINGS)
     assert (found.queries, found.reasons) == (("q1", "q2", "q3"), ())
     assert found.renamed == {item_id("a"): item_id("z")}
     assert found.notices == ("1 item renamed, taken for the same (tool:s:a is tool:s:z now)",)
@@ -233,27 +235,27 @@ def test_sessions_and_lists_that_name_a_renamed_item_are_the_same():
 
     one = base(items=OLD, queries=asked("a"), required={"q2": ["b"]})
     other = renamed(queries=asked("z"), required={"q2": ["b"]})
-    assert comparable(one, other, SETTINGS).queries == ("q1", "q2", "q3")
+    assert assess_comparability(one, other, SETTINGS).queries == ("q1", "q2", "q3")
 
 
 def test_a_label_that_differs_beside_a_renamed_one_is_relabelled():
     head = renamed(queries={"q1": {"helpful": ["c"]}})
-    assert comparable(base(items=OLD), head, SETTINGS).left_out == {"relabelled": ("q1",)}
+    assert assess_comparability(base(items=OLD), head, SETTINGS).left_out == {"relabelled": ("q1",)}
 
 
 def test_nothing_is_renamed_where_texts_are_kept_out():
-    found = comparable(without_texts(base(items=OLD)), renamed(), SETTINGS)
+    found = assess_comparability(without_texts(base(items=OLD)), renamed(), SETTINGS)
     assert (found.renamed, found.left_out) == ({}, {"relabelled": ("q1",)})
 
 
 def test_a_text_that_several_new_items_have_names_no_successor():
     twins = [item("y", "Find a page."), *NEW]
-    assert comparable(base(items=OLD), renamed(items=twins), SETTINGS).renamed == {}
+    assert assess_comparability(base(items=OLD), renamed(items=twins), SETTINGS).renamed == {}
 
 
 def test_what_the_session_offers_has_no_score():
     held = {"q1": [offered("a", mode="always"), "b"], "q2": ["b"], "q3": []}
-    assert comparable(snapshot(held, required=NEEDS), base(), SETTINGS).reasons == ()
+    assert assess_comparability(snapshot(held, required=NEEDS), base(), SETTINGS).reasons == ()
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -266,9 +268,9 @@ def test_values_that_vanish_from_many_queries_are_told(turned):
         return (replace(full, metrics={recall: values}), full)[:: 1 if turned else -1]
 
     judged = Settings(metrics=(recall,))
-    assert comparable(*lacking(2), judged).notices == ()  # 5%
+    assert assess_comparability(*lacking(2), judged).notices == ()  # 5%
     gone = "0 only before, 3 only now" if turned else "3 only before, 0 only now"
     what = "recall has a value on one side only for 3 queries of 40"
-    assert comparable(*lacking(3), judged).notices == (f"{what} ({gone}; q00, q01, q02), not judged there",)
+    assert assess_comparability(*lacking(3), judged).notices == (f"{what} ({gone}; q00, q01, q02), not judged there",)
     nothing = lacking(40)[0 if turned else 1]
-    assert comparable(nothing, nothing, judged).notices == ()
+    assert assess_comparability(nothing, nothing, judged).notices == ()

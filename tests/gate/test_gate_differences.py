@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.rules import Rule
-from ctxbench.gate.comparability import comparable
+from ctxbench.gate.comparability import assess_comparability
 from ctxbench.gate.differences import differences
 from ctxbench.gate.model import CauseKind
 from ctxbench.gate.settings import Settings
@@ -27,7 +27,7 @@ def one(chosen, near=(), *, required=(), **given):
 
 
 def compared(base, head):
-    return differences(base, head, comparable(base, head, Settings()))
+    return differences(base, head, assess_comparability(base, head, Settings()))
 
 
 def short(changes):

@@ -20,14 +20,14 @@ from ctxbench.core.items import Catalog
 from ctxbench.data.curation.rebase import rebase_dataset
 from ctxbench.data.datasets import read_dataset, write_dataset
 from ctxbench.gate.baseline import read_baseline
-from ctxbench.gate.baseline_rows import RowError, query_of, query_row
-from ctxbench.gate.edited_dataset import as_labelled, open_edited
+from ctxbench.gate.baseline_rows import RowError, query_from_row, query_row
+from ctxbench.gate.edited_dataset import open_edited, restore_labels
 from ctxbench.gate.gate import accept, check_gate
+from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.model import CauseKind, Verdict
-from ctxbench.gate.snapshot_changes import what_changed
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import without_texts
-from ctxbench.gate.stored_vectors import known_counts
+from ctxbench.gate.stored_vectors import baseline_counts
 from ctxbench.sources.catalogs import read_catalog
 from tests.gate.gate_cases import identity, item, item_id, snapshot
 
@@ -178,7 +178,7 @@ def test_a_label_on_a_disabled_item_stays_when_that_goes(desk):
 
 def test_tokens_of_disabled_items_are_not_counted_anew():
     known = snapshot({}, items=[item("b", enabled=False)], tokens={"b": 7}, identity=identity(tokens="never"))
-    counter = known_counts([known])(_Never())
+    counter = baseline_counts([known])(_Never())
     assert counter.count([item_id("b")], [item("b").prompt_text]).tolist() == [7]
 
 
@@ -195,9 +195,9 @@ def test_an_edit_of_what_is_disabled_is_a_difference():
     base = snapshot({"q": ["a"]}, items=items)
     head = snapshot({"q": ["a"]}, items=[items[0], item("b", "other words", enabled=False)])
     assert (list(base.items), list(base.disabled)) == ([item_id("a")], [item_id("b")])
-    assert not what_changed(base, base, {}).catalog
-    assert what_changed(base, head, {}).edited == {item_id("b"): ("description",)}
-    assert what_changed(base, snapshot({"q": ["a"]}, items=items[:1]), {}).edited == {item_id("b"): ()}
+    assert not input_differences(base, base, {}).catalog
+    assert input_differences(base, head, {}).edited == {item_id("b"): ("description",)}
+    assert input_differences(base, snapshot({"q": ["a"]}, items=items[:1]), {}).edited == {item_id("b"): ()}
 
 
 # ---------------------------------------------------------------------------------------------- nothing else is moved
@@ -424,7 +424,7 @@ def test_a_query_that_is_said_to_need_nothing_now_is_labelled_otherwise(desk):
 def test_without_anything_gone_a_dataset_is_the_very_same():
     dataset = read_dataset(TINY)
     known = snapshot({}, items=[one for one in dataset.catalog if one.enabled], dataset="tiny")
-    assert as_labelled(dataset, known) is dataset
+    assert restore_labels(dataset, known) is dataset
 
 
 def test_queries_of_another_split_and_without_labels_are_told_as_what_they_are(desk):
@@ -488,21 +488,21 @@ def test_all_labels_of_a_query_are_told_by_its_line():
     assert made.labels() == [(a, 2, "direct", ""), *several, (d, 1, "direct", "")]
     row = query_row(made)
     assert row["labels"] == [[b, 2, "direct", "group1"], [c, 2, "direct", "group1"], [d, 1]]
-    assert query_of(row) == made
+    assert query_from_row(row) == made
 
 
 def test_labels_are_not_known_where_a_line_does_not_tell_all():
     made = snapshot({"q": ["a"]}, required={"q": ["a"]}, queries={"q": {"helpful": ["d"]}}).queries["q"]
     row = query_row(made)
     del row["labels"]
-    assert query_of(row).labels() is None
+    assert query_from_row(row).labels() is None
 
 
 @pytest.mark.parametrize("labels", [{}, [1], [["a"]], [["a", "2"]], [["a", 2, 3]], [["a", 2, "direct", "", ""]]])
 def test_a_line_with_labels_that_are_none_is_damaged(labels):
     row = query_row(snapshot({"q": ["a"]}).queries["q"])
     with pytest.raises(RowError, match="label"):
-        query_of({**row, "labels": labels})
+        query_from_row({**row, "labels": labels})
 
 
 def test_names_of_alternatives_and_texts_of_disabled_items_are_texts():

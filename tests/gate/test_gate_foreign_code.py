@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from ctxbench.core.errors import ParameterError, SelectorError
-from ctxbench.gate.plugins import without_another_end
+from ctxbench.gate.plugins import guard_exit
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 ANSWER = "return [] if request.get('available') else ['tool:weather:get_forecast']"
@@ -198,7 +198,7 @@ def test_processes_and_folders_of_a_callable_are_cleaned_up_at_the_end(check, ac
 def test_whatever_else_ends_a_check_is_a_fault(end, how):
     with (
         pytest.raises(SelectorError, match=f"^code that is not of ctxbench ended the check{how}"),
-        without_another_end(),
+        guard_exit(),
     ):
         end()
 
@@ -209,5 +209,5 @@ async def cancelled():
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ParameterError("n must be 1"), ZeroDivisionError])
 def test_errors_and_ctrl_c_go_through_a_check(error):
-    with pytest.raises(error if isinstance(error, type) else type(error)), without_another_end():
+    with pytest.raises(error if isinstance(error, type) else type(error)), guard_exit():
         raise error

@@ -180,7 +180,7 @@ def test_nobody_is_alarmed(desk, monkeypatch, kind):
     before = {path: path.read_bytes() for path in desk.data.rglob("*.*")}
     KINDS[kind](desk, monkeypatch)
     if kind == "refactored code":
-        monkeypatch.setattr("ctxbench.gate.gate.unchanged", lambda _file, _bases: None)
+        monkeypatch.setattr("ctxbench.gate.gate.reuse_answers", lambda _file, _bases: None)
     else:
         assert before != {path: path.read_bytes() for path in desk.data.rglob("*.*")}
     found = check_gate(desk.gate).check

@@ -6,7 +6,7 @@ import pytest
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.gate.baseline import write_baseline
-from ctxbench.gate.baseline_layout import HEAD
+from ctxbench.gate.baseline_layout import MANIFEST
 from ctxbench.gate.history import COMPLETENESS, GONE, TOKENS, baseline_of, read_history
 from tests.checkout import Checkout
 from tests.gate.gate_cases import TOKENS as PRICE
@@ -63,10 +63,10 @@ def test_a_baseline_without_a_metric_lacks_its_figure(checkout, folder):
 def test_what_cannot_be_read_is_said_and_the_rest_is_shown(checkout, folder):
     write_baseline(folder, [snapshot(TWO, required=NEEDS)])
     checkout.commit("Accept", day=1)
-    head = (folder / HEAD).read_text()
-    (folder / HEAD).write_text(head.replace('"format": 2', '"format": 99'))
+    head = (folder / MANIFEST).read_text()
+    (folder / MANIFEST).write_text(head.replace('"format": 2', '"format": 99'))
     checkout.commit("From the future", day=2)
-    (folder / HEAD).write_text("<<<<<<< ours\n=======\n>>>>>>> theirs\n")
+    (folder / MANIFEST).write_text("<<<<<<< ours\n=======\n>>>>>>> theirs\n")
     checkout.commit("Merge", day=3)
     checkout.run("rm", "-r", "--quiet", "gate.baseline")
     checkout.commit("Drop", day=4)
@@ -79,7 +79,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(checkout, folder):
     assert future.startswith(
         "format 99 (of ctxbench 0.1.0), this version of ctxbench reads 1 and 2; install the version"
     )
-    assert future.endswith(f"({folder / HEAD})")  # where it stands for the user, and no temporary folder
+    assert future.endswith(f"({folder / MANIFEST})")  # where it stands for the user, and no temporary folder
     assert "a merge conflict" in merged
     assert "accept again" not in future
 

@@ -14,9 +14,9 @@ from ctxbench.bench.prepared import open_experiment
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.gate import latency
-from ctxbench.gate.checks import check, pair_up
-from ctxbench.gate.flat_steps import rebuilt
-from ctxbench.gate.latency import times, with_latency
+from ctxbench.gate.checks import Pairing, check, pair_snapshots
+from ctxbench.gate.flat_steps import rebuild_pipeline
+from ctxbench.gate.latency import add_latency, time_pair
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshot_sources import silent, take
@@ -72,7 +72,7 @@ def asked(monkeypatch):
 
 
 def timed(base, head, resources, **given):
-    return times(base, head, **{"seed": 0, "resources": resources, "progress": silent, **given})
+    return time_pair(base, head, **{"seed": 0, "resources": resources, "progress": silent, **given})
 
 
 def edited(snapshot, item, **fields):
@@ -101,13 +101,11 @@ def test_every_sample_of_both_sides_is_there(taken, resources):
 
 
 def test_latency_joins_the_check_of_every_pipeline(taken, resources):
-    paired = pair_up(list(taken.values()), list(taken.values()))
+    paired = pair_snapshots(list(taken.values()), list(taken.values()))
     settings = Settings()
-    found = check(paired.pairs, settings, name="g", base="b", head="h")
+    found = check(paired, settings, name="g", base="b", head="h")
     told = []
-    found = with_latency(
-        found, paired.pairs, settings, resources=resources, progress=lambda text, *_: told.append(text)
-    )
+    found = add_latency(found, paired.pairs, settings, resources=resources, progress=lambda text, *_: told.append(text))
     by = {one.selector: one for one in found.selectors}
     assert {name for name, one in by.items() if one.latency} == {"semantic/normal", "bm25"}
     assert "latency was not timed: it is not one pipeline" in by["random"].notices
@@ -133,8 +131,12 @@ def test_a_slower_head_is_worse(taken, resources, asked):
     base = lacking(head, next(iter(head.items)))
     asked[0].size = len(base.items) + len(base.disabled)
     pairs, settings = ((base, head),), Settings()
-    found = with_latency(
-        check(pairs, settings, name="g", base="b", head="h"), pairs, settings, resources=resources, progress=silent
+    found = add_latency(
+        check(Pairing(pairs), settings, name="g", base="b", head="h"),
+        pairs,
+        settings,
+        resources=resources,
+        progress=silent,
     )
     (one,) = found.selectors
     assert (one.verdict, one.latency.verdict, one.latency.ratio) == (Verdict.WORSE, Verdict.WORSE, pytest.approx(2.0))
@@ -224,9 +226,9 @@ def test_why_a_selector_is_not_timed_is_said(taken, resources):
 def test_what_cannot_be_compared_is_not_timed(taken, resources, asked):
     head = taken["bm25"]
     pairs, settings = ((replace(head, queries={}, answers={}), head),), Settings()
-    found = check(pairs, settings, name="g", base="b", head="h")
+    found = check(Pairing(pairs), settings, name="g", base="b", head="h")
     assert found.verdict is Verdict.NOT_COMPARABLE
-    (one,) = with_latency(found, pairs, settings, resources=resources, progress=silent).selectors
+    (one,) = add_latency(found, pairs, settings, resources=resources, progress=silent).selectors
     assert (one.latency, one.notices, len(asked)) == (None, found.selectors[0].notices, 1)
 
 
@@ -240,7 +242,7 @@ def test_selectors_of_experiments_are_read_back_from_what_they_say_of_themselves
     pipelines = [one for one in described if "pipeline" in one]
     assert pipelines
     for one in pipelines:
-        pipeline, as_described = rebuilt(one)
+        pipeline, as_described = rebuild_pipeline(one)
         assert as_described
         assert pipeline.describe() == one["pipeline"]
 
@@ -256,8 +258,8 @@ def test_merges_lists_of_analyses_and_domains_are_read_back():
             ],
         }
     )
-    assert rebuilt({"pipeline": pipeline.describe()}) == (pipeline, True)
-    assert rebuilt({"command": "x"}) is None
+    assert rebuild_pipeline({"pipeline": pipeline.describe()}) == (pipeline, True)
+    assert rebuild_pipeline({"command": "x"}) is None
 
 
 def test_a_step_of_a_plugin_that_raises_while_it_is_timed_is_named(taken, resources, monkeypatch):

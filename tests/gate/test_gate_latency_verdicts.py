@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.gate.latency_verdicts import Samples, hodges_lehmann, joined, judge_all, rank_test
+from ctxbench.gate.latency_verdicts import LatencySamples, hodges_lehmann, join_latency, judge_latency, rank_test
 from ctxbench.gate.model import Check, SelectorCheck, Verdict
 from ctxbench.gate.settings import Settings
 
@@ -20,11 +20,11 @@ def samples(ratios, *, base=0.002, rounds=3, **given):
     """Requests that take `base` seconds at the base and as many times that at the head, the same in every round."""
     before = np.full((len(ratios), rounds), base)
     names = tuple(f"q{place}" for place in range(len(ratios)))
-    return Samples(queries=names, base=before, head=before * np.array(ratios)[:, None], **given)
+    return LatencySamples(queries=names, base=before, head=before * np.array(ratios)[:, None], **given)
 
 
 def judge(ratios, **settings):
-    (found,) = judge_all([samples(ratios)], Settings(**settings))
+    (found,) = judge_latency([samples(ratios)], Settings(**settings))
     return found
 
 
@@ -80,7 +80,7 @@ def test_five_requests_tell_nothing_and_six_do():
 def test_faster_without_evidence_is_the_same_and_says_so():
     few = judge([0.5] * 5)
     assert (few.verdict, judge([0.5] * 6).verdict) == (Verdict.SAME, Verdict.BETTER)
-    (reason,) = joined(checked(), {("d", "s"): few}).selectors[0].reasons[-1:]
+    (reason,) = join_latency(checked(), {("d", "s"): few}).selectors[0].reasons[-1:]
     what = "a request takes 0.50 times as long as at the base: for the better by more than the 25% tolerated"
     assert reason == f"{what}, but not told apart from chance on 5 requests (p = 0.062)"
 
@@ -88,14 +88,14 @@ def test_faster_without_evidence_is_the_same_and_says_so():
 def test_a_round_that_was_disturbed_does_not_count():
     one = samples([1.0] * 10)
     one.head[:, 1] *= 50
-    assert judge_all([one], Settings())[0].verdict is Verdict.SAME
+    assert judge_latency([one], Settings())[0].verdict is Verdict.SAME
 
 
 def test_all_selectors_of_a_check_are_corrected_together():
-    alone, both = judge_all([samples([2.0] * 6)], Settings()), judge_all([samples([2.0] * 6)] * 2, Settings())
+    alone, both = judge_latency([samples([2.0] * 6)], Settings()), judge_latency([samples([2.0] * 6)] * 2, Settings())
     assert [one.verdict for one in alone] == [Verdict.WORSE]
     assert [(one.verdict, one.p, one.p_holm) for one in both] == [(Verdict.CANNOT_TELL, 0.03125, 0.0625)] * 2
-    assert judge_all([], Settings()) == []
+    assert judge_latency([], Settings()) == []
 
 
 def test_the_order_of_requests_changes_nothing():
@@ -118,7 +118,7 @@ def test_the_order_of_requests_changes_nothing():
 )
 def test_times_that_are_none_are_refused(base, head, message):
     with pytest.raises(ParameterError, match=message):
-        Samples(queries=("a", "b"), base=base, head=head)
+        LatencySamples(queries=("a", "b"), base=base, head=head)
 
 
 # ----------------------------------------------------------------------------------------------------------- statistics
@@ -152,7 +152,7 @@ def test_where_nothing_is_true_it_is_told_apart_as_seldom_as_is_said(draw, n):
     rng = np.random.default_rng([1, n, len(draw)])
     times, settings = 500, Settings(latency_tolerance=0.0)
     logs = [0.1 * getattr(rng, draw)(size=n) for _ in range(times)]
-    found = [judge_all([samples(np.exp(np.clip(one, -20, 20)))], settings)[0] for one in logs]
+    found = [judge_latency([samples(np.exp(np.clip(one, -20, 20)))], settings)[0] for one in logs]
     told = sum(one.verdict in (Verdict.WORSE, Verdict.BETTER) for one in found)
     covered = sum(one.low <= 1.0 <= one.high for one in found)
     three_errors = 3 * math.sqrt(times * 0.05 * 0.95)
@@ -165,7 +165,7 @@ def test_over_four_selectors_together_it_is_still_as_seldom():
     times, settings = 300, Settings(latency_tolerance=0.0)
     wrong = 0
     for _ in range(times):
-        found = judge_all([samples(rng.lognormal(0.0, 0.1, 20)) for _ in range(4)], settings)
+        found = judge_latency([samples(rng.lognormal(0.0, 0.1, 20)) for _ in range(4)], settings)
         wrong += any(one.verdict in (Verdict.WORSE, Verdict.BETTER) for one in found)
     assert wrong <= 0.05 * times + 3 * math.sqrt(times * 0.05 * 0.95)
 
@@ -192,7 +192,7 @@ def checked(verdict=Verdict.SAME):
     ],
 )
 def test_the_worse_of_both_verdicts_holds_with_its_reasons(before, ratio, verdict, reasons):
-    found = joined(checked(before), {("d", "s"): judge([ratio] * 10)})
+    found = join_latency(checked(before), {("d", "s"): judge([ratio] * 10)})
     (one,) = found.selectors
     assert found.verdict is one.verdict is verdict
     assert len(one.reasons) == len(reasons)
@@ -200,14 +200,14 @@ def test_the_worse_of_both_verdicts_holds_with_its_reasons(before, ratio, verdic
 
 
 def test_what_could_not_be_timed_is_said_and_judged_by_the_rest():
-    (one,) = joined(checked(), {("d", "s"): "it is not one pipeline"}).selectors
+    (one,) = join_latency(checked(), {("d", "s"): "it is not one pipeline"}).selectors
     assert (one.verdict, one.latency) == (Verdict.SAME, None)
     assert one.notices == ("first", "latency was not timed: it is not one pipeline")
-    assert joined(checked(), {}).selectors[0].notices == ("first",)
+    assert join_latency(checked(), {}).selectors[0].notices == ("first",)
 
 
 def test_reasons_say_how_sure_it_is():
-    few = joined(checked(), {("d", "s"): judge([2.0] * 5)}).selectors[0].reasons[0]
+    few = join_latency(checked(), {("d", "s"): judge([2.0] * 5)}).selectors[0].reasons[0]
     assert "beyond the 25% tolerated, but not told apart from chance on 5 requests (p = 0.062)" in few
-    many = joined(checked(), {("d", "s"): judge([2.0] * 10)}).selectors[0].reasons[0]
+    many = join_latency(checked(), {("d", "s"): judge([2.0] * 10)}).selectors[0].reasons[0]
     assert "beyond the 25% tolerated, p = 0.002 on 10 requests" in many

@@ -10,7 +10,7 @@ import pytest
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import agreeing, compare, compare_metric, gain_loss_interval, grouped_compare, holm
-from ctxbench.gate.metric_verdicts import POWER, Pair, compare_all, detectable
+from ctxbench.gate.metric_verdicts import POWER, MetricPair, detectable, judge_metrics
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import Settings, Tolerance
 from tests.gate.gate_cases import snapshot
@@ -26,7 +26,7 @@ def made(n, groups=None, **metrics):
 
 
 def pair(base, head, **given):
-    return Pair(base=base, head=head, queries=tuple(head.queries), **given)
+    return MetricPair(base=base, head=head, queries=tuple(head.queries), **given)
 
 
 def settings(*names, **given):
@@ -35,7 +35,7 @@ def settings(*names, **given):
 
 def judged(base, head, *names, **given):
     same = given.pop("same", ())
-    return compare_all([pair(base, head, same=same)], settings(*names, **given))[0]
+    return judge_metrics([pair(base, head, same=same)], settings(*names, **given))[0]
 
 
 def ones(n, zeros=0):
@@ -102,7 +102,7 @@ def test_queries_are_paired_by_id_not_by_place():
 
 def test_only_the_queries_compared_are_judged():
     base, head = made(3, tokens=[1, 2, 3]), made(3, tokens=[1, 2, 9])
-    (one,) = compare_all([Pair(base=base, head=head, queries=("q0", "q1"))], settings("tokens"))[0]
+    (one,) = judge_metrics([MetricPair(base=base, head=head, queries=("q0", "q1"))], settings("tokens"))[0]
     assert (one.comparison.n, one.comparison.difference, one.head.value) == (2, 0.0, 1.5)
 
 
@@ -116,7 +116,7 @@ def test_swaps_count_as_equal_whatever_their_values():
 def test_p_values_are_corrected_over_all_metrics_and_pairs():
     base = made(200, completeness=ones(200), recall=ones(200))
     heads = [made(200, completeness=ones(200, n), recall=ones(200, n)) for n in (6, 8)]
-    found = compare_all([pair(base, head) for head in heads], settings("completeness", "recall"))
+    found = judge_metrics([pair(base, head) for head in heads], settings("completeness", "recall"))
     plain = [
         compare_metric(metric, base.metrics, head.metrics, groups=np.arange(200)).p
         for head in heads
@@ -124,7 +124,7 @@ def test_p_values_are_corrected_over_all_metrics_and_pairs():
     ]
     assert [one.comparison.p_holm for row in found for one in row] == pytest.approx(holm(plain))
     assert [one.verdict.value for row in found for one in row] == ["cannot tell"] * 2 + ["worse"] * 2
-    assert compare_all([pair(base, heads[0])], settings("completeness"))[0][0].verdict is Verdict.WORSE
+    assert judge_metrics([pair(base, heads[0])], settings("completeness"))[0][0].verdict is Verdict.WORSE
 
 
 def test_confidence_is_that_of_tests_and_intervals():
@@ -204,7 +204,7 @@ def test_chance_alone_is_called_worse_no_more_often_than_is_said():
             cost = rng.lognormal(5, 0.5, 40) * np.where(rng.random((2, 40)) < 0.4, 1.3, 1.0)
             sides = [made(40, completeness=yes[side], tokens=cost[side]) for side in (0, 1)]
             pairs.append(pair(*sides))
-        found = compare_all(pairs, settings("completeness", "tokens", tolerances=none))
+        found = judge_metrics(pairs, settings("completeness", "tokens", tolerances=none))
         verdicts = {one.verdict for row in found for one in row}
         worse += Verdict.WORSE in verdicts
         better += Verdict.BETTER in verdicts

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.items import ItemKey
-from ctxbench.gate.pins import broken, unknown_pins, words
+from ctxbench.gate.pins import pin_failures, pin_text, unknown_pins
 from ctxbench.gate.settings import Pin
 from tests.gate.gate_cases import answer, item, item_id, offered, snapshot
 
@@ -27,7 +27,7 @@ FOUND = snapshot(
 
 
 def messages(**given):
-    return [(one.query, one.message) for one in broken([Pin(**given)], FOUND)]
+    return [(one.query, one.message) for one in pin_failures([Pin(**given)], FOUND)]
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_a_query_without_an_answer_keeps_no_pin(query):
 
 def test_failures_name_the_pin_and_its_line():
     pins = [Pin(query="q3", at_most_items=3, line=4), Pin(query="q1", must_include=(C,), at_most_items=1, line=7)]
-    found = broken(pins, FOUND)
+    found = pin_failures(pins, FOUND)
     assert [(one.line, one.pin) for one in found] == [(7, f"query q1 must include {C}, at most 1 item")] * 2
-    assert words(Pin(tag="t", must_not_include=(A, B), at_most_tokens=2000)) == (
+    assert pin_text(Pin(tag="t", must_not_include=(A, B), at_most_tokens=2000)) == (
         f"tag t must not include {A}, {B}, at most 2,000 tokens"
     )
 
@@ -142,11 +142,11 @@ def test_a_pin_of_what_is_somewhere_is_none():
 def test_a_query_that_lost_its_tag_is_still_meant_by_the_pin():
     without = snapshot({"q1": [], "q3": []}, queries={"q3": {"tags": ("billing",)}})
     pins = [Pin(tag="billing", must_include=(A,))]
-    assert [one.query for one in broken(pins, without)] == ["q3"]
+    assert [one.query for one in pin_failures(pins, without)] == ["q3"]
     had = snapshot(
         {"q1": [], "q3": [], "gone": []}, queries={"q1": {"tags": ("billing",)}, "gone": {"tags": ("billing",)}}
     )
-    first, second = broken(pins, without, before=had)
+    first, second = pin_failures(pins, without, before=had)
     assert (first.query, second.query) == ("q1", "q3")
     assert first.message.endswith("; it had the tag in the baseline")
     assert "baseline" not in second.message
@@ -188,7 +188,7 @@ def why_out(query, **fields):
         items=[item("a", **fields), item("b")],
         scopes={"acme": ["b"], "all": ["a", "b"]},
     )
-    (failure,) = broken([Pin(query="q", must_include=(A,))], found)
+    (failure,) = pin_failures([Pin(query="q", must_include=(A,))], found)
     return failure.message.removeprefix(f"{A} is not offered: ")
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.checks import check
-from ctxbench.gate.model import CauseKind, Repriced, Verdict
-from ctxbench.gate.prices import priced
+from ctxbench.gate.checks import Pairing, check
+from ctxbench.gate.model import CauseKind, PriceChange, Verdict
+from ctxbench.gate.prices import with_prices
 from ctxbench.gate.settings import Settings
 from tests.gate.gate_cases import identity, item, item_id, offered, snapshot
 
@@ -21,7 +21,7 @@ A, B, C = map(item_id, "abc")
 
 
 def only(base, head, **given):
-    (one,) = check([(base, head)], Settings(**given), name="g", base="a", head="b").selectors
+    (one,) = check(Pairing([(base, head)]), Settings(**given), name="g", base="a", head="b").selectors
     return one
 
 
@@ -69,11 +69,11 @@ def test_a_baseline_or_run_that_does_not_say_what_it_costs_is_judged_all_the_sam
     given = {"items": [item("a", include="always"), item("b")], "tokens": {"a": 7}}
     made = snapshot({"q1": [offered("a", mode="always"), ("b", 0.5)], "q2": []}, **given)
     lacking = replace(made, metrics={})
-    assert priced(lacking).metrics[TOKENS].tolist() == made.metrics[TOKENS].tolist() == [10.0, 0.0]
-    assert priced(lacking).metrics[TOTAL].tolist() == made.metrics[TOTAL].tolist() == [17.0, 0.0]
-    assert priced(made) is made
+    assert with_prices(lacking).metrics[TOKENS].tolist() == made.metrics[TOKENS].tolist() == [10.0, 0.0]
+    assert with_prices(lacking).metrics[TOTAL].tolist() == made.metrics[TOTAL].tolist() == [17.0, 0.0]
+    assert with_prices(made) is made
     often = replace(lacking, repeats=3)  # whose values are means over what is not known
-    assert priced(often) is often
+    assert with_prices(often) is often
 
 
 # ------------------------------------------------------------------------------------------------- what costs otherwise
@@ -87,9 +87,9 @@ def desk(tokens, answers=None, **given):
 def test_items_that_cost_more_where_they_are_offered_as_before_are_a_cause_what_adds_most_first():
     one = only(desk({"a": 10, "b": 10, "c": 10}), desk({"a": 30, "b": 50, "c": 9}, text="a, and more"))
     assert one.repriced == (
-        Repriced(item=B, base=10, head=50, queries=("q1", "q2"), why="counted otherwise"),
-        Repriced(item=A, base=10, head=30, queries=("q1", "q2"), why="description edited"),
-        Repriced(item=C, base=10, head=9, queries=("q3",), why="counted otherwise"),
+        PriceChange(item=B, base=10, head=50, queries=("q1", "q2"), why="counted otherwise"),
+        PriceChange(item=A, base=10, head=30, queries=("q1", "q2"), why="description edited"),
+        PriceChange(item=C, base=10, head=9, queries=("q3",), why="counted otherwise"),
     )
     assert [found.tokens for found in one.repriced] == [80, 40, -1]
     dearer, cheaper = one.causes

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ctxbench.core.items import Item
 from ctxbench.core.requests import SessionItem
 from ctxbench.gate.baseline import read_baseline, write_baseline
-from ctxbench.gate.baseline_rows import RowError, item_of, item_row, query_of, query_row
-from ctxbench.gate.comparability import comparable
+from ctxbench.gate.baseline_rows import RowError, item_from_row, item_row, query_from_row, query_row
+from ctxbench.gate.comparability import assess_comparability
 from ctxbench.gate.questions import scopes_of
 from ctxbench.gate.settings import Settings
 from tests.gate.gate_cases import item, item_id, offered, snapshot
@@ -38,7 +38,7 @@ def compared(base, head, **given):
     with TemporaryDirectory() as folder:
         write_baseline(Path(folder), [base], **given)
         (read,) = read_baseline(Path(folder))
-    return comparable(replace(read, source="gate.baseline"), head, Settings(allow_removed=True))
+    return assess_comparability(replace(read, source="gate.baseline"), head, Settings(allow_removed=True))
 
 
 def alike(base, head):
@@ -55,8 +55,8 @@ def test_a_baseline_tells_what_scopes_hold():
     assert scopes_of(made) == {"team": {item_id("a"), item_id("c")}}
     assert [item_row(fact).get("scopes") for fact in made.items.values()] == [["team"], None, ["team"], None]
     assert query_row(made.queries["q"])["scope"] == "team"
-    assert [item_of(item_row(fact)) for fact in made.items.values()] == list(made.items.values())
-    assert [query_of(query_row(fact)) for fact in made.queries.values()] == list(made.queries.values())
+    assert [item_from_row(item_row(fact)) for fact in made.items.values()] == list(made.items.values())
+    assert [query_from_row(query_row(fact)) for fact in made.queries.values()] == list(made.queries.values())
 
 
 def test_a_scope_in_another_order_is_the_same():
@@ -94,7 +94,9 @@ def test_a_scope_that_lost_or_gained_what_both_catalogs_have_asks_otherwise(befo
 
 
 def test_what_scopes_lost_is_the_reason_where_nothing_may_be_left_out():
-    reasons = comparable(replace(scoped(), judged=None, source="b"), scoped(members="abc"), Settings()).reasons
+    reasons = assess_comparability(
+        replace(scoped(), judged=None, source="b"), scoped(members="abc"), Settings()
+    ).reasons
     what = "1 query of b is asked otherwise (q): scope team lost tool:s:d"
     assert reasons == (f"{what}; write the baseline anew with --accept, or leave them out with --allow-removed",)
 
@@ -149,7 +151,7 @@ def test_a_scope_asks_alike_if_it_holds_the_same_of_what_both_catalogs_have(befo
     had = data.draw(st.sets(st.sampled_from(NAMES), min_size=1).map(sorted))
     base, head = scoped(had, sorted(before & {*had})), scoped(has, sorted(now & {*has}))
     both = {*had} & {*has}
-    found = comparable(replace(base, judged=None), head, Settings(allow_removed=True))
+    found = assess_comparability(replace(base, judged=None), head, Settings(allow_removed=True))
     assert ("q" in found.queries) == (before & both == now & both)
 
 
@@ -265,9 +267,9 @@ def test_labels_and_questions_are_held_against_each_other_each_alone():
 def test_a_line_of_a_query_that_is_none_is_damaged(change, text):
     row = query_row(scoped().queries["q"])
     with pytest.raises(RowError, match=text):
-        query_of({**row, **change})
+        query_from_row({**row, **change})
 
 
 def test_a_line_of_an_item_with_scopes_that_are_none_is_damaged():
     with pytest.raises(RowError, match="scopes must hold texts, got 'team'"):
-        item_of({**item_row(scoped().items[item_id("a")]), "scopes": "team"})
+        item_from_row({**item_row(scoped().items[item_id("a")]), "scopes": "team"})

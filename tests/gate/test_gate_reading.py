@@ -13,7 +13,7 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import InputError, StorageError
 from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline import read_baseline, write_baseline
-from ctxbench.gate.baseline_layout import file_hash, head_hash
+from ctxbench.gate.baseline_layout import file_hash, manifest_hash
 from tests.gate.gate_cases import answer, offered, snapshot
 
 ALWAYS = [offered("rule:style", mode="always")]
@@ -46,7 +46,7 @@ def edit_head(folder: Path, change) -> None:
     path = folder / "baseline.json"
     head = json.loads(path.read_text("utf-8"))
     change(head)
-    head["hash"] = head_hash(head)
+    head["hash"] = manifest_hash(head)
     path.write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
 
 

@@ -17,7 +17,7 @@ from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.gate import accept, check_gate
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.model import Verdict
-from ctxbench.gate.reused_answers import inputs_of, unchanged
+from ctxbench.gate.reused_answers import inputs_of, reuse_answers
 from ctxbench.report.gate.as_json import check_dict
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
@@ -52,7 +52,7 @@ class Gate:
     def reused(self):
         """Whether a check would ask no selector."""
         file = read_gate(self.path)
-        return unchanged(file, read_baseline(file.baseline)) is not None
+        return reuse_answers(file, read_baseline(file.baseline)) is not None
 
     def check(self):
         return check_gate(self.path).check
@@ -86,7 +86,7 @@ def test_what_is_reused_is_what_would_be_answered(gate, monkeypatch, selectors):
     gate.accepted(selectors=selectors, gate={"pins": [{"query": "q01", "at_most_items": 1}]})
     reused = gate.check()
     assert all(one.reused for one in reused.selectors)
-    monkeypatch.setattr("ctxbench.gate.gate.unchanged", lambda file, bases: None)
+    monkeypatch.setattr("ctxbench.gate.gate.reuse_answers", lambda file, bases: None)
     asked = gate.check()
     assert not any(one.reused for one in asked.selectors)
     assert comparable(reused) == comparable(asked)
@@ -107,7 +107,7 @@ def test_datasets_and_selectors_stand_in_the_order_of_the_gate_file(gate):
     gate.accepted(datasets=["data", "second"], selectors=two)
     gate.write(datasets=["second", "data"], selectors=two[::-1])
     file = read_gate(gate.path)
-    found = unchanged(file, read_baseline(file.baseline))
+    found = reuse_answers(file, read_baseline(file.baseline))
     assert [(one.dataset, one.selector) for one in found.snapshots] == [
         ("other", "random"),
         ("other", "bm25"),
@@ -220,7 +220,7 @@ def test_a_selector_outside_is_asked_each_time(gate, tmp_path):
 
 def test_steps_of_plugins_have_it_asked(gate, monkeypatch):
     gate.accepted()
-    monkeypatch.setattr(module, "foreign_steps", lambda description: ("theirs:Step",))
+    monkeypatch.setattr(module, "plugin_steps", lambda description: ("theirs:Step",))
     assert not gate.reused
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.checks import check
-from ctxbench.gate.model import CauseKind, Unmet, Verdict
+from ctxbench.gate.checks import Pairing, check
+from ctxbench.gate.model import CauseKind, UnmetRequirement, Verdict
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import without_texts
 from tests.gate.gate_cases import item, item_id, offered, snapshot
@@ -16,7 +16,7 @@ A, B, D = map(item_id, "abd")
 
 
 def only(base, head, **given):
-    (one,) = check([(base, head)], Settings(**given), name="g", base="a", head="b").selectors
+    (one,) = check(Pairing([(base, head)]), Settings(**given), name="g", base="a", head="b").selectors
     return one
 
 
@@ -38,8 +38,8 @@ def test_what_cannot_be_met_is_worse_though_no_selector_offered_it_and_one_may_b
     one = only(base, head, metrics=())
     assert (one.verdict, one.lost, one.allowed) == (Verdict.WORSE, 0, 1)
     assert one.unmet == (
-        Unmet(items=(A,), why="disabled", queries=("q1", "q4")),
-        Unmet(items=(B, D), why="disabled", queries=("q2",)),
+        UnmetRequirement(items=(A,), why="disabled", queries=("q1", "q4")),
+        UnmetRequirement(items=(B, D), why="disabled", queries=("q2",)),
     )
     what = f"nothing is left that would meet what 3 queries require: {A}, {B}, {D} (disabled; q1, q4, q2)"
     assert one.reasons == (what,)
@@ -65,7 +65,7 @@ def of_many(**given):
 )
 def test_one_that_is_disabled_or_included_by_hand_only_is_gone(fields, why):
     one = only(of_many(), of_many(a=fields))
-    assert (one.verdict, one.unmet) == (Verdict.WORSE, (Unmet(items=(A,), why=why, queries=("q",)),))
+    assert (one.verdict, one.unmet) == (Verdict.WORSE, (UnmetRequirement(items=(A,), why=why, queries=("q",)),))
     assert only(of_many(), of_many(c={"enabled": False})).verdict is Verdict.SAME  # nobody needs it
 
 
@@ -74,7 +74,7 @@ def test_one_that_was_deleted_is_gone_without_texts_too():
     head = replace(head, items={name: fact for name, fact in head.items.items() if name != A})
     for before in (base, without_texts(base)):
         one = only(before, head)
-        assert one.unmet == (Unmet(items=(A,), why="no longer in the catalog", queries=("q",)),)
+        assert one.unmet == (UnmetRequirement(items=(A,), why="no longer in the catalog", queries=("q",)),)
 
 
 def scoped(*scope):
@@ -90,10 +90,10 @@ def scoped(*scope):
 def test_one_that_is_in_no_scope_any_more_is_gone_for_the_queries_that_have_one():
     one = only(scoped("a", "b"), scoped("b"))
     assert (one.verdict, one.compared, one.lost) == (Verdict.WORSE, 3, 1)
-    assert one.unmet == (Unmet(items=(A,), why="in no scope any more", queries=("q1",)),)
+    assert one.unmet == (UnmetRequirement(items=(A,), why="in no scope any more", queries=("q1",)),)
     (group,) = one.causes
     assert (group.cause.kind, group.cause.detail) == (CauseKind.GONE, "in no scope any more")
-    assert str(one.changes[0].mend).startswith(f"put {A} back into a scope")
+    assert str(one.changes[0].remedy).startswith(f"put {A} back into a scope")
     assert "deterministic" not in " ".join(one.notices)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline import read_baseline, write_baseline
-from ctxbench.gate.checks import check
+from ctxbench.gate.checks import Pairing, check
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import Pin, Settings
 from tests.gate.gate_cases import identity, item_id, offered, snapshot
@@ -25,7 +25,7 @@ def ordered(chosen, others="", *, items=ITEMS, held=()):
 
 def only(base, head, **given):
     settings = Settings(metrics=(parse_metric("completeness"),), **given)
-    return check([(base, head)], settings, name="g", base="b", head="h").selectors[0]
+    return check(Pairing([(base, head)]), settings, name="g", base="b", head="h").selectors[0]
 
 
 def changes(base, head):

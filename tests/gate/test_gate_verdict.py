@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.checks import check
+from ctxbench.gate.checks import Pairing, check
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.settings import Settings
 from tests.gate.gate_cases import identity, snapshot
@@ -24,7 +24,9 @@ def of(n, lost=0, **given):
 
 
 def only(base, head):
-    found = check([(base, head)], Settings(metrics=COMPLETENESS, max_lost_required=99), name="g", base="a", head="b")
+    found = check(
+        Pairing([(base, head)]), Settings(metrics=COMPLETENESS, max_lost_required=99), name="g", base="a", head="b"
+    )
     return found.selectors[0]
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import Fault
-from ctxbench.gate.model import Cause, CauseGroup, Change, Check, Repriced, SelectorCheck, Verdict
+from ctxbench.gate.model import Cause, CauseGroup, Change, Check, PriceChange, SelectorCheck, Verdict
 from ctxbench.report import wording
 from ctxbench.report.gate import texts
-from ctxbench.report.gate.places import Place, Places, unknown
-from ctxbench.report.gate.short import blamed
+from ctxbench.report.gate.places import Place, Places, unknown_place
+from ctxbench.report.gate.summary import metric_cause
 
 MOST = 10  # errors, and as many warnings, that GitHub shows of a step
 _LONGEST = 4000  # characters of a message; GitHub cuts what is much longer
@@ -37,7 +37,7 @@ class _Note:
     error: bool
     title: str
     text: str
-    place: Callable[[], Place] = unknown
+    place: Callable[[], Place] = unknown_place
     column: int = 0
 
 
@@ -100,7 +100,7 @@ def _refusals(check: Check, places: Places) -> Iterator[_Note]:
         if one.verdict is Verdict.NOT_COMPARABLE:
             found.setdefault((one.dataset, one.reasons), []).append(one)
     for (dataset, reasons), held in found.items():
-        title = f"{texts.some([one.selector for one in held])} on {dataset}: not comparable"
+        title = f"{texts.first_ones([one.selector for one in held])} on {dataset}: not comparable"
         yield _Note(error=True, title=title, text=" ".join(reasons), place=partial(places.of_queries, held[0]))
 
 
@@ -118,7 +118,7 @@ def _unmet(check: Check, places: Places) -> Iterator[_Note]:
         yield _Note(
             error=True,
             title=f"required item gone from {dataset}",
-            text=texts.unmet(lacking),
+            text=texts.unmet_text(lacking),
             place=partial(_gone, places, items, lacking.queries[0], dataset),
         )
 
@@ -139,10 +139,11 @@ def _causes(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
                 found.setdefault((one.dataset, group.cause), []).append((one, group))
     ranked = sorted(found.items(), key=lambda entry: -sum(group.lost - group.gained for _, group in entry[1]))
     for (dataset, cause), groups in ranked:
+        shares = ". ".join(_share(one, group) for one, group in groups)
         yield _Note(
             error=any(one.lost_verdict in failing for one, _ in groups),
             title=f"{wording.count(sum(group.lost for _, group in groups), 'required item')} lost on {dataset}",
-            text=f"{texts.sentence(texts.cause(cause))}. {'. '.join(_share(one, group) for one, group in groups)}.",
+            text=f"{texts.sentence(texts.cause_text(cause))}. {shares}.",
             place=partial(places.of_cause, cause, dataset, [one.selector for one, _ in groups]),
         )
 
@@ -151,8 +152,8 @@ def _share(one: SelectorCheck, group: CauseGroup) -> str:
     """What a selector lost for a cause. A group may stand for several causes of one kind."""
     lost = {change.query for change in one.changes if change.lost and change.required and _kind(change, group)}
     losing = [query for query in group.queries if query in lost]
-    mend = f"; to mend it: {group.mend}" if group.mend else ""
-    return f"{one.selector} lost {group.lost:,} ({texts.some(losing)}){mend}"
+    remedy = f"; to mend it: {group.remedy}" if group.remedy else ""
+    return f"{one.selector} lost {group.lost:,} ({texts.first_ones(losing)}){remedy}"
 
 
 def _kind(change: Change, group: CauseGroup) -> bool:
@@ -166,17 +167,19 @@ def _metrics(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
         for judged in one.metrics:
             if judged.verdict not in told:
                 continue
-            metric, group = parse_metric(judged.metric), blamed(one, judged)
+            metric, group = parse_metric(judged.metric), metric_cause(one, judged)
             text = (
-                f"{texts.title(judged)} {texts.mean(metric, judged.base)} -> {texts.mean(metric, judged.head)}, "
-                f"difference {texts.difference(metric, judged.comparison)}{texts.p_told(one, judged)}, "
-                f"tolerance {texts.amount(metric, judged.tolerance)}"
+                f"{texts.metric_title(judged)} {texts.mean(metric, judged.base)} -> {texts.mean(metric, judged.head)}, "
+                f"difference {texts.difference(metric, judged.comparison)}{texts.p_value_note(one, judged)}, "
+                f"tolerance {texts.size_text(metric, judged.tolerance)}"
             )
             yield _Note(
                 error=told[judged.verdict],
                 title=_title(one, f"{judged.metric} {judged.verdict}"),
-                text=text if group is None else f"{text}; {texts.sentence(texts.cause(group.cause))}",
-                place=unknown if group is None else partial(places.of_cause, group.cause, one.dataset, [one.selector]),
+                text=text if group is None else f"{text}; {texts.sentence(texts.cause_text(group.cause))}",
+                place=unknown_place
+                if group is None
+                else partial(places.of_cause, group.cause, one.dataset, [one.selector]),
             )
 
 
@@ -185,20 +188,20 @@ def _latency(check: Check, strict: bool) -> Iterator[_Note]:
     for one in check.selectors:
         if one.latency is not None and one.latency.verdict in told:
             title = _title(one, f"latency {one.latency.verdict}")
-            yield _Note(error=told[one.latency.verdict], title=title, text=texts.latency(one.latency))
+            yield _Note(error=told[one.latency.verdict], title=title, text=texts.latency_text(one.latency))
 
 
 def _repriced(check: Check, places: Places) -> Iterator[_Note]:
     """Items that cost more where tokens decide, each at its line, what adds most first; once a dataset."""
-    found: dict[tuple[str, str], Repriced] = {}
+    found: dict[tuple[str, str], PriceChange] = {}
     for one in check.selectors:
-        if any(texts.counts_tokens(judged) and judged.verdict in texts.BLAMED for judged in one.metrics):
+        if any(texts.counts_tokens(judged) and judged.verdict in texts.CAUSE_VERDICTS for judged in one.metrics):
             for item in one.repriced:
                 found.setdefault((one.dataset, item.item), item)
     for (dataset, name), item in sorted(found.items(), key=lambda entry: -entry[1].tokens):
         if item.tokens > 0:
             place = partial(places.item, dataset, name)
-            yield _Note(error=False, title=f"item dearer on {dataset}", text=texts.repriced(item), place=place)
+            yield _Note(error=False, title=f"item dearer on {dataset}", text=texts.price_change_text(item), place=place)
 
 
 def _notices(check: Check) -> Iterator[_Note]:
@@ -212,7 +215,7 @@ def _notices(check: Check) -> Iterator[_Note]:
 
 
 def _title(one: SelectorCheck, what: str) -> str:
-    return f"{texts.named(one)}: {what}"
+    return f"{texts.selector_name(one)}: {what}"
 
 
 def _command(note: _Note) -> str:

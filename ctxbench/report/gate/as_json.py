@@ -8,8 +8,8 @@ from typing import Any
 
 from ctxbench.bench.summary import comparison_dict, estimate_dict, finite
 from ctxbench.core.errors import Fault, faults_of
-from ctxbench.gate.baseline_head import Worth
-from ctxbench.gate.model import Cause, Change, Check, Judged, LatencyJudged, SelectorCheck
+from ctxbench.gate.baseline_manifest import SelectorSummary
+from ctxbench.gate.model import Cause, Change, Check, LatencyVerdict, MetricVerdict, PinFailure, SelectorCheck
 from ctxbench.report.gate import texts
 from ctxbench.report.gate.places import Place, Places
 
@@ -39,7 +39,7 @@ def check_dict(check: Check, *, strict: bool = False, places: Places | None = No
     }
 
 
-def worth_dict(found: Worth) -> dict[str, Any]:
+def summary_dict(found: SelectorSummary) -> dict[str, Any]:
     """What was accepted of a selector on a dataset; a mean of nothing is None."""
     means = {str(metric): finite(value) for metric, value in found.metrics.items()}
     return {
@@ -49,6 +49,13 @@ def worth_dict(found: Worth) -> dict[str, Any]:
         "offered": found.offered,
         "metrics": means,
     }
+
+
+def pin_dict(failure: PinFailure) -> dict[str, Any]:
+    """A pin that does not hold in JSON's types."""
+    fields = asdict(failure)
+    fields["mend"] = fields.pop("remedy")
+    return fields
 
 
 def refusal_dict(name: str, error: Exception) -> dict[str, Any]:
@@ -92,7 +99,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
         "allowed": check.allowed,
         "deterministic": check.deterministic,
         "metrics": [_metric(one, deterministic=check.deterministic) for one in check.metrics],
-        "pins": [asdict(one) for one in check.pins],
+        "pins": [pin_dict(one) for one in check.pins],
         "unmet": [{**asdict(one), **_place(places.of_items(one.items, check.dataset))} for one in check.unmet],
         "causes": [
             {
@@ -102,7 +109,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
                 "others": one.others,
                 "tokens": one.tokens,
                 "queries": list(one.queries),
-                "mend": str(one.mend),
+                "mend": str(one.remedy),
                 **_place(places.of_cause(one.cause, check.dataset, [check.selector])),
             }
             for one in check.causes
@@ -124,7 +131,7 @@ def _place(place: Place) -> dict[str, Any]:
     return {"file": file or None, "line": line or None}
 
 
-def _metric(judged: Judged, *, deterministic: bool) -> dict[str, Any]:
+def _metric(judged: MetricVerdict, *, deterministic: bool) -> dict[str, Any]:
     """Of a selector that is known to answer alike whenever it is asked, p-values are None: what differs is a fact."""
     compared = comparison_dict(judged.comparison)
     if deterministic:
@@ -150,14 +157,14 @@ def _metric(judged: Judged, *, deterministic: bool) -> dict[str, Any]:
     }
 
 
-def _latency(judged: LatencyJudged) -> dict[str, Any]:
+def _latency(judged: LatencyVerdict) -> dict[str, Any]:
     """Every sample included, seconds; by query, one a round."""
     return {
         **asdict(judged),
         "verdict": str(judged.verdict),
         "low": finite(judged.low),
         "high": finite(judged.high),
-        "about": texts.LATENCY,
+        "about": texts.LATENCY_NOTE,
     }
 
 
@@ -172,7 +179,7 @@ def _change(change: Change) -> dict[str, Any]:
     return {
         "query": change.query,
         "item": change.item,
-        "way": texts.way(change),
+        "way": texts.direction(change),
         "required": change.required,
         "kept_out_by": "" if change.rule is None else str(change.rule),
         "out_by": None if change.rule is None else change.rule.as_dict(),
@@ -180,5 +187,5 @@ def _change(change: Change) -> dict[str, Any]:
         "base": {"score": number(change.base_score), "rank": change.base_rank},
         "head": {"score": number(change.head_score), "rank": change.head_rank},
         **_cause(change.cause),
-        "mend": str(change.mend),
+        "mend": str(change.remedy),
     }

@@ -93,7 +93,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A check, told.
+    """The report of a check, as blocks.
 
     Attributes:
         title: the verdict on the whole.

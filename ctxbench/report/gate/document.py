@@ -10,10 +10,10 @@ from ctxbench.core.errors import SHOWN, faults_of
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.report import wording
 from ctxbench.report.gate import texts
-from ctxbench.report.gate.accepting import acceptable, pins_told
+from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
 from ctxbench.report.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
-from ctxbench.report.gate.places import Places, said
-from ctxbench.report.gate.short import in_short, though_lost
+from ctxbench.report.gate.places import Places, place_text
+from ctxbench.report.gate.summary import loss_note, summary_sentences
 
 _P = "p is corrected over all metrics of the whole check."
 _LEGEND = (
@@ -27,7 +27,7 @@ _SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what 
 def document(
     check: Check, *, strict: bool = False, accept: str = "", first: str = "", places: Places | None = None
 ) -> Document:
-    """Tell a check.
+    """Make the document of a check.
 
     Args:
         check: what was found.
@@ -37,13 +37,13 @@ def document(
         places: where things stand.
     """
     places = places or Places()
-    ranked = sorted(check.selectors, key=lambda one: texts.severity(one.verdict))
-    accept = accept if acceptable(check) else ""
-    short = in_short(ranked, accept, first=first, pins=pins_told(check))
+    ranked = sorted(check.selectors, key=lambda one: one.verdict.severity)
+    accept = accept if is_acceptable(check) else ""
+    short = summary_sentences(ranked, accept, first=first, pins=pin_advice(check))
     opening: list[Block] = [Bullets(short)] if short else []
     opening.append(_verdicts(ranked) if ranked else Text("No selector was compared."))
     shared = texts.shared_notices(check)
-    notices = [*check.notices, *shared, *_not_asked(ranked), *map(_unsteady, filter(_partly_counted, ranked))]
+    notices = [*check.notices, *shared, *_reuse_notice(ranked), *map(_unsteady_note, filter(_partly_counted, ranked))]
     if notices:
         opening.append(Bullets(tuple(map(texts.sentence, notices))))
     return Document(
@@ -55,7 +55,7 @@ def document(
 
 
 def refusal(name: str, error: Exception) -> Document:
-    """What stands in place of a check that could not be made: its faults, one a line, as many as `SHOWN`.
+    """Make the document of a check that could not be made: its faults, one a line, as many as `SHOWN`.
 
     Args:
         name: of what was to be checked.
@@ -65,16 +65,16 @@ def refusal(name: str, error: Exception) -> Document:
     lines = [str(one) for one in faults[:SHOWN]]
     lines += [f"and {len(faults) - SHOWN:,} more"] if len(faults) > SHOWN else []
     title = f"cannot judge: {name}" + (f", {len(faults):,} faults" if len(faults) > 1 else "")
-    said = Text("Nothing was judged (exit code 2): mend what is wrong and check again.")
-    return Document(title=title, opening=(Bullets(tuple(map(texts.sentence, lines))),), sections=(), closing=(said,))
+    advice = Text("Nothing was judged (exit code 2): mend what is wrong and check again.")
+    return Document(title=title, opening=(Bullets(tuple(map(texts.sentence, lines))),), sections=(), closing=(advice,))
 
 
-def _not_asked(selectors: list[SelectorCheck]) -> Iterator[str]:
+def _reuse_notice(selectors: list[SelectorCheck]) -> Iterator[str]:
     """One notice for all selectors whose answers are those of the baseline."""
-    names = [texts.named(one) for one in selectors if one.reused]
+    names = [texts.selector_name(one) for one in selectors if one.reused]
     if names:
         all_of_them = "no selector was asked again" if len(names) > 1 else f"{names[0]} was not asked again"
-        what = all_of_them if len(names) == len(selectors) else f"not asked again: {texts.some(names)}"
+        what = all_of_them if len(names) == len(selectors) else f"not asked again: {texts.first_ones(names)}"
         yield f"{what}: nothing that decides the answers has changed since the baseline was accepted"
 
 
@@ -82,10 +82,10 @@ def _partly_counted(check: SelectorCheck) -> bool:
     return check.counted and check.unsteady > 0
 
 
-def _unsteady(check: SelectorCheck) -> str:
-    """The footnote to what was lost and gained."""
+def _unsteady_note(check: SelectorCheck) -> str:
+    """The note that lost and gained items leave out unsteady queries."""
     n = f"{check.unsteady:,} of {wording.count(check.needing, 'query', 'queries')} that need something"
-    return f"required items lost and gained of {texts.named(check)} leave out {n}: unsteady between repeats"
+    return f"required items lost and gained of {texts.selector_name(check)} leave out {n}: unsteady between repeats"
 
 
 def _verdicts(selectors: list[SelectorCheck]) -> Table:
@@ -95,7 +95,7 @@ def _verdicts(selectors: list[SelectorCheck]) -> Table:
     rows = []
     for one, found in zip(selectors, counts, strict=True):
         judged = one.verdict is not Verdict.NOT_COMPARABLE
-        numbers = [_shown(one, name, found[name]) if judged else wording.NONE for name in names]
+        numbers = [_count_text(one, name, found[name]) if judged else wording.NONE for name in names]
         rows.append((str(one.verdict), Quoted(one.dataset), Quoted(one.selector), *numbers))
     return Table(
         title="Verdicts",
@@ -108,7 +108,7 @@ def _verdicts(selectors: list[SelectorCheck]) -> Table:
     )
 
 
-def _shown(check: SelectorCheck, name: str, count: int) -> str:
+def _count_text(check: SelectorCheck, name: str, count: int) -> str:
     """A count; what was counted on no query is not 0."""
     if check.counted or name not in ("required lost", "gained"):
         return f"{count:,}"
@@ -135,7 +135,7 @@ def _section(check: SelectorCheck, told_already: Collection[str], places: Places
     notices = [one for one in check.notices if one not in told_already]
     if notices:
         blocks.append(Bullets(tuple(map(texts.sentence, notices))))
-    return Section(f"{check.verdict}: {texts.named(check)}", tuple(blocks))
+    return Section(f"{check.verdict}: {texts.selector_name(check)}", tuple(blocks))
 
 
 def _tables(check: SelectorCheck, places: Places) -> Iterator[Table]:
@@ -161,14 +161,14 @@ def _metrics(check: SelectorCheck) -> Table:
         metric = parse_metric(one.metric)
         rows.append(
             (
-                texts.title(one),
+                texts.metric_title(one),
                 str(one.verdict),
                 texts.mean(metric, one.base),
                 texts.mean(metric, one.head),
                 texts.difference(metric, one.comparison),
                 *([texts.p_value(one.comparison)] if p else []),
-                texts.amount(metric, one.tolerance),
-                texts.amount(metric, one.detectable),
+                texts.size_text(metric, one.tolerance),
+                texts.size_text(metric, one.detectable),
                 f"{one.comparison.n:,}",
             )
         )
@@ -184,13 +184,13 @@ def _metrics(check: SelectorCheck) -> Table:
 
 
 def _latency(check: SelectorCheck) -> Table:
-    """One row; none where nothing was timed."""
+    """The table of latency: one row, or none where nothing was timed."""
     head = ("what", "verdict", "base", "head", "ratio", "p", "tolerance", "n")
     rows: list[tuple[Cell, ...]] = []
     if check.latency is not None:
         one = check.latency
         sides = (texts.milliseconds(one.base_s), texts.milliseconds(one.head_s))
-        told = (texts.ratio(one), texts.chance(one.p_holm), texts.tolerated(one), f"{len(one.queries):,}")
+        told = (texts.ratio_text(one), texts.p_text(one.p_holm), texts.tolerance_range(one), f"{len(one.queries):,}")
         rows.append(("ms a request", str(one.verdict), *sides, *told))
     return Table(
         title="Latency",
@@ -207,7 +207,7 @@ def _latency(check: SelectorCheck) -> Table:
 def _pins(check: SelectorCheck) -> Table:
     rows = [
         (
-            texts.quoted(check, one.query),
+            texts.id_with_text(check, one.query),
             texts.sentence(one.pin),
             f"{one.line}" if one.line else wording.NONE,
             texts.sentence(one.message),
@@ -228,13 +228,13 @@ def _unmet(check: SelectorCheck, places: Places) -> Table:
     rows = [
         (
             texts.sentence(" or ".join(one.items)),
-            said(places.of_items(one.items, check.dataset)),
+            place_text(places.of_items(one.items, check.dataset)),
             one.why,
-            f"{len(one.queries):,} ({texts.some(one.queries)})",
+            f"{len(one.queries):,} ({texts.first_ones(one.queries)})",
         )
         for one in check.unmet
     ]
-    return _known(
+    return _without_empty_places(
         Table(
             title=f"Required items that can no longer be offered: {len(rows):,}",
             head=("item", "where", "what became of it", "queries"),
@@ -248,11 +248,11 @@ def _unmet(check: SelectorCheck, places: Places) -> Table:
 
 
 def _repriced(check: SelectorCheck, places: Places) -> Table:
-    """For information, unless tokens decide."""
+    """The table of items whose price changed; details, unless tokens decide the verdict."""
     rows = [
         (
             Quoted(one.item),
-            said(places.item(check.dataset, one.item)),
+            place_text(places.item(check.dataset, one.item)),
             f"{one.base:,} -> {one.head:,}",
             one.why,
             f"{len(one.queries):,}",
@@ -260,8 +260,8 @@ def _repriced(check: SelectorCheck, places: Places) -> Table:
         )
         for one in check.repriced
     ]
-    decides = any(texts.counts_tokens(one) and one.verdict in texts.BLAMED for one in check.metrics)
-    return _known(
+    decides = any(texts.counts_tokens(one) and one.verdict in texts.CAUSE_VERDICTS for one in check.metrics)
+    return _without_empty_places(
         Table(
             title=f"Items that cost otherwise where they are offered as before: {len(rows):,}",
             head=("item", "where", "prompt tokens", "what was done", "queries", "tokens added"),
@@ -274,8 +274,8 @@ def _repriced(check: SelectorCheck, places: Places) -> Table:
     )
 
 
-def _known(table: Table) -> Table:
-    """The table without its column `where` if no row has any."""
+def _without_empty_places(table: Table) -> Table:
+    """The table without its column `where` if that is empty in every row."""
     at = table.head.index("where")
     if any(row[at] for row in table.rows):
         return table
@@ -288,18 +288,22 @@ def _known(table: Table) -> Table:
 
 
 def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight: Weight = Weight.COST) -> Table:
-    """Lost ones stand with what would mend them; a table of both ways says which way each went."""
-    mend = any(one.mend for one in changes)
+    """The table of some changes; lost items with their remedy, and the direction if there are both."""
+    remedy = any(one.remedy for one in changes)
     ways = len({one.lost for one in changes}) > 1
     came_in = not ways and any(not one.lost for one in changes)
     out = "kept out before" if came_in else "kept out"
-    head = ("query", "item", *(["way"] if ways else []), out, "score", "cause", *(["mend"] if mend else []))
+    head = ("query", "item", *(["way"] if ways else []), out, "score", "cause", *(["mend"] if remedy else []))
     rows = []
     for one in changes:
-        row: list[Cell] = [texts.quoted(check, one.query), Quoted(one.item), *([texts.way(one)] if ways else [])]
+        row: list[Cell] = [
+            texts.id_with_text(check, one.query),
+            Quoted(one.item),
+            *([texts.direction(one)] if ways else []),
+        ]
         when = f"{'now' if one.lost else 'before'}, " if ways else ""
-        row += [f"{when}{texts.step(one)}", texts.scores(one)]
-        row += [texts.sentence(texts.cause(one.cause)), *([texts.sentence(str(one.mend))] if mend else [])]
+        row += [f"{when}{texts.exclusion_text(one)}", texts.score_text(one)]
+        row += [texts.sentence(texts.cause_text(one.cause)), *([texts.sentence(str(one.remedy))] if remedy else [])]
         rows.append(tuple(row))
     return Table(
         title=title,
@@ -316,19 +320,19 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
 def _causes(check: SelectorCheck, places: Places) -> Table:
     rows = [
         (
-            texts.sentence(texts.cause(one.cause)),
-            said(places.of_cause(one.cause, check.dataset, [check.selector])),
+            texts.sentence(texts.cause_text(one.cause)),
+            place_text(places.of_cause(one.cause, check.dataset, [check.selector])),
             f"{one.lost:,}",
             f"{one.gained:,}",
             f"{one.others:,}",
             f"{one.tokens:+,}" if one.tokens else "0",
-            f"{len(one.queries):,} ({texts.some(one.queries)})",
-            texts.sentence(str(one.mend)),
+            f"{len(one.queries):,} ({texts.first_ones(one.queries)})",
+            texts.sentence(str(one.remedy)),
         )
         for one in check.causes
     ]
     head = ("cause", "where", "required items lost", "gained", "other items", "prompt tokens", "queries", "mend")
-    return _known(
+    return _without_empty_places(
         Table(
             title=f"Causes, most costly first: {len(rows):,}",
             head=head,
@@ -346,7 +350,7 @@ def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Bl
     if judged := [one for one in check.selectors if one.metrics]:
         yield Text(_LEGEND if all(one.deterministic for one in judged) else f"{_P} {_LEGEND}", note=True)
     if any(one.latency is not None for one in check.selectors):
-        yield Text(texts.LATENCY)
+        yield Text(texts.LATENCY_NOTE)
     how = f"{first}, then accept it" if first else "accept it"
     new = any(one.left_out.get("new") for one in check.selectors)
     match check.verdict:
@@ -359,7 +363,7 @@ def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Bl
             told, rest = "It is worse (exit code 1).", "it"
             if any(one.unmet for one in check.selectors):
                 told = f"{told} Required items that are gone on purpose are no reason to fail with --allow-removed."
-            if pins := pins_told(check):
+            if pins := pin_advice(check):
                 told, rest = f"{told} {pins[0].upper()}{pins[1:]}.", "the rest"
             yield Text(f"{told} Mend {rest} as said above, or, if it is meant, {how}:" if accept else told)
         case Verdict.CANNOT_TELL:
@@ -368,10 +372,10 @@ def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Bl
             told = f"It cannot be told whether it is worse (exit code {code}{why}): more queries would tell."
             yield Text(f"{told} If the change is meant, {how}:" if accept else told)
         case Verdict.BETTER:
-            told = f"It is better (exit code 0){though_lost(check.selectors)}."
+            told = f"It is better (exit code 0){loss_note(check.selectors)}."
             yield Text(f"{told} To hold the gain, {how}:" if accept else told)
         case Verdict.SAME:
-            told = f"Nothing got worse (exit code 0){though_lost(check.selectors)}."
+            told = f"Nothing got worse (exit code 0){loss_note(check.selectors)}."
             yield Text(f"{told} To take new queries in, {how}:" if new and accept else told)
     if accept:
         yield Code(accept)

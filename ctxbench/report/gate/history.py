@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from ctxbench.bench.metrics import Metric
-from ctxbench.gate.baseline_head import Worth
+from ctxbench.gate.baseline_manifest import SelectorSummary
 from ctxbench.gate.history import FIGURES, GONE, Accepted, History
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording
@@ -149,11 +149,11 @@ def _notes(history: History) -> Iterator[str]:
         yield "This clone is shallow, so older commits may be missing: `git fetch --unshallow` brings them."
 
 
-def _find(at: Accepted, pair: tuple[str, str]) -> Worth | None:
+def _find(at: Accepted, pair: tuple[str, str]) -> SelectorSummary | None:
     return next((one for one in at.worth if (one.dataset, one.selector) == pair), None)
 
 
-def _value(found: Worth | None, metric: Metric) -> float:
+def _value(found: SelectorSummary | None, metric: Metric) -> float:
     """A figure; NaN where there is none."""
     return math.nan if found is None else found.metrics.get(metric, math.nan)
 
@@ -162,7 +162,7 @@ def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _number(found: Worth, metric: Metric) -> str:
+def _number(found: SelectorSummary, metric: Metric) -> str:
     value = _value(found, metric)
     return f"{value:.10g}" if math.isfinite(value) else ""
 

@@ -1,4 +1,4 @@
-"""Where things stand: the lines of the gate file, of items, queries and labels, as reports name them."""
+"""Places that reports name: lines of the gate file, of items, queries and labels."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def _nowhere(_dataset: str, _name: str) -> Place:
     return _NOWHERE
 
 
-def unknown() -> Place:
-    """Not known."""
+def unknown_place() -> Place:
+    """The place of what stands at no known place."""
     return _NOWHERE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where things stand.
+    """Looks up the places of what a check is about.
 
     Attributes:
         gate: the gate file; empty where there is none.
@@ -49,7 +49,7 @@ class Places:
         return (self.gate, line) if self.gate else _NOWHERE
 
     def of_cause(self, cause: Cause, dataset: str, selectors: Sequence[str]) -> Place:
-        """Where what was changed stands: a selector, the model, or the first item that has a line, else their file."""
+        """The place of a cause: a selector, the model, or the first item that has a line, else their file."""
         if cause.kind is CauseKind.MODEL:
             return self.in_gate(self.embedder)
         if cause.kind in _CONFIGURED:
@@ -57,7 +57,7 @@ class Places:
         return self.of_items(cause.subjects or ([""] if cause.kind is not CauseKind.UNKNOWN else []), dataset)
 
     def of_items(self, items: Sequence[str], dataset: str) -> Place:
-        """The first of some items that has a line; else their file."""
+        """The place of the first of some items that has a line; else their file."""
         found = _NOWHERE
         for item in items:
             found = self.item(dataset, item)
@@ -66,14 +66,14 @@ class Places:
         return found
 
     def of_queries(self, check: SelectorCheck) -> Place:
-        """Where the first query stands that is asked or labelled otherwise, or could."""
+        """The place of the first query that is relabelled, changed or removed."""
         for why, place in (("relabelled", self.labels), ("changed", self.query), ("removed", self.query)):
             for query in check.left_out.get(why, ())[:1]:
                 return place(check.dataset, query)
         return _NOWHERE
 
 
-def said(place: Place) -> str:
+def place_text(place: Place) -> str:
     """A place as `datasets/desk/corpus.jsonl:12`; the file alone where no line is known, empty where nothing is."""
     file, line = place
     return f"{file}:{line}" if file and line else file

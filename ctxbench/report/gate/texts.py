@@ -1,4 +1,4 @@
-"""What a check found, in words: values, scores, causes. Nothing is decided here."""
+"""Writes the results of a check in words: values, scores, causes; decides nothing."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import replace
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate
-from ctxbench.gate.baseline_head import Worth
+from ctxbench.gate.baseline_manifest import SelectorSummary
 from ctxbench.gate.model import (
     Cause,
     Change,
     Check,
-    Judged,
-    LatencyJudged,
-    Mend,
-    Repriced,
+    LatencyVerdict,
+    MetricVerdict,
+    PriceChange,
+    Remedy,
     SelectorCheck,
-    Unmet,
+    UnmetRequirement,
     Verdict,
 )
 from ctxbench.report import wording
@@ -29,21 +29,15 @@ LONGEST = 160  # characters of a request or an item that are quoted
 _LONGEST_SENTENCE = 2000
 _NAMED = 5  # ids that are named in a sentence
 _LEAST = 0.0001  # of what is said of scores
-LATENCY = (
+LATENCY_NOTE = (
     "Latency is of warm requests, vectors held in memory, base and head timed in turns in one process; n counts "
     "requests, and p is of Wilcoxon's signed-rank test, corrected over all latencies. Both sides run by the code that "
     "is here now, so that a change of code is not seen, nor is the time to embed new texts."
 )
-BLAMED = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that something is to blame for
-_SEVERITY = (Verdict.NOT_COMPARABLE, Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER, Verdict.SAME)
+CAUSE_VERDICTS = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that something is to blame for
 
 
-def severity(verdict: Verdict) -> int:
-    """0 for what is worst."""
-    return _SEVERITY.index(verdict)
-
-
-def named(check: SelectorCheck) -> str:
+def selector_name(check: SelectorCheck) -> str:
     """A selector with its dataset: `semantic on desk`."""
     return f"{check.selector} on {check.dataset}"
 
@@ -56,32 +50,32 @@ def shared_notices(check: Check) -> tuple[str, ...]:
     return tuple(one for one in first.notices if all(one in other.notices for other in others))
 
 
-def counts_tokens(judged: Judged) -> bool:
+def counts_tokens(judged: MetricVerdict) -> bool:
     """Whether a metric counts prompt tokens."""
     return parse_metric(judged.metric).declaration.unit == "tokens"
 
 
-def p_told(check: SelectorCheck, judged: Judged) -> str:
+def p_value_note(check: SelectorCheck, judged: MetricVerdict) -> str:
     """`, p 0.031`; empty for a selector that is known to answer alike whenever it is asked: what differs is a fact."""
     return "" if check.deterministic else f", p {p_value(judged.comparison)}"
 
 
-def unmet(found: Unmet) -> str:
+def unmet_text(found: UnmetRequirement) -> str:
     """On one line: `rule:a (disabled): 2 queries require it, and nothing else would do (q1 and q2)`."""
     n = wording.count(len(found.queries), "query", "queries")
     verb = "requires" if len(found.queries) == 1 else "require"
     told = f"{n} {verb} {'it' if len(found.items) == 1 else 'one of them'}, and nothing else would do"
-    return f"{' or '.join(found.items)} ({found.why}): {told} ({some(found.queries)})"
+    return f"{' or '.join(found.items)} ({found.why}): {told} ({first_ones(found.queries)})"
 
 
-def repriced(found: Repriced) -> str:
+def price_change_text(found: PriceChange) -> str:
     """On one line: `tool:a:b costs 540 prompt tokens and cost 120 (schema edited): 4,200 more over 10 queries`."""
     more = f"{abs(found.tokens):,} {'more' if found.tokens > 0 else 'less'}"
     over = wording.count(len(found.queries), "query", "queries")
     return f"{found.item} costs {found.head:,} prompt tokens and cost {found.base:,} ({found.why}): {more} over {over}"
 
 
-def title(judged: Judged) -> str:
+def metric_title(judged: MetricVerdict) -> str:
     """A metric with what its numbers count: `completeness %`, `tokens`."""
     metric = parse_metric(judged.metric)
     return f"{metric} %" if wording.unit(metric) == "%" else str(metric)
@@ -104,15 +98,15 @@ def p_value(found: Comparison) -> str:
     """The corrected p-value; a dash where nothing was compared."""
     if not found.n or not math.isfinite(found.p_holm):
         return wording.NONE
-    return chance(found.p_holm)
+    return p_text(found.p_holm)
 
 
-def chance(p: float) -> str:
+def p_text(p: float) -> str:
     """A p-value to two digits or so."""
     return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 1 else "1"
 
 
-def amount(metric: Metric, value: float | None) -> str:
+def size_text(metric: Metric, value: float | None) -> str:
     """A size in the unit of differences: `1.0 points`, `12 tokens`; a dash for None."""
     if value is None or not math.isfinite(value):
         return wording.NONE
@@ -128,25 +122,25 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.3f}"
 
 
-def ratio(found: LatencyJudged) -> str:
+def ratio_text(found: LatencyVerdict) -> str:
     """Head to base with the interval: `1.31 (1.22-1.42)`; without where so few requests carry none."""
     interval = f" ({found.low:.2f}-{found.high:.2f})" if found.low > 0 and math.isfinite(found.high) else ""
     return f"{found.ratio:.2f}{interval}"
 
 
-def latency(found: LatencyJudged) -> str:
+def latency_text(found: LatencyVerdict) -> str:
     """What was timed, on one line: `1.95 -> 2.56 ms a request, ratio 1.31 (1.22-1.42), p 0.0031, ...`."""
     sides = f"{milliseconds(found.base_s)} -> {milliseconds(found.head_s)} ms a request"
-    told = f"ratio {ratio(found)}, p {chance(found.p_holm)}, tolerance {tolerated(found)}"
+    told = f"ratio {ratio_text(found)}, p {p_text(found.p_holm)}, tolerance {tolerance_range(found)}"
     return f"{sides}, {told}, {wording.count(len(found.queries), 'request')}"
 
 
-def tolerated(found: LatencyJudged) -> str:
+def tolerance_range(found: LatencyVerdict) -> str:
     """The largest and smallest ratio that are the same: `0.80-1.25`."""
     return f"{1 / (1 + found.tolerance):.2f}-{1 + found.tolerance:.2f}"
 
 
-def scores(change: Change) -> str:
+def score_text(change: Change) -> str:
     """The score and rank on both sides: `0.4512 -> 0.4321, rank 3 -> 8`; empty where neither side has any."""
     told = []
     if change.base_score is not None or change.head_score is not None:
@@ -160,7 +154,7 @@ def _score(value: float | None) -> str:
     return "none" if value is None else wording.named(f"{value:.4f}")
 
 
-def step(change: Change) -> str:
+def exclusion_text(change: Change) -> str:
     """What keeps an item out on the side where it is out, and by how much it missed."""
     rule = "no candidate" if change.rule is None else str(change.rule)
     if change.rule is not None and change.rule.code == TOP_K:  # a rank counts items
@@ -171,29 +165,29 @@ def step(change: Change) -> str:
     return f"{rule}; missed by {missed}"
 
 
-def way(change: Change) -> str:
-    """Which way an item went."""
+def direction(change: Change) -> str:
+    """The direction of a change: `out` or `in`."""
     return "out" if change.lost else "in"
 
 
-def cause(found: Cause) -> str:
+def cause_text(found: Cause) -> str:
     """A cause on one line: its kind, its phrase, and what it is about unless the phrase says so."""
-    named = [one for one in found.subjects if one not in found.detail]
+    others = [one for one in found.subjects if one not in found.detail]
     said = found.detail.startswith(f"{found.kind} ")
     told = found.detail if said else ": ".join(filter(None, (str(found.kind), found.detail)))
-    if not named:
+    if not others:
         return told
-    return f"{told} ({some(named)})" if found.detail else f"{told}: {some(named)}"
+    return f"{told} ({first_ones(others)})" if found.detail else f"{told}: {first_ones(others)}"
 
 
-def some(ids: Sequence[str], most: int = _NAMED) -> str:
+def first_ones(ids: Sequence[str], most: int = _NAMED) -> str:
     """The first ids, and how many more there are: `a, b and 3 more`."""
     if len(ids) <= most + 1:
         return wording.listed(list(ids))
     return f"{', '.join(ids[:most])} and {len(ids) - most:,} more"
 
 
-def worth(found: Worth) -> str:
+def summary_text(found: SelectorSummary) -> str:
     """What was accepted, on one line: `bm25 on desk: completeness 24.8%, 3,094 tokens a query, 694 queries`."""
     told = []
     for metric, value in found.metrics.items():
@@ -208,7 +202,7 @@ def worth(found: Worth) -> str:
     return f"{found.selector} on {found.dataset}: {', '.join(told)}"
 
 
-def quoted(check: SelectorCheck, name: str) -> Cell:
+def id_with_text(check: SelectorCheck, name: str) -> Cell:
     """An id, with the text that belongs to it if there is one."""
     text = clipped(check.texts.get(name, ""))
     return (Quoted(name), Quoted(text)) if text else Quoted(name)
@@ -228,16 +222,16 @@ def sentence(text: str) -> str:
 def without_texts(check: Check) -> Check:
     """The check with the texts of requests and items left out; ids stay, and may hold words."""
 
-    def bare(mend: Mend) -> Mend:
-        return replace(mend, quoted="")
+    def bare(remedy: Remedy) -> Remedy:
+        return replace(remedy, quoted="")
 
     def told(one: SelectorCheck) -> SelectorCheck:
         return replace(
             one,
             texts={},
-            changes=tuple(replace(change, mend=bare(change.mend)) for change in one.changes),
-            causes=tuple(replace(group, mend=bare(group.mend)) for group in one.causes),
-            pins=tuple(replace(pin, mend=bare(pin.mend)) for pin in one.pins),
+            changes=tuple(replace(change, remedy=bare(change.remedy)) for change in one.changes),
+            causes=tuple(replace(group, remedy=bare(group.remedy)) for group in one.causes),
+            pins=tuple(replace(pin, remedy=bare(pin.remedy)) for pin in one.pins),
         )
 
     return replace(check, selectors=tuple(map(told, check.selectors)))

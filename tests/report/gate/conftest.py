@@ -18,12 +18,12 @@ from ctxbench.gate.model import (
     CauseKind,
     Change,
     Check,
-    Judged,
-    Mend,
+    MetricVerdict,
     PinFailure,
-    Repriced,
+    PriceChange,
+    Remedy,
     SelectorCheck,
-    Unmet,
+    UnmetRequirement,
     Verdict,
 )
 
@@ -44,7 +44,7 @@ LOST = Change(
     head_rank=9,
     rule=Rule.of("threshold", threshold=0.3),
     missed_by=0.05,
-    mend=Mend("bring the words of q2 back"),
+    remedy=Remedy("bring the words of q2 back"),
 )
 OTHER = Change(query="q3", item="tool:a:x", lost=False, required=False, cause=CROWDED, head_score=0.75, head_rank=1)
 
@@ -54,13 +54,13 @@ def estimate(value: float, low: float, high: float, n: int) -> Estimate:
     return Estimate(value=value, interval=interval, n=n, left_out=0)
 
 
-def judged(metric: str, verdict: Verdict, base: Any, head: Any, *, detectable: float | None = 0.1) -> Judged:
+def judged(metric: str, verdict: Verdict, base: Any, head: Any, *, detectable: float | None = 0.1) -> MetricVerdict:
     """Means of 0/1 values or of amounts, with the comparison that these values give."""
     sides = [np.asarray(side, dtype=np.float64) for side in (base, head)]
     scale = "amount" if metric == "tokens" else "yes/no"
     found = compare(*sides, scale=scale)
     means = [estimate(float(side.mean()), float(side.min()), float(side.max()), len(side)) for side in sides]
-    return Judged(
+    return MetricVerdict(
         metric=metric,
         verdict=verdict,
         base=means[0],
@@ -82,7 +82,7 @@ def worse() -> SelectorCheck:
         changes=(LOST, OTHER),
         swaps=("q4",),
         causes=(
-            CauseGroup(cause=EDITED, lost=1, gained=0, others=0, tokens=-120, queries=("q2",), mend=Mend("pin it")),
+            CauseGroup(cause=EDITED, lost=1, gained=0, others=0, tokens=-120, queries=("q2",), remedy=Remedy("pin it")),
             CauseGroup(cause=CROWDED, lost=0, gained=0, others=1, tokens=80, queries=("q3",)),
         ),
         metrics=(
@@ -143,8 +143,8 @@ def gone() -> SelectorCheck:
         verdict=Verdict.WORSE,
         reasons=("nothing is left that would meet what 3 queries require",),
         unmet=(
-            Unmet(items=("rule:code%20review",), why="disabled", queries=("q2", "q5")),
-            Unmet(items=("tool:a:x", "tool:a:y"), why="no longer in the catalog", queries=("q7",)),
+            UnmetRequirement(items=("rule:code%20review",), why="disabled", queries=("q2", "q5")),
+            UnmetRequirement(items=("tool:a:x", "tool:a:y"), why="no longer in the catalog", queries=("q7",)),
         ),
         deterministic=True,
     )
@@ -154,7 +154,7 @@ def dearer() -> SelectorCheck:
     """Worse since two items cost more where they are offered as before, and one less."""
     prices = (("tool:a:x", 100, 540, 4), ("tool:a:y", 50, 60, 2), ("rule:z", 9, 8, 1))
     items = tuple(
-        Repriced(
+        PriceChange(
             item=name, base=was, head=now, queries=tuple(f"q{place}" for place in range(count)), why="schema edited"
         )
         for name, was, now, count in prices
@@ -185,13 +185,17 @@ def hostile() -> Check:
             selector=HOSTILE,
             dataset=HOSTILE,
             reasons=(HOSTILE,),
-            changes=(replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=Rule(HOSTILE), mend=Mend(HOSTILE)),),
+            changes=(
+                replace(LOST, query=HOSTILE, item=HOSTILE, cause=cause, rule=Rule(HOSTILE), remedy=Remedy(HOSTILE)),
+            ),
             causes=(
-                CauseGroup(cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), mend=Mend(HOSTILE)),
+                CauseGroup(
+                    cause=cause, lost=1, gained=0, others=0, tokens=0, queries=(HOSTILE,), remedy=Remedy(HOSTILE)
+                ),
             ),
             pins=(PinFailure(pin=HOSTILE, line=3, query=HOSTILE, message=HOSTILE),),
-            unmet=(Unmet(items=(HOSTILE,), why="disabled", queries=(HOSTILE,)),),
-            repriced=(Repriced(item=HOSTILE, base=1, head=2, queries=(HOSTILE,), why=HOSTILE),),
+            unmet=(UnmetRequirement(items=(HOSTILE,), why="disabled", queries=(HOSTILE,)),),
+            repriced=(PriceChange(item=HOSTILE, base=1, head=2, queries=(HOSTILE,), why=HOSTILE),),
             swaps=(HOSTILE,),
             left_out={"new": (HOSTILE,)},
             notices=(HOSTILE,),

@@ -265,14 +265,14 @@ def test_a_check_of_nothing_says_so(made):
     ],
 )
 def test_a_cause_names_what_it_is_about_once(cause, words):
-    assert texts.cause(cause) == words
+    assert texts.cause_text(cause) == words
 
 
 @pytest.mark.parametrize(
     ("n", "words"), [(0, ""), (1, "0"), (6, "0, 1, 2, 3, 4 and 5"), (7, "0, 1, 2, 3, 4 and 2 more")]
 )
 def test_a_long_list_of_ids_is_cut(n, words):
-    assert texts.some([str(one) for one in range(n)]) == words
+    assert texts.first_ones([str(one) for one in range(n)]) == words
 
 
 @pytest.mark.parametrize(("p", "words"), [(0.00001, "<0.0001"), (0.0051, "0.0051"), (0.05, "0.050"), (1.0, "1")])
@@ -284,10 +284,10 @@ def test_p_values(made, p, words):
 
 def test_a_small_tolerance_is_not_shown_as_none(made):
     metric = texts.parse_metric("completeness")
-    assert texts.amount(metric, 0.0001) == "0.01 points"
-    assert texts.amount(metric, 0.0) == "0.0 points"
-    assert texts.amount(metric, None) == "-"
-    assert texts.amount(texts.parse_metric("tokens"), 12.5) == "12 tokens"
+    assert texts.size_text(metric, 0.0001) == "0.01 points"
+    assert texts.size_text(metric, 0.0) == "0.0 points"
+    assert texts.size_text(metric, None) == "-"
+    assert texts.size_text(texts.parse_metric("tokens"), 12.5) == "12 tokens"
 
 
 def test_long_texts_are_cut():

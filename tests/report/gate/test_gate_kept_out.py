@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.core.rules import Rule
-from ctxbench.gate.model import Cause, CauseKind, Change, Mend
-from ctxbench.report.gate.texts import step, without_texts
+from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
+from ctxbench.report.gate.texts import exclusion_text, without_texts
 
 
 @pytest.mark.parametrize(
@@ -25,31 +25,37 @@ def test_a_miss_is_never_said_to_be_nothing(missed_by, said):
     change = Change(
         query="q", item="tool:a", lost=True, required=True, cause=Cause(kind=CauseKind.UNKNOWN), missed_by=missed_by
     )
-    assert step(change) == f"no candidate{said}"
+    assert exclusion_text(change) == f"no candidate{said}"
 
 
 def test_a_rule_of_chunks_is_not_taken_for_one_of_ranks():
     rule = Rule.of("topK", topK=6)
     change = Change(query="q", item="tool:a", lost=True, required=True, cause=Cause(kind=CauseKind.UNKNOWN), rule=rule)
-    assert step(change) == "its best chunk is not among the best topK=6 chunks, of which an item may have several"
+    assert (
+        exclusion_text(change)
+        == "its best chunk is not among the best topK=6 chunks, of which an item may have several"
+    )
 
 
 @pytest.mark.parametrize(
-    ("mend", "said"),
+    ("remedy", "said"),
     [
-        (Mend(), ""),
-        (Mend("put it back"), "put it back"),
-        (Mend("raise topN to", 7), "raise topN to 7"),
-        (Mend("lower threshold to", 0.25, lower=True), "lower threshold to 0.25"),
-        (Mend("take the edit back", quoted='say again: "Be brief."'), 'take the edit back, or say again: "Be brief."'),
+        (Remedy(), ""),
+        (Remedy("put it back"), "put it back"),
+        (Remedy("raise topN to", 7), "raise topN to 7"),
+        (Remedy("lower threshold to", 0.25, lower=True), "lower threshold to 0.25"),
+        (
+            Remedy("take the edit back", quoted='say again: "Be brief."'),
+            'take the edit back, or say again: "Be brief."',
+        ),
     ],
 )
-def test_what_would_mend_a_loss_is_one_phrase(mend, said):
-    assert (str(mend), bool(mend)) == (said, bool(said))
+def test_what_would_mend_a_loss_is_one_phrase(remedy, said):
+    assert (str(remedy), bool(remedy)) == (said, bool(said))
 
 
 def test_without_texts_a_phrase_goes_without_what_it_quotes(made):
-    quoting = Mend("take the edit back", quoted='say again: "Be brief."')
-    check = made.check(replace(made.worse(), changes=(replace(made.LOST, mend=quoting),)))
+    quoting = Remedy("take the edit back", quoted='say again: "Be brief."')
+    check = made.check(replace(made.worse(), changes=(replace(made.LOST, remedy=quoting),)))
     (one,) = without_texts(check).selectors
-    assert [str(change.mend) for change in one.changes] == ["take the edit back"]
+    assert [str(change.remedy) for change in one.changes] == ["take the edit back"]

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from ctxbench.gate.model import LatencyJudged, Verdict
+from ctxbench.gate.model import LatencyVerdict, Verdict
 from ctxbench.io.json_files import dump_json
 from ctxbench.report.gate import texts
 from ctxbench.report.gate.annotations import workflow_commands
@@ -37,7 +37,7 @@ def latency(verdict=Verdict.WORSE, **given):
         "p_holm": 0.0031,
         "tolerance": 0.25,
     }
-    return LatencyJudged(**{**parts, **given})
+    return LatencyVerdict(**{**parts, **given})
 
 
 def timed(made, verdict=Verdict.WORSE, **given):
@@ -74,7 +74,7 @@ def test_it_fails_and_warns_as_metrics_do(made, verdict, strict, outcome, comman
     check = timed(made, verdict)
     (case,) = [one for one in fromstring(junit(check, strict=strict)).iter("testcase") if one.get("name") == "latency"]
     assert [child.tag for child in case] == ([outcome] if outcome else [])
-    assert not outcome or case[0].get("message") == f"{verdict}: {TOLD}. {texts.LATENCY}"
+    assert not outcome or case[0].get("message") == f"{verdict}: {TOLD}. {texts.LATENCY_NOTE}"
     lines = workflow_commands(check, strict=strict).splitlines()
     title = f"bm25 on desk%3A latency {verdict}"
     assert lines == ([f"{command} title={title}::{TOLD}"] if command else [])
@@ -86,11 +86,11 @@ def test_every_sample_is_in_json_and_what_is_not_finite_is_null(made):
     told = one["latency"]
     assert told["head"] == [[0.0025, 0.0026], [0.00256, 0.00256]]
     assert (told["queries"], told["verdict"], told["high"]) == (["q1", "q2"], "worse", None)
-    assert told["about"] == texts.LATENCY
+    assert told["about"] == texts.LATENCY_NOTE
 
 
 def test_few_requests_have_no_interval():
-    assert texts.ratio(latency(low=0.0, high=float("inf"))) == "1.31"
+    assert texts.ratio_text(latency(low=0.0, high=float("inf"))) == "1.31"
 
 
 @pytest.mark.parametrize(

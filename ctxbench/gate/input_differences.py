@@ -1,4 +1,4 @@
-"""What differs between two snapshots beside their answers: items, parameters, model, code. Facts, not yet causes."""
+"""Finds what differs between two snapshots besides their answers: items, parameters, model, code."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
-from ctxbench.gate.questions import left_scopes, scopes_of
+from ctxbench.gate.questions import items_without_scope, scopes_of
 from ctxbench.gate.snapshots import Identity, ItemFact, Snapshot
 from ctxbench.io.json_files import dump_json
 
 ORDER = "refine"  # the path of the order of steps
 NONE = "none"  # what a parameter is shown as on the side that lacks it
-_NAMES = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
-_SHORT = ("enabled", "include", "type", "server")  # fields shown with their values
+_NAME_FIELDS = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
+_VALUE_FIELDS = ("enabled", "include", "type", "server")  # fields shown with their values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class SettingDifference:
     """One setting that differs.
 
     Attributes:
@@ -48,12 +48,13 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Altered:
-    """What differs between two snapshots.
+class InputDifferences:
+    """What differs between two snapshots besides their answers.
 
     Attributes:
         edited: by item id, the fields that differ; none where texts are kept out.
-        new, gone: item ids, in catalog order; gone is also what is in no scope any more (`questions.left_scopes`).
+        new, gone: item ids, in catalog order; gone is also what is in no scope any more (see
+            `questions.items_without_scope`).
         renamed: the new id by the old one.
         settings: of the selector, in the order of its steps.
         outside: what a selector of the user's says of itself.
@@ -65,11 +66,11 @@ class Altered:
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
-    settings: tuple[Setting, ...] = ()
-    outside: tuple[Setting, ...] = ()
-    embedder: Setting | None = None
-    tokens: Setting | None = None
-    versions: tuple[Setting, ...] = ()
+    settings: tuple[SettingDifference, ...] = ()
+    outside: tuple[SettingDifference, ...] = ()
+    embedder: SettingDifference | None = None
+    tokens: SettingDifference | None = None
+    versions: tuple[SettingDifference, ...] = ()
 
     @property
     def catalog(self) -> bool:
@@ -77,27 +78,27 @@ class Altered:
         return bool(self.edited or self.new or self.gone or self.renamed)
 
     @property
-    def scoring(self) -> tuple[Setting, ...]:
-        """What may have moved the score of an item that nobody has edited: the likelier one first."""
+    def scoring(self) -> tuple[SettingDifference, ...]:
+        """The settings that may have moved the score of an unchanged item, the likelier one first."""
         model = () if self.embedder is None else (self.embedder,)
         own = tuple(one for one in self.settings if one.scoring and not one.code)
         return (*model, *own, *self.outside, *(one for one in self.settings if one.scoring and one.code))
 
     @property
-    def cutting(self) -> tuple[Setting, ...]:
-        """The user's settings that decide what is kept of the scores."""
+    def cutting(self) -> tuple[SettingDifference, ...]:
+        """The user's settings of cuts, which decide what is kept after scoring."""
         return tuple(one for one in self.settings if not one.scoring and not one.code)
 
     @property
-    def code(self) -> tuple[Setting, ...]:
-        """Steps of other versions, and other versions of what the steps are made with."""
+    def code(self) -> tuple[SettingDifference, ...]:
+        """The differences that are no settings: versions and code of steps, of ctxbench, Python and libraries."""
         return (*(one for one in self.settings if one.code), *self.versions)
 
     def __bool__(self) -> bool:
         return bool(self.catalog or self.settings or self.outside or self.embedder or self.tokens or self.versions)
 
     def __str__(self) -> str:
-        """One line: `2 items edited, 1 new, contextTopN 5 -> 3`; `nothing` where nothing differs."""
+        """All differences on one line: `2 items edited, 1 new, contextTopN 5 -> 3`; `nothing` where nothing differs."""
         counts = ((self.edited, "edited"), (self.new, "new"), (self.gone, "gone"), (self.renamed, "renamed"))
         parts = [f"{len(held)} {what}" for held, what in counts if held]
         if parts:
@@ -108,8 +109,8 @@ class Altered:
         return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *own, *self.code]))]) or "nothing"
 
 
-def what_changed(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> Altered:
-    """Compare two snapshots of one selector on one dataset; answers are not looked at.
+def input_differences(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> InputDifferences:
+    """Find what differs between two snapshots of a selector on a dataset; answers are not looked at.
 
     Args:
         base, head: before and after.
@@ -123,23 +124,23 @@ def what_changed(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> 
         fields = edited_fields(item, other)
         if name not in renamed:
             edited[name] = fields
-        elif set(fields) - set(_NAMES):
-            edited[renamed[name]] = tuple(one for one in fields if one not in _NAMES)
-    edited |= _disabled(base, head)
+        elif set(fields) - set(_NAME_FIELDS):
+            edited[renamed[name]] = tuple(one for one in fields if one not in _NAME_FIELDS)
+    edited |= _disabled_differences(base, head)
     came = set(renamed.values())
     here = {name: new for name, new in renamed.items() if name in base.items and new in head.items}
-    out = left_scopes(base, scopes_of(head), here)
-    return Altered(
+    out = items_without_scope(base, scopes_of(head), here)
+    return InputDifferences(
         edited=edited,
         new=tuple(name for name in head.items if name not in base.items and name not in came),
         gone=tuple(name for name in base.items if name in out or (name not in head.items and name not in here)),
         renamed=here,
-        **_identities(base.identity, head.identity),
+        **_identity_differences(base.identity, head.identity),
     )
 
 
-def _disabled(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, ...]]:
-    """Items that are offered on neither side, and are not the same: how rare a word is may depend on them."""
+def _disabled_differences(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, ...]]:
+    """Disabled items that differ, with the fields: how rare a word is may depend on them."""
     found: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys([*base.disabled, *head.disabled]):
         before, after = base.disabled.get(name), head.disabled.get(name)
@@ -149,8 +150,8 @@ def _disabled(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def where_gone(item: str, head: Snapshot) -> str:
-    """What became of an item that the base could offer, and the head cannot."""
+def absence_text(item: str, head: Snapshot) -> str:
+    """Say why the head cannot offer an item that the base could."""
     if item in head.items:
         return "in no scope any more"
     return "disabled" if item in head.disabled else "no longer in the catalog"
@@ -165,8 +166,8 @@ def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
     return tuple(sorted(found - {"title"} if "name" in found else found))
 
 
-def edit(before: ItemFact | None, after: ItemFact | None) -> str:
-    """What was done to an item, for a person: `description and text edited`, `enabled true -> false`.
+def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
+    """Say how an item was edited: `description and text edited`, `enabled true -> false`.
 
     Without texts, no more is known than that it is not the same.
     """
@@ -175,8 +176,8 @@ def edit(before: ItemFact | None, after: ItemFact | None) -> str:
     if before.row is None or after.row is None:
         return "its content hash is another"
     fields = edited_fields(before, after)
-    short = [one for one in fields if one in _SHORT]
-    rest = [one for one in fields if one not in _SHORT]
+    short = [one for one in fields if one in _VALUE_FIELDS]
+    rest = [one for one in fields if one not in _VALUE_FIELDS]
     rows = (before.row or {}, after.row or {})
     parts = [f"{name} {' -> '.join(_shown(row.get(name, _DEFAULTS.get(name))) for row in rows)}" for name in short]
     if rest:
@@ -187,22 +188,26 @@ def edit(before: ItemFact | None, after: ItemFact | None) -> str:
 _DEFAULTS = {"enabled": True, "include": "agent"}
 
 
-def _identities(base: Identity, head: Identity) -> dict[str, Any]:
+def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
     before, after = flat_steps(base.selector), flat_steps(head.selector)
     found: dict[str, Any] = {}
     if before is not None and after is not None:
-        named = _named(list(_step_settings(before, after)), base.values, head.values)
-        found["settings"] = (*named, *_of_resources(base.selector, head.selector))
+        named = _with_user_names(list(_step_settings(before, after)), base.values, head.values)
+        found["settings"] = (*named, *_resource_differences(base.selector, head.selector))
     else:
-        told = tuple(_told(base.selector, head.selector))
+        told = tuple(_description_differences(base.selector, head.selector))
         found["outside" if base.outside or head.outside else "settings"] = told
     if base.embedder != head.embedder:
-        found["embedder"] = Setting(name="model", path="embedder", was=base.embedder or NONE, now=head.embedder or NONE)
+        found["embedder"] = SettingDifference(
+            name="model", path="embedder", was=base.embedder or NONE, now=head.embedder or NONE
+        )
     if base.tokens != head.tokens:
-        found["tokens"] = Setting(name="tokens", path="tokens", was=base.tokens, now=head.tokens, scoring=False)
+        found["tokens"] = SettingDifference(
+            name="tokens", path="tokens", was=base.tokens, now=head.tokens, scoring=False
+        )
     names = dict.fromkeys([*base.versions, *head.versions])
     found["versions"] = tuple(
-        Setting(
+        SettingDifference(
             name="code of ctxbench" if name == "code" else name,
             path=f"versions.{name}",
             was=base.versions.get(name, NONE),
@@ -215,46 +220,48 @@ def _identities(base: Identity, head: Identity) -> dict[str, Any]:
     return found
 
 
-def _of_resources(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Setting]:
-    """The resources of plugins that both sides use and that are not the same; model and counter stand on their own."""
+def _resource_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SettingDifference]:
+    """The resources of plugins that both sides use and that differ; model and counter are found elsewhere."""
     was, now = (side["identities"] if isinstance(side.get("identities"), Mapping) else {} for side in (before, after))
     for name in was:
         if name not in ("embedder", "tokens") and name in now and was[name] != now[name]:
-            yield Setting(name=name, path=f"identities.{name}", was=str(was[name]), now=str(now[name]))
+            yield SettingDifference(name=name, path=f"identities.{name}", was=str(was[name]), now=str(now[name]))
 
 
-def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Iterator[Setting]:
+def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Iterator[SettingDifference]:
     """The settings that differ, by the path of their step; a step on one side only is one setting."""
     olds, news = {one.path: one for one in before}, {one.path: one for one in after}
     for path in dict.fromkeys([*olds, *news]):
         old, new = olds.get(path), news.get(path)
         if old is None or new is None:
             step = old or new
-            sides = [NONE if one is None else _parameters(one) for one in (old, new)]
+            sides = [NONE if one is None else _step_text(one) for one in (old, new)]
             scores = step is not None and step.scores
-            yield Setting(name=path, path=path, step=path, was=sides[0], now=sides[1], scoring=scores)
+            yield SettingDifference(name=path, path=path, step=path, was=sides[0], now=sides[1], scoring=scores)
             continue
         for name in dict.fromkeys([*old.values, *new.values]):
             was, now = old.values.get(name), new.values.get(name)
             if was != now:
                 where = f"{path}.{name}"
-                told = Setting(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores)
+                told = SettingDifference(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores)
                 yield replace(told, step=path, parameter=name)
         for name in dict.fromkeys([*old.source, *new.source]):
             was, now = old.source.get(name), new.source.get(name)
             if was != now:
                 where = f"{path}.{name}"
                 made = name != "content"  # what stands in a file that a step reads is the user's own
-                told = Setting(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores)
+                told = SettingDifference(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores)
                 yield replace(told, step=path, code=made)
     kept = [path for path in olds if path in news]
     moved = [path for path in news if path in olds]
     if kept != moved:
         orders = [", ".join(news[path].label for path in paths) for paths in (kept, moved)]
-        yield Setting(name="order of steps", path=ORDER, was=orders[0], now=orders[1], scoring=False)
+        yield SettingDifference(name="order of steps", path=ORDER, was=orders[0], now=orders[1], scoring=False)
 
 
-def _named(settings: Sequence[Setting], before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Setting]:
+def _with_user_names(
+    settings: Sequence[SettingDifference], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[SettingDifference]:
     """Settings under the names of the selector's parameters, where one was changed between the same two values."""
     changed = {
         name: (_shown(before.get(name)), _shown(after.get(name)))
@@ -272,33 +279,41 @@ def _named(settings: Sequence[Setting], before: Mapping[str, Any], after: Mappin
         yield replace(one, name=name)
 
 
-_WAYS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is
-_OF_FILES = ("sha256", "modules", "files", "unnamed")  # said in words
+_KINDS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is
+_FILE_KEYS = ("sha256", "modules", "files", "unnamed")  # said in words
 
 
-def _told(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[Setting]:
-    """What differs in two descriptions that are no pipelines; the identities of models stand on their own."""
-    one, other = (next((way for way in _WAYS if way in side), "") for side in (before, after))
+def _description_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], path: str = ""
+) -> Iterator[SettingDifference]:
+    """The differences of two descriptions that are no pipelines, without the identities of models."""
+    one, other = (next((way for way in _KINDS if way in side), "") for side in (before, after))
     if one and other and one != other:
-        yield _in_words(other, f"{path}{other}", f"{_as_way(before, one)} -> {_as_way(after, other)}")
+        yield _in_words(other, f"{path}{other}", f"{_kind_text(before, one)} -> {_kind_text(after, other)}")
         return
     if one and one != "pipeline":
-        yield from _files_told(before, after, one, path)
+        yield from _file_differences(before, after, one, path)
     for key in dict.fromkeys([*before, *after]):
         was, now, where = before.get(key), after.get(key), f"{path}{key}"
-        if key == "identities" or (one and key in _OF_FILES) or dump_json(was) == dump_json(now):
+        if key == "identities" or (one and key in _FILE_KEYS) or dump_json(was) == dump_json(now):
             continue
         if key == one and one != "pipeline":
-            yield _in_words(key, where, f"{key}: {' -> '.join(_apart(_line(was), _line(now)))}")
+            yield _in_words(
+                key, where, f"{key}: {' -> '.join(_distinct_texts(_command_line(was), _command_line(now)))}"
+            )
         elif isinstance(was, Mapping) and isinstance(now, Mapping):
-            yield from _told(was, now, f"{where}.")
+            yield from _description_differences(was, now, f"{where}.")
         else:
-            yield Setting(name=where, path=where, was=_unhashed(was), now=_unhashed(now))
+            yield SettingDifference(name=where, path=where, was=_short_hash(was), now=_short_hash(now))
 
 
-def _files_told(before: Mapping[str, Any], after: Mapping[str, Any], way: str, path: str) -> Iterator[Setting]:
-    """Which files of a selector of the user's were edited. Those of another command or file are told by its name."""
-    files = [str(side[way]).rpartition(":")[0] if way == "callable" else _line(side[way]) for side in (before, after)]
+def _file_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], way: str, path: str
+) -> Iterator[SettingDifference]:
+    """The files of a user's selector that were edited; for another command or file, its name alone."""
+    files = [
+        str(side[way]).rpartition(":")[0] if way == "callable" else _command_line(side[way]) for side in (before, after)
+    ]
     if files[0] == files[1] and before.get("sha256") != after.get("sha256"):
         where = f"{path}sha256" if way == "answers" else f"{path}{way}.sha256"
         yield _in_words(files[0], where, f"{files[0]} was edited")
@@ -319,23 +334,23 @@ def _files_told(before: Mapping[str, Any], after: Mapping[str, Any], way: str, p
                 yield _in_words(name, f"{path}{key}.{name}", f"{kind}{name} {done}")
 
 
-def _in_words(name: str, path: str, words: str) -> Setting:
-    return Setting(name=name, path=path, was="", now="", words=words)
+def _in_words(name: str, path: str, words: str) -> SettingDifference:
+    return SettingDifference(name=name, path=path, was="", now="", words=words)
 
 
-def _as_way(description: Mapping[str, Any], way: str) -> str:
-    return "a pipeline of ctxbench" if way == "pipeline" else f"{way} {_shown(_line(description[way]))}"
+def _kind_text(description: Mapping[str, Any], way: str) -> str:
+    return "a pipeline of ctxbench" if way == "pipeline" else f"{way} {_shown(_command_line(description[way]))}"
 
 
-def _line(value: Any) -> str:
+def _command_line(value: Any) -> str:
     """A command as it is typed; any other text as it is."""
     if isinstance(value, list | tuple):
         return shlex.join(map(str, value))
     return value if isinstance(value, str) else dump_json(value)
 
 
-def _apart(was: str, now: str) -> tuple[str, str]:
-    """Two texts, each short; without what they begin with alike if they differ only behind what is shown."""
+def _distinct_texts(was: str, now: str) -> tuple[str, str]:
+    """Two texts, shortened so that their difference shows."""
     if _shown(was) == _shown(now):
         alike = next((at for at, pair in enumerate(zip(was, now, strict=False)) if len({*pair}) > 1), 0)
         first = was.rfind(" ", 0, alike) + 1 or max(alike - 20, 0)
@@ -343,18 +358,18 @@ def _apart(was: str, now: str) -> tuple[str, str]:
     return _shown(was), _shown(now)
 
 
-def _unhashed(value: Any) -> str:
-    """A value short; of a hash its first eight digits."""
+def _short_hash(value: Any) -> str:
+    """A value as short text; a hash by its first eight digits."""
     return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else _shown(value)
 
 
-def _parameters(step: FlatStep) -> str:
-    """A step as one value: its parameters that are not empty."""
+def _step_text(step: FlatStep) -> str:
+    """A step as text: its parameters that are not empty."""
     held = [f"{name}={_shown(value)}" for name, value in step.values.items() if value not in (None, "", [], {})]
     return f"({', '.join(held)})" if held else "there"
 
 
 def _shown(value: Any) -> str:
-    """A value short, as JSON; a text without quotes, what is long by its beginning."""
+    """A value as short text: JSON, or a text without quotes, cut where it is long."""
     text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

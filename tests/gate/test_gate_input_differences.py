@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.gate.snapshot_changes import what_changed
+from ctxbench.gate.input_differences import input_differences
 from tests.gate.gate_cases import identity, snapshot
 
 ONE, TWO = "1" * 64, "2" * 64
@@ -17,7 +17,7 @@ LONG = ["python", "x.py", "--weights", "0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1.0"
 def told(before, after):
     """How two descriptions of a selector outside differ, in words."""
     sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (before, after)]
-    return str(what_changed(*sides, {}))
+    return str(input_differences(*sides, {}))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_file_of_answers_keeps_its_path_and_a_callable_has_one_of_its_own():
             snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True))
             for one in (before, {**before, "sha256": TWO})
         ]
-        (setting,) = what_changed(*sides, {}).outside
+        (setting,) = input_differences(*sides, {}).outside
         assert (setting.path, setting.name) == (path, setting.words.partition(" ")[0])
 
 
@@ -96,4 +96,4 @@ def test_a_resource_of_a_plugin_that_is_another_is_told(was, now, words):
         snapshot({"q": []}, identity=identity(selector={"pipeline": pipeline, "identities": one}, values={}))
         for one in (was, now)
     ]
-    assert str(what_changed(*sides, {})) == words
+    assert str(input_differences(*sides, {})) == words

@@ -1,4 +1,4 @@
-"""Where accepting what was found would change the outcome, and what is to be done where it would not."""
+"""Tells whether accepting a new baseline would change the outcome of a check, and what to do where it would not."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from ctxbench.report.gate import texts
 _SHOWN = 5  # lines of the gate file that are named
 
 
-def acceptable(check: Check) -> bool:
+def is_acceptable(check: Check) -> bool:
     """Whether a new baseline would give another outcome: no baseline makes a pin hold."""
     if check.verdict is Verdict.SAME:
         return any(one.left_out.get("new") for one in check.selectors)
-    return check.verdict is not Verdict.WORSE or any(map(_worse_than_pins, check.selectors))
+    return check.verdict is not Verdict.WORSE or any(map(_is_worse_without_pins, check.selectors))
 
 
-def pins_told(check: Check) -> str:
+def pin_advice(check: Check) -> str:
     """What to do about pins that do not hold; empty if all hold."""
     pins = [pin for one in check.selectors for pin in one.pins]
     if not pins:
         return ""
     lines = [f"{line:,}" for line in sorted({pin.line for pin in pins} - {0})]
-    place = f"{check.name}, line{'' if len(lines) == 1 else 's'} {texts.some(lines, _SHOWN)}" if lines else check.name
+    place = (
+        f"{check.name}, line{'' if len(lines) == 1 else 's'} {texts.first_ones(lines, _SHOWN)}" if lines else check.name
+    )
     verb = "a broken pin stays broken" if len(pins) == 1 else "broken pins stay broken"
     return f"{verb} whatever is accepted: change or take out the pin ({place}), or mend the selection"
 
 
-def _worse_than_pins(check: SelectorCheck) -> bool:
+def _is_worse_without_pins(check: SelectorCheck) -> bool:
     """Whether a selector is worse for something else than its pins."""
     if check.verdict is not Verdict.WORSE:
         return False

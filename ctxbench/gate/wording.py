@@ -1,10 +1,28 @@
-"""Values of metrics in sentences, in the units and with the digits that tables have them in."""
+"""Writes values of metrics, numbers of things and ids for sentences."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ctxbench.bench.metrics import Metric
 
 _SHARES = ("yes/no", "share")
+_MAX_NAMED = 3  # ids that a message names
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 item`, `2,000 items`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def queries_text(count: int) -> str:
+    """A number of queries: `1 query`, `2 queries`."""
+    return f"{count:,} quer{'y' if count == 1 else 'ies'}"
+
+
+def first_ids(ids: Sequence[str]) -> str:
+    """The first few of some ids: `q1, q2, q3, ...`."""
+    return ", ".join(ids[:_MAX_NAMED]) + (", ..." if len(ids) > _MAX_NAMED else "")
 
 
 def level(metric: Metric, value: float) -> str:
@@ -12,7 +30,7 @@ def level(metric: Metric, value: float) -> str:
     return f"{_digits(metric, value)}{'%' if _is_share(metric) else ''}"
 
 
-def moved(metric: Metric, difference: float, *, beyond: float | None = None) -> str:
+def signed_difference(metric: Metric, difference: float, *, beyond: float | None = None) -> str:
     """A difference with its sign: `-3.3 points`, `+12`; what would be rounded to 0 keeps two digits that say it.
 
     Args:
@@ -47,7 +65,7 @@ def _size(metric: Metric, value: float) -> str:
 
 
 def _digits(metric: Metric, value: float) -> str:
-    """One decimal for per cent; none for tokens from 10 on, else one; two for the rest, none from 100 on."""
+    """A value without its unit: one decimal for per cent, none for tokens from 10 on, two for others below 100."""
     if _is_share(metric):
         return f"{value * 100.0:.1f}"
     if metric.declaration.unit == "tokens":

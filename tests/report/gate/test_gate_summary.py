@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Mend, Verdict
-from ctxbench.report.gate.accepting import acceptable, pins_told
-from ctxbench.report.gate.short import costliest, in_short, though_lost
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Remedy, Verdict
+from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
+from ctxbench.report.gate.summary import costliest_cause, loss_note, summary_sentences
 
 
 def test_the_worst_selector_what_was_lost_the_cause_with_its_mend_and_how_to_accept(made):
-    assert in_short((made.worse(), made.cannot_tell(), made.same()), "ctxbench check --accept") == (
+    assert summary_sentences((made.worse(), made.cannot_tell(), made.same()), "ctxbench check --accept") == (
         "semantic/normal on desk: 1 required item was lost and 0 were gained, at most 0 more may be lost.",
         "also cannot tell: dense on desk",
         "lost: rule:code%20review (q2)",
@@ -22,7 +22,7 @@ def test_the_worst_selector_what_was_lost_the_cause_with_its_mend_and_how_to_acc
 
 
 def test_what_must_be_done_before_accepting_and_about_pins_is_said(made):
-    *_, pins, accept = in_short((made.worse(),), "accept", first="mend labels", pins="a broken pin")
+    *_, pins, accept = summary_sentences((made.worse(),), "accept", first="mend labels", pins="a broken pin")
     assert (pins, accept) == ("a broken pin", "to accept it, if it is meant: mend labels, then accept")
 
 
@@ -37,37 +37,37 @@ def pinned(made):
 )
 def test_accepting_helps_where_a_new_baseline_gives_another_outcome(made, maker, expected):
     one = getattr(made, maker)()
-    assert acceptable(made.check(one)) is expected
-    assert acceptable(made.check(replace(one, left_out={"new": ("q9",)})))
+    assert is_acceptable(made.check(one)) is expected
+    assert is_acceptable(made.check(replace(one, left_out={"new": ("q9",)})))
 
 
 def test_no_baseline_makes_a_pin_hold(made):
-    assert not acceptable(made.check(pinned(made)))
-    assert not acceptable(made.check(pinned(made), made.better()))  # which changes nothing about the exit code
-    assert acceptable(made.check(pinned(made), made.worse()))
-    assert acceptable(made.check(replace(pinned(made), lost=3, allowed=1)))
-    assert acceptable(made.check(replace(pinned(made), unmet=made.gone().unmet)))
-    assert pins_told(made.check(made.same())) == ""
+    assert not is_acceptable(made.check(pinned(made)))
+    assert not is_acceptable(made.check(pinned(made), made.better()))  # which changes nothing about the exit code
+    assert is_acceptable(made.check(pinned(made), made.worse()))
+    assert is_acceptable(made.check(replace(pinned(made), lost=3, allowed=1)))
+    assert is_acceptable(made.check(replace(pinned(made), unmet=made.gone().unmet)))
+    assert pin_advice(made.check(made.same())) == ""
     first, *_ = pinned(made).pins
     several = replace(pinned(made), pins=(first, replace(first, line=3), replace(first, line=3, query="q9")))
-    assert pins_told(made.check(several)) == (
+    assert pin_advice(made.check(several)) == (
         "broken pins stay broken whatever is accepted: change or take out the pin (gate.yaml, lines 3 and 12), or mend "
         "the selection"
     )
 
 
 def test_nothing_is_said_where_nothing_differs(made):
-    assert in_short((made.same(), made.same()), "ctxbench check --accept") == ()
-    assert in_short(()) == ()
+    assert summary_sentences((made.same(), made.same()), "ctxbench check --accept") == ()
+    assert summary_sentences(()) == ()
 
 
 def test_what_is_lost_is_told_whatever_the_verdict(made):
     losing = replace(made.same(), changes=(made.LOST,), lost=1)
-    assert in_short((losing,), "accept") == ("lost: rule:code%20review (q2)",)
+    assert summary_sentences((losing,), "accept") == ("lost: rule:code%20review (q2)",)
 
 
 def test_two_runs_have_nothing_to_accept(made):
-    assert not any("accept" in text for text in in_short((made.worse(),)))
+    assert not any("accept" in text for text in summary_sentences((made.worse(),)))
 
 
 def test_lost_items_are_named_once_with_their_queries_what_most_lost_first(made):
@@ -81,27 +81,27 @@ def test_lost_items_are_named_once_with_their_queries_what_most_lost_first(made)
     changes = tuple(replace(made.LOST, query=query, item=item) for query, item in lost)
     one = replace(made.worse(), changes=changes, lost=len(lost))
     for selectors in ((one,), (one, replace(one, selector="other"))):  # what two selectors lost is one loss
-        (said,) = (text for text in in_short(selectors) if text.startswith("lost: "))
+        (said,) = (text for text in summary_sentences(selectors) if text.startswith("lost: "))
         assert said == "lost: rule:d (r0, r1, r2 and 3 more), rule:b (q2 and q3), rule:a (q1) and rule:c (q4)"
 
 
 def test_other_reasons_are_counted_and_long_ones_cut(made):
     one = replace(made.worse(), reasons=("a " * 100, "b", "c"), changes=(), causes=(), lost=0)
-    assert in_short((one,)) == (f"semantic/normal on desk: {'a ' * 73}a...; 2 more reasons below",)
+    assert summary_sentences((one,)) == (f"semantic/normal on desk: {'a ' * 73}a...; 2 more reasons below",)
 
 
 def test_the_costliest_cause_is_that_of_most_items_lost_net_over_all_selectors(made):
     def group(detail, lost, gained=0):
         cause = Cause(kind=CauseKind.PARAMETER, detail=detail)
         return CauseGroup(
-            cause=cause, lost=lost, gained=gained, others=0, tokens=0, queries=("q",), mend=Mend(f"mend {detail}")
+            cause=cause, lost=lost, gained=gained, others=0, tokens=0, queries=("q",), remedy=Remedy(f"mend {detail}")
         )
 
     first = replace(made.worse(), causes=(group("a", 3), group("b", 2)))
     second = replace(made.worse(), selector="other", causes=(group("b", 2), group("c", 9, gained=8)))
-    assert costliest((first, second))[0].detail == "b"  # 4; a 3, c 1
-    assert costliest((first,))[0].detail == "a"
-    assert costliest((first, replace(second, dataset="x")))[1] == "mend a"  # a cause is of one dataset
+    assert costliest_cause((first, second))[0].detail == "b"  # 4; a 3, c 1
+    assert costliest_cause((first,))[0].detail == "a"
+    assert costliest_cause((first, replace(second, dataset="x")))[1] == "mend a"  # a cause is of one dataset
 
 
 @pytest.mark.parametrize(("metric", "detail"), [("tokens", "dear"), ("completeness", "first")])
@@ -118,27 +118,27 @@ def test_where_nothing_was_lost_the_cause_is_that_of_the_metric_that_decided(mad
         else (made.worse().metrics[0],)
     )
     one = replace(made.worse(), changes=(), lost=0, causes=groups, metrics=metrics)
-    assert costliest((one,))[0].detail == detail
-    assert costliest((replace(one, metrics=()),)) is None
+    assert costliest_cause((one,))[0].detail == detail
+    assert costliest_cause((replace(one, metrics=()),)) is None
 
 
 def test_what_became_dearer_is_to_blame_for_tokens_and_for_nothing_else(made):
-    assert costliest((made.dearer(),))[0].kind is CauseKind.DEARER
+    assert costliest_cause((made.dearer(),))[0].kind is CauseKind.DEARER
     judged = (made.worse().metrics[0],)
-    assert costliest((replace(made.dearer(), metrics=judged),)) is None
+    assert costliest_cause((replace(made.dearer(), metrics=judged),)) is None
 
 
 def test_where_tokens_alone_decided_what_was_lost_within_the_allowance_is_not_the_headline(made):
     both = replace(made.dearer(), causes=(*made.worse().causes, *made.dearer().causes), lost=1, allowed=1)
-    assert costliest((both,))[0].kind is CauseKind.DEARER
-    assert costliest((replace(both, allowed=0),))[0].kind is CauseKind.EDITED
-    assert costliest((replace(both, metrics=(*both.metrics, *made.worse().metrics)),))[0].kind is CauseKind.EDITED
+    assert costliest_cause((both,))[0].kind is CauseKind.DEARER
+    assert costliest_cause((replace(both, allowed=0),))[0].kind is CauseKind.EDITED
+    assert costliest_cause((replace(both, metrics=(*both.metrics, *made.worse().metrics)),))[0].kind is CauseKind.EDITED
 
 
 def test_though_counts_what_was_lost_and_gained_over_all_selectors(made):
-    assert though_lost((made.same(), made.better())) == ""
+    assert loss_note((made.same(), made.better())) == ""
     losing = replace(made.better(), changes=(made.LOST,), lost=1)
-    assert though_lost((losing, made.same())) == (
+    assert loss_note((losing, made.same())) == (
         ", though 1 required item was lost and 2 gained: rule:code%20review (q2)"
     )
-    assert though_lost((replace(losing, lost=2, gained=0),)).startswith(", though 2 required items were lost: ")
+    assert loss_note((replace(losing, lost=2, gained=0),)).startswith(", though 2 required items were lost: ")

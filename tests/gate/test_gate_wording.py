@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.amounts import level, moved, size
+from ctxbench.gate.wording import level, signed_difference, size
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ from ctxbench.gate.amounts import level, moved, size
 )
 def test_shares_are_in_per_cent_and_differences_say_what_they_are(metric, value, texts):
     found = parse_metric(metric)
-    assert (level(found, value), moved(found, value), size(found, value)) == texts
+    assert (level(found, value), signed_difference(found, value), size(found, value)) == texts
 
 
 def test_a_difference_has_its_sign():
-    assert moved(parse_metric("recall"), -0.033333) == "-3.3 points"
-    assert moved(parse_metric("tokens"), -12.0) == "-12"
+    assert signed_difference(parse_metric("recall"), -0.033333) == "-3.3 points"
+    assert signed_difference(parse_metric("tokens"), -12.0) == "-12"
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_a_difference_has_its_sign():
     ],
 )
 def test_a_difference_beyond_a_size_never_reads_like_it(metric, difference, beyond, text):
-    assert moved(parse_metric(metric), difference, beyond=beyond) == text
+    assert signed_difference(parse_metric(metric), difference, beyond=beyond) == text

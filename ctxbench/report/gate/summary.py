@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ctxbench.gate.model import Cause, CauseGroup, Judged, SelectorCheck, Verdict
+from ctxbench.gate.model import Cause, CauseGroup, MetricVerdict, SelectorCheck, Verdict
 from ctxbench.report import wording
 from ctxbench.report.gate import texts
 
@@ -13,10 +13,10 @@ _LONGEST = 150  # characters of a reason, a cause and a mend
 _MEANT = {Verdict.BETTER: "so that the gain is held", Verdict.NOT_COMPARABLE: "if what differs is meant"}
 
 
-def in_short(
+def summary_sentences(
     selectors: Sequence[SelectorCheck], accept: str = "", *, first: str = "", pins: str = ""
 ) -> tuple[str, ...]:
-    """What a reader must know, a sentence each; nothing where all is the same and no required item was lost.
+    """Summarise a check in a few sentences; none where all is the same and no required item was lost.
 
     Args:
         selectors: what is worst first.
@@ -27,8 +27,8 @@ def in_short(
     return tuple(_sentences(selectors, accept, first=first, pins=pins))
 
 
-def though_lost(selectors: Sequence[SelectorCheck]) -> str:
-    """What goes behind a good verdict: the required items that were lost all the same; empty where none was."""
+def loss_note(selectors: Sequence[SelectorCheck]) -> str:
+    """The end of a sentence about a good verdict: required items that were lost all the same; empty if none was."""
     n = sum(one.lost for one in selectors)
     if not n:
         return ""
@@ -45,17 +45,17 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         worst, *others = differ
         left = len(worst.reasons) - 1
         more = f"; {wording.count(left, 'more reason')} below" if left else ""
-        yield f"{texts.named(worst)}: {_cut(worst.reasons[0])}{more}"
+        yield f"{texts.selector_name(worst)}: {_clipped(worst.reasons[0])}{more}"
         if others:
             yield texts.sentence(f"also {_others(others)}")
     if losing:
         yield f"lost: {_lost(losing)}"
-    found = costliest(selectors)
+    found = costliest_cause(selectors)
     if found is not None:
-        cause, mend = found
+        cause, remedy = found
         only = len({group.cause for one in selectors for group in one.causes}) == 1
-        what = f"{'cause' if only else 'most costly cause'}: {_cut(texts.cause(cause))}"
-        yield f"{what}; to mend it: {_cut(mend)}" if mend else what
+        what = f"{'cause' if only else 'most costly cause'}: {_clipped(texts.cause_text(cause))}"
+        yield f"{what}; to mend it: {_clipped(remedy)}" if remedy else what
     if pins:
         yield pins
     if differ and accept:
@@ -67,8 +67,8 @@ def _others(selectors: Sequence[SelectorCheck]) -> str:
     """Selectors by verdict: `worse: a on d and b on d; better: c on d`."""
     names: dict[Verdict, list[str]] = {}
     for one in selectors:
-        names.setdefault(one.verdict, []).append(texts.named(one))
-    return "; ".join(f"{verdict}: {texts.some(held, _NAMED)}" for verdict, held in names.items())
+        names.setdefault(one.verdict, []).append(texts.selector_name(one))
+    return "; ".join(f"{verdict}: {texts.first_ones(held, _NAMED)}" for verdict, held in names.items())
 
 
 def _lost(selectors: Sequence[SelectorCheck]) -> str:
@@ -79,10 +79,12 @@ def _lost(selectors: Sequence[SelectorCheck]) -> str:
             if one.lost and one.required:
                 queries.setdefault(one.item, {})[one.query] = None
     ranked = sorted(queries.items(), key=lambda entry: -len(entry[1]))
-    return texts.sentence(texts.some([f"{item} ({texts.some(list(held), _NAMED)})" for item, held in ranked], _NAMED))
+    return texts.sentence(
+        texts.first_ones([f"{item} ({texts.first_ones(list(held), _NAMED)})" for item, held in ranked], _NAMED)
+    )
 
 
-def costliest(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | None:
+def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | None:
     """The cause that cost most, over all selectors, with what mends it; None where no cause is known.
 
     Most required items lost net; of equals, the first of the worst selector. Where nothing required was lost, or tokens
@@ -95,28 +97,28 @@ def costliest(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | None:
                 found.setdefault((one.dataset, group.cause), []).append(group)
     if found:
         (_, cause), groups = min(found.items(), key=lambda entry: sum(one.gained - one.lost for one in entry[1]))
-        return cause, next((str(one.mend) for one in groups if one.mend), "")
+        return cause, next((str(one.remedy) for one in groups if one.remedy), "")
     for one in selectors:
         for judged in one.metrics:
-            blame = blamed(one, judged)
-            if blame is not None and judged.verdict is one.verdict and judged.verdict in texts.BLAMED:
-                return blame.cause, str(blame.mend)
+            blame = metric_cause(one, judged)
+            if blame is not None and judged.verdict is one.verdict and judged.verdict in texts.CAUSE_VERDICTS:
+                return blame.cause, str(blame.remedy)
     return None
 
 
 def _tokens_decided(check: SelectorCheck) -> bool:
     """Whether a verdict is what it is for nothing but prompt tokens."""
     facts = check.pins or check.unmet or check.lost - check.gained > check.allowed
-    judged = [one for one in check.metrics if one.verdict in texts.BLAMED and one.verdict is check.verdict]
+    judged = [one for one in check.metrics if one.verdict in texts.CAUSE_VERDICTS and one.verdict is check.verdict]
     return not facts and bool(judged) and all(map(texts.counts_tokens, judged))
 
 
-def blamed(check: SelectorCheck, judged: Judged) -> CauseGroup | None:
+def metric_cause(check: SelectorCheck, judged: MetricVerdict) -> CauseGroup | None:
     """The cause that did most to a metric: to tokens the one that adds most, else the first; None where none is."""
     if texts.counts_tokens(judged):
         return max(check.causes, key=lambda group: group.tokens, default=None)
     return next((group for group in check.causes if group.lost or group.gained or group.others), None)
 
 
-def _cut(text: str) -> str:
+def _clipped(text: str) -> str:
     return texts.clipped(text, _LONGEST)

@@ -1,4 +1,4 @@
-"""`baseline.json`: what made the answers of a baseline, what they are worth, and the hashes of its files."""
+"""Makes `baseline.json`: what made the answers, the means of their metrics, and the hashes of the other files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ctxbench.gate.baseline_layout import (
     QUERIES,
     SESSIONS,
     VECTORS,
-    answers_name,
+    answers_file,
+    dataset_file,
     file_hash,
-    head_hash,
-    inside,
+    manifest_hash,
 )
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.io.json_files import dump_json
@@ -32,8 +32,8 @@ _DIGITS = 6  # of means and intervals, which are for reading: a check computes t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
-    """What the answers of a selector on a dataset are worth.
+class SelectorSummary:
+    """A few numbers on the answers of a selector on a dataset, for whoever accepts them.
 
     Attributes:
         dataset, selector: names.
@@ -49,15 +49,15 @@ class Worth:
     metrics: Mapping[Metric, float]
 
 
-def worth_of(one: Snapshot, metrics: Sequence[Metric]) -> Worth:
-    """What is accepted, in a few numbers; a metric that cannot be computed is left out.
+def summarise_selector(one: Snapshot, metrics: Sequence[Metric]) -> SelectorSummary:
+    """Summarise what is accepted; a metric that cannot be computed is left out.
 
     Args:
         one: as it is written.
         metrics: what a check judges.
     """
     means = summarise(list(metrics), one.metrics)
-    return Worth(
+    return SelectorSummary(
         dataset=one.dataset,
         selector=one.selector,
         queries=len(one.queries),
@@ -66,10 +66,10 @@ def worth_of(one: Snapshot, metrics: Sequence[Metric]) -> Worth:
     )
 
 
-def head(
+def manifest(
     snapshots: Sequence[Snapshot], files: Mapping[str, bytes], *, libraries: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The content of `baseline.json`.
+    """Make the content of `baseline.json`.
 
     Args:
         snapshots: at least one, as they are written.
@@ -81,17 +81,17 @@ def head(
     for one in snapshots:
         if one.dataset not in datasets:
             named = {"items": ITEMS, "queries": QUERIES, "sessions": SESSIONS}
-            paths = {what: inside(one.dataset, name) for what, name in named.items()}
+            paths = {what: dataset_file(one.dataset, name) for what, name in named.items()}
             hashes = {what: file_hash(files[path]) for what, path in paths.items() if path in files}
             counts = {"items": len(one.items) + len(one.disabled), "queries": len(one.queries)}
             inputs = {"inputs": one.inputs} if one.inputs else {}
             datasets[one.dataset] = {**counts, **inputs, "files": hashes, "selectors": {}}
-        about = _selector(one, file_hash(files[inside(one.dataset, answers_name(one.selector))]))
+        about = _selector_row(one, file_hash(files[dataset_file(one.dataset, answers_file(one.selector))]))
         own = _versions(one, libraries)
         datasets[one.dataset]["selectors"][one.selector] = about if own == versions else {**about, "versions": own}
     stored = {"vectors": file_hash(files[VECTORS])} if VECTORS in files else {}
     out = {"format": FORMAT, "versions": versions, **stored, "datasets": datasets}
-    return {**out, "hash": head_hash(out)}
+    return {**out, "hash": manifest_hash(out)}
 
 
 def rules_of(snapshot: Snapshot) -> list[Rule | None]:
@@ -111,8 +111,8 @@ def _versions(one: Snapshot, libraries: Mapping[str, str] | None) -> dict[str, s
     return {**libraries, **{name: value for name, value in versions.items() if name in OWN_VERSIONS}}
 
 
-def _selector(one: Snapshot, digest: str) -> dict[str, Any]:
-    """A selector on a dataset: what it says of itself, and what its answers are worth."""
+def _selector_row(one: Snapshot, digest: str) -> dict[str, Any]:
+    """The entry of a selector on a dataset: its description, and the means of its metrics."""
     identity = one.identity
     out: dict[str, Any] = {
         "outside": identity.outside,
@@ -127,14 +127,14 @@ def _selector(one: Snapshot, digest: str) -> dict[str, Any]:
     groups: IntArray = np.array(
         [number.setdefault(query.group, len(number)) for query in one.queries.values()], dtype=np.int64
     )
-    worth = _worth(one, groups) if len(groups) else {}
-    out["metrics"] = {str(metric): _shown(worth.get(metric)) for metric in one.metrics}
+    worth = _mean_estimates(one, groups) if len(groups) else {}
+    out["metrics"] = {str(metric): _estimate_row(worth.get(metric)) for metric in one.metrics}
     out["rules"] = {str(place): rule.as_dict() for place, rule in enumerate(rules_of(one)) if rule is not None}
     out["file"] = digest
     return out
 
 
-def _worth(one: Snapshot, groups: IntArray) -> Mapping[Metric, Estimate]:
+def _mean_estimates(one: Snapshot, groups: IntArray) -> Mapping[Metric, Estimate]:
     """Means with intervals. Of a selector that was asked repeatedly, yes/no values are means over repeats: shares."""
     if one.repeats == 1:
         return estimates(one.metrics, one.metrics, groups=groups)
@@ -146,15 +146,15 @@ def _worth(one: Snapshot, groups: IntArray) -> Mapping[Metric, Estimate]:
     }
 
 
-def _shown(one: Estimate | None) -> dict[str, Any]:
+def _estimate_row(one: Estimate | None) -> dict[str, Any]:
     """A mean with its interval; null where the values say nothing."""
     if one is None:
         return {"n": 0}
     numbers = {"mean": one.value, "low": one.interval.low, "high": one.interval.high}
-    out: dict[str, Any] = {name: _number(value) for name, value in numbers.items()}
+    out: dict[str, Any] = {name: _rounded(value) for name, value in numbers.items()}
     out |= {"level": one.interval.level, "n": one.n}
     return out if one.interval.holds else {**out, "holds": False}
 
 
-def _number(value: float) -> float | None:
+def _rounded(value: float) -> float | None:
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
