@@ -50,7 +50,7 @@ class AcceptedBaseline:
         removed: files of selectors and datasets that are gone, and of vectors that were not given this time.
         texts: whether texts were written.
         pins: those of the gate file that what was written does not hold.
-        worth: what the answers of each selector on each dataset are worth.
+        summaries: a few numbers on each selector on each dataset.
     """
 
     folder: Path

@@ -92,7 +92,7 @@ class _NoiseFilter:
     """Undoes the noise between an old and a new snapshot of one selector on one dataset.
 
     Attributes:
-        alike: queries that are asked and labelled as they were.
+        same_queries: queries that are asked and labelled as they were.
     """
 
     def __init__(self, new: Snapshot, old: Snapshot) -> None:
@@ -113,7 +113,7 @@ class _NoiseFilter:
         """The answer with old values where noise alone moved them; `near` cut to `NEAR`.
 
         Args:
-            answer: to a query that is `alike`.
+            answer: to one of `same_queries`.
         """
         before = self.old.answers[answer.query]
         margin = noise_margin([*before.score_of.values(), *answer.score_of.values()])
@@ -186,7 +186,7 @@ def _in_old_order(candidates: list[Offered], before: Sequence[Offered], last: fl
     """Sort candidates as before, where the scores of neighbours are no further apart than noise.
 
     Args:
-        several: in the one order, scores as they stood where they did not move.
+        candidates: in the one order, scores as they stood where they did not move.
         before: as they stood.
         last: the place of an item that is not in `before`; infinite = it is left where it is.
         margin: how far scores move by noise.

@@ -258,7 +258,7 @@ def crowd_text(subjects: Sequence[str], pair: SnapshotPair, way: str, *, lost: b
 
     Args:
         subjects: item ids, those of the head where an item is on both sides.
-        compared: what they were touched between.
+        pair: the snapshots between which they changed.
         way: how they are in the way.
         lost: whether it is of what went out.
     """

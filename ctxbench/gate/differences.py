@@ -132,12 +132,11 @@ class _QueryComparison:
         """Pairs of items that were exchanged by a tie: the one that went out, and the one that came in."""
         if not self.snapshots.same_selector:
             return ()
-        lost, gained = ([one for one in items if self._is_unchanged(one)] for items in (self.lost, self.gained))
+        lost, gained = (
+            [one for one in items if self.snapshots.has_same_content(one) and self._is_unmoved(one)]
+            for items in (self.lost, self.gained)
+        )
         return tied_pairs(self.base.by_score(lost), self.head.by_score(gained), self._is_tied)
-
-    def _is_unchanged(self, item: str) -> bool:
-        """Whether neither the text nor the score of an item changed."""
-        return self.snapshots.has_same_content(item) and self._is_unmoved(item)
 
     def _is_unmoved(self, item: str) -> bool:
         before, now = self.base.score.get(item), self.head.score.get(item)
@@ -208,7 +207,7 @@ class _QueryAnswer:
     Attributes:
         offered, near: candidates by id, in the one order; what was offered, and what stayed out.
         score: of candidates that have one, by id.
-        whole: whether all candidates are known, and not only the nearest of those that stayed out.
+        complete: whether all candidates are known, and not only the nearest of those that stayed out.
     """
 
     def __init__(self, snapshot: Snapshot, query: str, renamed: Mapping[str, str]) -> None:

@@ -104,7 +104,7 @@ class Change:
         missed_by: by how much its score misses the lowest score that is offered on the side where it is out, >= 0;
             None where either has no score. 0 where not the score keeps it out.
         cause: why.
-        mend: what would bring a lost required item back.
+        remedy: what would bring a lost required item back.
     """
 
     query: str
@@ -170,7 +170,7 @@ class CauseGroup:
         tokens: prompt tokens, the session's among them, that the changes add (less those that they save), summed over
             queries.
         queries: ids of the queries concerned, those that lost something required first, then in their order.
-        mend: what would mend most of it.
+        remedy: what would undo most of it.
     """
 
     cause: Cause
@@ -250,7 +250,7 @@ class PinFailure:
         about: what it is about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no
             answer.
         cause: why the item went out or came in; None where it did not, or it is about no item.
-        mend: what would bring back an item that went out.
+        remedy: what would bring back an item that went out.
     """
 
     pin: str

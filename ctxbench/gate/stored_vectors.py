@@ -120,7 +120,7 @@ class GateResources(LocalResources):
     """The resources of a check: vectors and token counts.
 
     Attributes:
-        given: by text, the vectors that were asked for so far: what `write_baseline` stores.
+        vectors_by_text: the vectors that were asked for so far: what `write_baseline` stores.
     """
 
     def __init__(self, vectors: GateVectors, counter: TokenCounter) -> None:

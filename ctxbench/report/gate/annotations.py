@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import Fault
-from ctxbench.gate.model import Cause, CauseGroup, Change, Check, PriceChange, SelectorCheck, Verdict
+from ctxbench.gate.model import Cause, CauseGroup, Check, PriceChange, SelectorCheck, Verdict
 from ctxbench.report import wording
 from ctxbench.report.gate import texts
 from ctxbench.report.gate.places import Place, Places, unknown_place
@@ -150,14 +150,14 @@ def _causes(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
 
 def _share(one: SelectorCheck, group: CauseGroup) -> str:
     """What a selector lost for a cause. A group may stand for several causes of one kind."""
-    lost = {change.query for change in one.changes if change.lost and change.required and _kind(change, group)}
+    lost = {
+        change.query
+        for change in one.changes
+        if change.lost and change.required and change.cause.kind is group.cause.kind
+    }
     losing = [query for query in group.queries if query in lost]
     remedy = f"; to mend it: {group.remedy}" if group.remedy else ""
     return f"{one.selector} lost {group.lost:,} ({texts.first_ones(losing)}){remedy}"
-
-
-def _kind(change: Change, group: CauseGroup) -> bool:
-    return change.cause.kind is group.cause.kind
 
 
 def _metrics(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
