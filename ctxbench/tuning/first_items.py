@@ -19,7 +19,7 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.tuning.contenders import Measured
 from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.uncut_rankings import Uncut
 
 _COMPLETENESS, _TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
@@ -32,9 +32,10 @@ def first_items_curve(uncut: Uncut, side: Side) -> Curve:
 
 def ranking_curve(table: Candidates, labels: Labels) -> Curve:
     """The same for answers to the queries of `labels`, in their order, that no cut has marked."""
-    ladders = Ladders.of(table, labels, (_COMPLETENESS, _TOKENS))
+    rankings = MeasuredRankings.of(table, labels, (_COMPLETENESS, _TOKENS))
     values = [
-        [ladders.values(measure, np.minimum(ladders.sizes, n)) for n in LENGTHS] for measure in (_COMPLETENESS, _TOKENS)
+        [rankings.values(measure, np.minimum(rankings.sizes, n)) for n in LENGTHS]
+        for measure in (_COMPLETENESS, _TOKENS)
     ]
     return Curve(*(np.stack(each) for each in values))
 

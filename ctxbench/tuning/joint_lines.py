@@ -21,8 +21,9 @@ from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.settings import LineSettings, furthest, neighbours
-from ctxbench.tuning.sweep.lines import Family, Line, Measure
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.families import Family
+from ctxbench.tuning.sweep.lines import Line, Measure
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
 GRID = 2000
 """Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
@@ -173,7 +174,7 @@ class CommonSettings:
 
 def sweep_together(
     family: Family,
-    ladders: Sequence[Ladders],
+    rankings: Sequence[MeasuredRankings],
     optima: Sequence[Optimum],
     *,
     worth: Sequence[float] | None = None,
@@ -183,7 +184,7 @@ def sweep_together(
 
     Args:
         family: which settings there are; its lines have the same fixed values, in the same order, on every dataset.
-        ladders: one a dataset, at least one.
+        rankings: one a dataset, at least one.
         optima: of policies whose targets `of: base` are multiples of the mean of the datasets' means.
         worth: for each dataset, how many independent queries a query is worth (see `Optimum`); 1 if not given.
         progress: told after each line how many settings have been evaluated.
@@ -192,7 +193,7 @@ def sweep_together(
         How many settings there were.
     """
     settings = 0
-    for lines in zip(*(family.lines(one) for one in ladders), strict=True):
+    for lines in zip(*(family.lines(one) for one in rankings), strict=True):
         common = CommonSettings.of(lines, worth=worth)
         settings += len(common.thresholds)
         for optimum in optima:

@@ -70,17 +70,17 @@ class ForAll:
                 )
 
     def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Told) -> None:
-        ladders = [work.searched[name].rival.ladders for work in self._works]
+        rankings = [work.searched[name].rival.rankings for work in self._works]
         sweep_together(
             family,
-            ladders,
+            rankings,
             optima,
             worth=[work.base.worth if work.base else 1.0 for work in self._works],
             progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} settings", 0, 1),
         )
 
     def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
-        bases = [(work.base, work.searched[name].rival.ladders.reachable) for work in self._works if work.base]
+        bases = [(work.base, work.searched[name].rival.rankings.reachable) for work in self._works if work.base]
         measures = [one for one in bases[0][0].means if not one.needed and all(one in base.means for base, _ in bases)]
         means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
         reach = float(np.mean([reach_of(base.within, own) for base, own in bases]))

@@ -67,7 +67,7 @@ def kept_of(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
     A type that all queries in need require is left out, since what is kept of it is what is kept at all.
 
     Args:
-        types: by item type, the queries that require an item of it, shape (n_queries,); see `needed_types`.
+        types: by item type, the queries that require an item of it, shape (n_queries,); see `queries_by_type`.
     """
     in_need = np.logical_or.reduce([*types.values()]) if types else np.empty(0, dtype=np.bool_)
     found = []

@@ -19,14 +19,14 @@ from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.engine_runs import Reused, drawn
-from ctxbench.tuning.sweep.expansions import Expansions, why_not_exact
+from ctxbench.tuning.sweep.engine_runs import SettingRunner, drawn
+from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
 from ctxbench.tuning.sweep.front import Front
-from ctxbench.tuning.sweep.lines import Keeper, Line, Measure
-from ctxbench.tuning.sweep.needs import needed_types
+from ctxbench.tuning.sweep.lines import Collector, Line, Measure
 from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.sweep.rankings import Ladders
-from ctxbench.tuning.sweep.shared_budget import Shared
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.requirements import queries_by_type
+from ctxbench.tuning.sweep.shared_budget import DomainPair
 from ctxbench.tuning.ties import away, slack
 from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.uncut_rankings import Uncut
@@ -45,13 +45,13 @@ class Rival:
         tunable: which.
         side: the split.
         uncut: what it finds there.
-        ladders: the same, measured at every length.
+        rankings: the same, measured at every length.
     """
 
     tunable: Tunable
     side: Side
     uncut: Uncut
-    ladders: Ladders
+    rankings: MeasuredRankings
 
     @classmethod
     def of(
@@ -63,11 +63,11 @@ class Rival:
             UserError: it fails, or its rankings lack scores.
         """
         uncut = tunable.finds(side, chosen)
-        powers = {**measures_of(policies), **dict.fromkeys(kept_of(needed_types(side.labels)), 1)}
+        powers = {**measures_of(policies), **dict.fromkeys(kept_of(queries_by_type(side.labels)), 1)}
         failed = np.array([query in uncut.answers.errors for query in uncut.answers.queries], dtype=np.bool_)
         measures = tuple(dict.fromkeys([*powers, *SHOWN]))
-        ladders = Ladders.of(uncut.answers.candidates, side.labels, measures, powers=powers, failed=failed)
-        return cls(tunable, side, uncut, ladders)
+        rankings = MeasuredRankings.of(uncut.answers.candidates, side.labels, measures, powers=powers, failed=failed)
+        return cls(tunable, side, uncut, rankings)
 
     @property
     def name(self) -> str:
@@ -76,24 +76,24 @@ class Rival:
 
     def against(self, base: Base) -> Rival:
         """The same, with differences taken to the base."""
-        return replace(self, ladders=self.ladders.against(base.pairing))
+        return replace(self, rankings=self.rankings.against(base.pairing))
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, by query."""
         if self.tunable.swept_at(values):
             if self.tunable.family is not None:
-                return self.tunable.family.by_query(self.ladders, self.tunable.values(values))
+                return self.tunable.family.by_query(self.rankings, self.tunable.values(values))
             if self.shared is not None:
                 return self.shared.at(self.tunable.values(values))
-        return dict(self.reused.values(self.tunable.values(values)))
+        return dict(self.runner.values(self.tunable.values(values)))
 
     @cached_property
-    def shared(self) -> Shared | None:
+    def shared(self) -> DomainPair | None:
         """Both domains of a selector that has two."""
-        return Shared(self.ladders, self.tunable.domains) if self.tunable.domains else None
+        return DomainPair(self.rankings, self.tunable.domains) if self.tunable.domains else None
 
     @cached_property
-    def reused(self) -> Reused:
+    def runner(self) -> SettingRunner:
         """Runs settings that a sweep cannot evaluate.
 
         Raises:
@@ -101,13 +101,13 @@ class Rival:
         """
         if self.uncut.refitted or self.tunable.answers is not None:
             raise RuntimeError(f"selector {self.name!r} cannot be run on queries that it was fitted on")
-        return Reused(
+        return SettingRunner(
             self.tunable.definition,
             self.side.batch,
             resources=self.side.resources,
             labels=self.side.labels,
-            measures=self.ladders.measures,
-            pairing=self.ladders.pairing,
+            measures=self.rankings.measures,
+            pairing=self.rankings.pairing,
         )
 
 
@@ -150,8 +150,8 @@ class Base:
         return cls(
             means={measure: float(np.nanmean(found)) for measure, found in known.items()},
             pairing=Pairing(base={one: values[one] for one in paired_of(policies)}, group=rival.side.group),
-            needing=rival.ladders.needing,
-            within=rival.ladders.reachable,
+            needing=rival.rankings.needing,
+            within=rival.rankings.reachable,
             complete=complete,
             answers=worth_of(complete, rival.side.group),
         )
@@ -211,36 +211,36 @@ def search(rival: Rival, goal: Goal, *, base: Base, progress: Counted) -> Search
     """
     best, front = optima_of(rival, goal, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
     fixed = first_n(rival, goal, base=base)
-    keepers: list[Keeper] = [*best.values(), front]
+    collectors: list[Collector] = [*best.values(), front]
     settings, cuts = 0, front
     if rival.tunable.family is not None:
         always = rival.tunable.beyond({})
         cuts = Front(cost=TOKENS, gain=COMPLETENESS) if always else front
         shown = Repeats([cuts] if always else [*best.values(), front], rival.tunable.values())
-        seen = sweep(rival.tunable.family, rival.ladders, [shown], progress=progress)
+        seen = sweep(rival.tunable.family, rival.rankings, [shown], progress=progress)
         settings = 0 if always else seen
     if rival.shared is not None:
-        settings = _both_domains(rival.shared, goal.policies, keepers, base=base)
+        settings = _both_domains(rival.shared, goal.policies, collectors, base=base)
     tried = 0
     if rival.tunable.searched or rival.tunable.beyond({}):
         for line in _tried(rival, goal, cuts):
             if line.axis:
                 settings += len(line)
-            for keeper in keepers:
-                keeper.take(line)
-        tried = rival.reused.runs
+            for collector in collectors:
+                collector.take(line)
+        tried = rival.runner.runs
     return Searched(rival=rival, optima=best, fixed=fixed, front=front, settings=settings, tried=tried)
 
 
 class Repeats:
-    """Shows lines to keepers, but for those that repeat what an earlier one shows with nothing nearer to the defaults.
+    """Shows lines to collectors, but none that repeats an earlier one and is no nearer to the defaults.
 
     From some topK on a larger one offers nothing else, and such lines share their sums. Of equals an optimum keeps the
     one nearest to the defaults, then the first, and a front the first: so they miss nothing.
     """
 
-    def __init__(self, keepers: Sequence[Optimum | Front], defaults: Mapping[str, Value]) -> None:
-        self._keepers, self._defaults = keepers, defaults
+    def __init__(self, collectors: Sequence[Optimum | Front], defaults: Mapping[str, Value]) -> None:
+        self._keepers, self._defaults = collectors, defaults
         self._nearest: OrderedDict[int, tuple[object, float]] = OrderedDict()  # by identity, held so that it stays
 
     def take(self, line: Line) -> None:
@@ -248,19 +248,19 @@ class Repeats:
         far = away(line.values, self._defaults)
         sums, nearest = self._nearest.get(id(line.sums), (None, 0.0))
         if sums is line.sums and far >= nearest - slack(nearest):
-            for keeper in self._keepers:
-                keeper.settings += len(line)
+            for collector in self._keepers:
+                collector.settings += len(line)
             return
         self._nearest[id(line.sums)] = (line.sums, far)
         while len(self._nearest) > LINES:
             self._nearest.popitem(last=False)
-        for keeper in self._keepers:
-            keeper.take(line)
+        for collector in self._keepers:
+            collector.take(line)
 
 
 def optima_of(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
     """Where the best setting for each policy will be kept, by name of the policy."""
-    reach = reach_of(base.within, rival.ladders.reachable)
+    reach = reach_of(base.within, rival.rankings.reachable)
     defaults = rival.tunable.values()
     return {
         policy.name: Optimum(
@@ -273,12 +273,14 @@ def optima_of(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
 def first_n(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
     """The best fixed number of items of its ranking, by name of the policy."""
     fixed = optima_of(rival, goal, base=base)
-    sweep(rival.tunable.fixed, rival.ladders, list(fixed.values()))
+    sweep(rival.tunable.fixed, rival.rankings, list(fixed.values()))
     return fixed
 
 
-def _both_domains(shared: Shared, policies: Sequence[Policy], keepers: Sequence[Keeper], *, base: Base) -> int:
-    """Show keepers what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
+def _both_domains(
+    shared: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector], *, base: Base
+) -> int:
+    """Show collectors what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
 
     The optimum of a policy with one such measure is among these, since what is held against it rises with them; of
     pairs with equal sums one is shown. Where types must keep their completeness, also what nothing beats of those
@@ -293,8 +295,8 @@ def _both_domains(shared: Shared, policies: Sequence[Policy], keepers: Sequence[
             front = shared.front(gain, TOKENS, floors=kept)
             settings = max(settings, front.settings)
             for line in shared.lines(front):
-                for keeper in keepers:
-                    keeper.take(line)
+                for collector in collectors:
+                    collector.take(line)
     return settings
 
 
@@ -303,12 +305,12 @@ def _tried(rival: Rival, goal: Goal, cuts: Front) -> Iterator[Line]:
 
     What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.
     """
-    tunable, reused = rival.tunable, rival.reused
+    tunable, runner = rival.tunable, rival.runner
     if tunable.family is None:
         settings = drawn(
             tunable.definition, tunable.searched, given=tunable.entry.set, trials=goal.trials, seed=goal.seed
         )
-        yield from reused.lines([setting for setting in settings if tunable.possible(setting)])
+        yield from runner.lines([setting for setting in settings if tunable.possible(setting)])
         return
     behind = cuts.thinned(min(CUTS, goal.trials))
     for cut in behind:
@@ -321,7 +323,7 @@ def _tried(rival: Rival, goal: Goal, cuts: Front) -> Iterator[Line]:
         )
         for setting in filter(tunable.possible, settings):
             if why_not_exact(tunable.definition, setting):
-                yield from reused.lines([setting])
+                yield from runner.lines([setting])
             else:
-                own = Expansions.of(reused, setting, labels=rival.side.labels, measures=rival.ladders.measures)
+                own = ExpansionSweep.of(runner, setting, labels=rival.side.labels, measures=rival.rankings.measures)
                 yield from own.lines()

@@ -36,7 +36,7 @@ def first_trace(rival: Rival, *, level: float) -> Trace:
     """The first n items of the ranking."""
     settings: list[dict[str, Value]] = [{"n": n} for n in FIRST]
     family = rival.tunable.fixed
-    by_query = [family.by_query(rival.ladders, values) for values in settings]
+    by_query = [family.by_query(rival.rankings, values) for values in settings]
     return _trace(rival, f"{rival.name}: first n", settings, by_query, level=level)
 
 
@@ -75,12 +75,12 @@ def _turned(rival: Rival, chosen: Mapping[str, Value], most: int) -> list[tuple[
         value = values[name]
         if not isinstance(value, bool | str):
             one, listed = rival.tunable.definition.parameters[name], rival.tunable.entry.search.get(name)
-            own = _spread(one, value, most) if listed is None else tuple(sorted({*listed, value}))
+            own = _repeat(one, value, most) if listed is None else tuple(sorted({*listed, value}))
             found.append((one, tuple(at for at in own if rival.tunable.possible({**chosen, name: at}))))
     return found
 
 
-def _spread(parameter: Parameter, value: float, most: int) -> tuple[Value, ...]:
+def _repeat(parameter: Parameter, value: float, most: int) -> tuple[Value, ...]:
     """Values over the range of a parameter, denser below, where more changes; that which is chosen among them."""
     low, high = parameter.low, parameter.high
     steps = low + (high - low) * np.linspace(0.0, 1.0, most - 1) ** 2

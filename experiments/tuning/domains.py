@@ -59,13 +59,13 @@ LOWER = 0.05  # a target that no setting meets is lowered by so much, again and 
 
 def mode(name: str, which: int, topK: int, cases: Sequence[Case], by: str) -> Mode:  # noqa: N803 - documents' name
     """The setting of one domain alone that a policy asks for, its target lowered until one meets it."""
-    ladders = [case.of_domain(which) for case in cases]
+    rankings = [case.of_domain(which) for case in cases]
     base = documents(cases, which)
     asked, _ = TARGETS[name]
     target, found = asked, None
     while found is None:
         optimum = optimum_of(name, target, base[0], by)
-        sweep_together(domains([topK])[which].family, ladders, [optimum])
+        sweep_together(domains([topK])[which].family, rankings, [optimum])
         found, target = optimum.found, round(target - LOWER, 2)
     return Mode(
         asked=asked,
@@ -75,7 +75,7 @@ def mode(name: str, which: int, topK: int, cases: Sequence[Case], by: str) -> Mo
         tokens=found.means[TOKENS],
         bound=next(iter(found.bounds.values())) / unit_of(name, base[0]),
         base=base,
-        queries=[one.applies[COMPLETENESS] for one in ladders],
+        queries=[one.applies[COMPLETENESS] for one in rankings],
     )
 
 
@@ -120,7 +120,7 @@ def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
     limit = Constraint(metric=Metric("tokens"), at_most=tokens)
     aim = Policy(name="counterpart", about="", objective=COMPLETENESS.metric, minimise=False, constraints=(limit,))
     optimum = held_by(Optimum(aim), mean=True)
-    sweep_together(FAMILY, [case.ladders for case in cases], [optimum])
+    sweep_together(FAMILY, [case.rankings for case in cases], [optimum])
     if optimum.found is None:
         raise RuntimeError(f"offering nothing costs more than {tokens} tokens")
     return optimum.found.short

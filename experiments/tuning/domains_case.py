@@ -18,14 +18,14 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import Definition, definition
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS, measures_of
 from ctxbench.tuning.split_answers import Side
-from ctxbench.tuning.sweep.domains import Domain, alone, domains_of, held_by
+from ctxbench.tuning.sweep.domains import Domain, alone, domain_items, domains_of
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.engine_runs import measured
 from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
 from ctxbench.tuning.sweep.front import Front
 from ctxbench.tuning.sweep.lines import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
-from ctxbench.tuning.sweep.shared_budget import Shared
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.shared_budget import DomainPair
 from ctxbench.tuning.uncut_rankings import Uncut, found_by
 
 ROOT = Path(__file__).parents[2]
@@ -63,23 +63,23 @@ class Case:
         return cls(side, found_by(replace(ONE.pipeline(DEFAULTS), refine=()), side))
 
     @cached_property
-    def ladders(self) -> Ladders:
+    def rankings(self) -> MeasuredRankings:
         """Of all items."""
-        return Ladders.of(self.uncut.answers.candidates, self.side.labels, list(POWERS), powers=POWERS)
+        return MeasuredRankings.of(self.uncut.answers.candidates, self.side.labels, list(POWERS), powers=POWERS)
 
-    def of_domain(self, which: int) -> Ladders:
+    def of_domain(self, which: int) -> MeasuredRankings:
         """Of the items of one domain, as if there were no other."""
         own = alone(self.uncut.answers.candidates, self.side.labels, self._held[which])
-        return Ladders.of(*own, list(POWERS), powers=POWERS)
+        return MeasuredRankings.of(*own, list(POWERS), powers=POWERS)
 
     @cached_property
-    def shared(self) -> Shared:
+    def shared(self) -> DomainPair:
         """Of both domains."""
-        return Shared(self.ladders, domains(TOPKS))
+        return DomainPair(self.rankings, domains(TOPKS))
 
     @cached_property
     def _held(self) -> tuple[BoolArray, ...]:
-        return held_by(self.side.dataset.catalog, [domain.types for domain in domains(TOPKS)])
+        return domain_items(self.side.dataset.catalog, [domain.types for domain in domains(TOPKS)])
 
     def offered(self, selector: Definition, values: Values) -> Candidates:
         """What the engine offers at a setting."""
@@ -106,9 +106,9 @@ class Case:
             turned = [{"contextTopN": n} for n in range(topN)]
             turned += [{"contextIncludeScore": step} for step in STEPS[::-1].tolist()]
         none = np.zeros(len(self.side), dtype=np.int64)
-        found: list[ByQuery] = [{one: self.ladders.values(one, none) for one in (COMPLETENESS, TOKENS)}]
+        found: list[ByQuery] = [{one: self.rankings.values(one, none) for one in (COMPLETENESS, TOKENS)}]
         loose = {"contextIncludeScore": 1.0, "contextMargin": 1.0}
-        found += [FAMILY.by_query(self.ladders, {**values, **loose, **step}) for step in turned]
+        found += [FAMILY.by_query(self.rankings, {**values, **loose, **step}) for step in turned]
         return Curve(*(np.stack([one[measure] for one in found]) for measure in (COMPLETENESS, TOKENS)))
 
 
@@ -124,13 +124,13 @@ class Fronts:
     def of(cls, case: Case) -> Fronts:
         """All settings compared, exactly."""
         kept = Front(cost=TOKENS, gain=COMPLETENESS)
-        sweep(FAMILY, case.ladders, [kept])
+        sweep(FAMILY, case.rankings, [kept])
         found = case.shared.front(COMPLETENESS, TOKENS)
         return cls(kept.values, found.shown, found.settings)
 
     def drawn(self, case: Case) -> Drawn:
         """Their means on a split: tokens and completeness."""
-        one = [FAMILY.by_query(case.ladders, values) for values in self.one]
+        one = [FAMILY.by_query(case.rankings, values) for values in self.one]
         two = [case.shared.at(values) for values in self.two]
         return Drawn(dataset=case.side.dataset.name, split=case.side.split, one=_means(one), two=_means(two))
 

@@ -53,9 +53,9 @@ from ctxbench.tuning.recommendation import choose
 from ctxbench.tuning.split_answers import ALL, TUNING, Side
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.needs import needed_types
 from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.tunables import Swept, Tunable, coarse
 
 ROOT = Path(__file__).parents[2]
@@ -89,12 +89,12 @@ class Candidate:
     Attributes:
         tunable: which.
         family: the settings that are compared, fewer values of topK and topN than `tune` has.
-        ladders: of all requests, with differences to the default.
+        rankings: of all requests, with differences to the default.
     """
 
     tunable: Tunable
     family: Swept
-    ladders: Ladders
+    rankings: MeasuredRankings
 
 
 Found: TypeAlias = tuple[Candidate, Mapping[str, Value]] | None
@@ -124,20 +124,20 @@ class Ground:
         """Rank every request of a dataset, or of a sample of it."""
         dataset = sampled(open_dataset(reference, base=ROOT).judged(), SAMPLE, seed=SEED)
         side = Side(dataset, ALL, resources.tokens(dataset.catalog), resources)
-        types = needed_types(side.labels)
+        types = queries_by_type(side.labels)
         typed = [Measure(Metric(one), needed=name) for name in types for one in ("completeness", "items")]
         found = []
         for tunable in tunables:
             if tunable.family is None:
                 sys.exit(f"{tunable.name} has no cut that is swept exactly")
             answers = tunable.finds(side).answers.candidates
-            ladders = Ladders.of(answers, side.labels, (*measures_of([NORMAL]), *typed))
-            found.append(Candidate(tunable=tunable, family=coarse(tunable.family), ladders=ladders))
-        values = found[0].family.by_query(found[0].ladders, found[0].tunable.values())
+            rankings = MeasuredRankings.of(answers, side.labels, (*measures_of([NORMAL]), *typed))
+            found.append(Candidate(tunable=tunable, family=coarse(tunable.family), rankings=rankings))
+        values = found[0].family.by_query(found[0].rankings, found[0].tunable.values())
         pairing = Pairing(base={COMPLETENESS: values[COMPLETENESS]}, group=side.group)
         return cls(
             name=dataset.name,
-            candidates=tuple(replace(one, ladders=one.ladders.against(pairing)) for one in found),
+            candidates=tuple(replace(one, rankings=one.rankings.against(pairing)) for one in found),
             values=values,
             types=types,
             pairing=pairing,
@@ -155,7 +155,7 @@ class Ground:
         optima = {}
         for one in self.candidates:
             optimum = optima[one.tunable.name] = Optimum(NORMAL, base=base, defaults=one.tunable.values())
-            sweep(one.family, one.ladders.only(among), [optimum])
+            sweep(one.family, one.rankings.select_queries(among), [optimum])
         choice = choose(NORMAL, optima)
         if choice.found is None:
             return None
@@ -168,7 +168,7 @@ class Ground:
         for one in self.candidates:
             optimum = Optimum(NORMAL, base=base, defaults=one.tunable.values())
             optimum.limits = tuple(replace(limit, by="mean", room=0.0) for limit in limits_of(NORMAL, base))
-            sweep(one.family, one.ladders.only(among), [optimum])
+            sweep(one.family, one.rankings.select_queries(among), [optimum])
             if optimum.found is not None and (best is None or optimum.beats(best[1])):
                 best = one, optimum
         return None if best is None or best[1].found is None else (best[0], best[1].found.values)
@@ -215,7 +215,7 @@ def worth(ground: Ground, found: Found, among: BoolArray) -> tuple[float, float]
     if found is None:
         return 0.0, 0.0
     candidate, values = found
-    own = candidate.family.by_query(candidate.ladders.only(among), values)
+    own = candidate.family.by_query(candidate.rankings.select_queries(among), values)
     tokens, complete = (
         float(np.nanmean(own[one]) - np.nanmean(ground.values[one][among])) for one in (TOKENS, COMPLETENESS)
     )
@@ -227,11 +227,11 @@ def harm(ground: Ground, found: Found, among: BoolArray) -> str:
     if found is None:
         return ""
     candidate, values = found
-    complete = candidate.family.by_query(candidate.ladders.only(among), values)[COMPLETENESS]
+    complete = candidate.family.by_query(candidate.rankings.select_queries(among), values)[COMPLETENESS]
     before = ground.values[COMPLETENESS][among]
     if np.nanmean(complete) < KEEP * np.nanmean(before) - 0.02:
         return "incomplete"
-    mean, error = ground.pairing.only(among).differences({COMPLETENESS: complete})[COMPLETENESS].errors()
+    mean, error = ground.pairing.select_queries(among).differences({COMPLETENESS: complete})[COMPLETENESS].errors()
     if -worth(ground, found, among)[0] > DEAR - 1 and not mean[0] - CAUTION * error[0] > 0:
         return "dear"
     for needing in ground.types.values():

@@ -110,10 +110,10 @@ def test_every_dataset_has_its_own_factor():
 
 
 class Made:
-    """A family of one line, whose ladders are values by query."""
+    """A family of one line, whose rankings are values by query."""
 
-    def lines(self, ladders):
-        yield line(*ladders)
+    def lines(self, rankings):
+        yield line(*rankings)
 
 
 def test_a_sweep_over_datasets_takes_their_factors():

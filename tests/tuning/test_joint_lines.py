@@ -172,10 +172,10 @@ def test_where_intervals_are_too_wide_the_number_of_queries_is_that_of_all_datas
 
 
 class Made:
-    """A family of two lines, whose ladders are by-query values."""
+    """A family of two lines, whose rankings are by-query values."""
 
-    def lines(self, ladders):
-        for values, by_query in ladders.items():
+    def lines(self, rankings):
+        for values, by_query in rankings.items():
             yield line([1.0, 0.5], by_query, values={"topN": values})
 
 

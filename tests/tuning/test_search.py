@@ -37,17 +37,17 @@ def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
     def kept(through):
         optima = optima_of(rival, goal, base=base)
         front, looked = Front(cost=TOKENS, gain=COMPLETENESS), []
-        for keeper in optima.values():
-            take = keeper.take
-            monkeypatch.setattr(keeper, "take", lambda line, take=take: looked.append(line.values) or take(line))
-        keepers = [*optima.values(), front]
-        settings = sweep(rival.tunable.family, rival.ladders, through(keepers))
+        for collector in optima.values():
+            take = collector.take
+            monkeypatch.setattr(collector, "take", lambda line, take=take: looked.append(line.values) or take(line))
+        collectors = [*optima.values(), front]
+        settings = sweep(rival.tunable.family, rival.rankings, through(collectors))
         found = [(each.settings, told(each.found), told(each.nearest), each.needed()) for each in optima.values()]
         reach = [told(each) for optimum in optima.values() for each in optimum.reach(0)]
         return (settings, front.settings, front.values, found, reach), len(looked)
 
-    every, looked_at_all = kept(lambda keepers: keepers)
-    fewer, looked = kept(lambda keepers: [Repeats(keepers, defaults)])
+    every, looked_at_all = kept(lambda collectors: collectors)
+    fewer, looked = kept(lambda collectors: [Repeats(collectors, defaults)])
     assert fewer == every
     assert every[3][0][1] is not None
     assert every[3][2][1] is None
@@ -70,11 +70,11 @@ def test_a_token_budget_is_swept_as_the_selector_runs(ready):
     search = {"contextTopK": [20], "contextTopN": [2, 20], "contextTokenBudget": [1, 150, 400, 5000]}
     rival, _ = grid(ready, set={"contextTokenBudgetEnabled": True}, search=search)
     tokens = set()
-    for line in rival.tunable.family.lines(rival.ladders):
+    for line in rival.tunable.family.lines(rival.rankings):
         for place in {0, len(line) // 2, len(line) - 1}:
             values = line.at(place)
             assert rival.tunable.swept_at(values)
-            swept, ran = rival.by_query(values), rival.reused.values(rival.tunable.values(values))
+            swept, ran = rival.by_query(values), rival.runner.values(rival.tunable.values(values))
             for measure, found in ran.items():
                 np.testing.assert_array_equal(swept[measure], found, err_msg=str(measure))
             assert np.nanmax(swept[TOKENS], initial=0) <= values["contextTokenBudget"]
@@ -89,7 +89,7 @@ def test_a_grid_over_depth_has_depth_0_among_what_is_tried(ready):
     rival = rival.against(base)
     seen = []
     front = Front(cost=TOKENS, gain=COMPLETENESS)
-    front.take(next(rival.tunable.family.lines(rival.ladders)))
+    front.take(next(rival.tunable.family.lines(rival.rankings)))
     goal = replace(Goal.of(file, file.policies), trials=3 * CUTS)
     for line in module._tried(rival, goal, front):
         seen.append((line.values["contextExpansionDepth"], line.axis))
@@ -98,5 +98,5 @@ def test_a_grid_over_depth_has_depth_0_among_what_is_tried(ready):
     assert {axis for depth, axis in seen if depth == 1} == {"contextExpansionThreshold"}
     off = dict(rival.tunable.values({"contextExpansionDepth": 0}))
     for measure, found in rival.by_query(off).items():
-        cut = rival.tunable.family.by_query(rival.ladders, off)
+        cut = rival.tunable.family.by_query(rival.rankings, off)
         np.testing.assert_array_equal(found, cut[measure], err_msg=str(measure))

@@ -155,4 +155,4 @@ def test_a_measure_that_applies_to_no_query_has_no_mean(rival, shop, tmp_path):
     found = trace(one, "n", [{"n": 1}], level=LEVEL)
     assert np.isnan(found.means["completeness"][0])
     assert not np.isnan(found.means["tokens"][0])
-    assert Measure(TOKENS) in one.ladders.measures
+    assert Measure(TOKENS) in one.rankings.measures

@@ -21,7 +21,7 @@ from ctxbench.tuning.calibration.fits import fit
 from ctxbench.tuning.split_answers import TEST, TUNING
 from ctxbench.tuning.sweep.engine_runs import measured
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.uncut_rankings import OUT_OF_FOLD, found_in, seen_by, shared_with
 
 ABSTAINING = """\
@@ -350,11 +350,11 @@ def test_a_sweep_behind_an_expansion_that_a_rank_step_follows_is_exact(ready, tm
     assert (table.origin > Origin.SEARCH).any()
     assert table.ranked.all()
     measures = [Measure(parse_metric(name)) for name in ("completeness", "tokens", "recall")]
-    ladders = Ladders.of(table, side.labels, measures)
+    rankings = MeasuredRankings.of(table, side.labels, measures)
     for n in (0, 1, 3, 7, 20):
         run = side.answers(PipelineSelector("whole", tunable.pipeline({"n": n}), side.resources))
         same(tunable.cut(found, {"n": n}, side).candidates, run.candidates)
-        length = np.minimum(n, np.diff(ladders.rungs.start))
+        length = np.minimum(n, np.diff(rankings.items.start))
         for measure, values in measured(run.candidates, side.labels, measures).items():
-            swept = ladders.tables[measure.metric][ladders.rungs.length_start[:-1] + length]
+            swept = rankings.tables[measure.metric][rankings.items.length_start[:-1] + length]
             np.testing.assert_allclose(swept[~np.isnan(values)], values[~np.isnan(values)], rtol=1e-12)

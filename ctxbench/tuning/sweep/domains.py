@@ -36,7 +36,7 @@ class Domain:
     family: StandardMargin | Threshold
 
 
-def held_by(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[BoolArray, ...]:
+def domain_items(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[BoolArray, ...]:
     """Which items belong to each domain, as `by_domain` deals them out; shape (n_items,) each."""
     types = np.array([item.type for item in catalog], dtype=object)
     free = np.ones(len(types), dtype=np.bool_)
@@ -121,12 +121,12 @@ def _parameter(written: Any) -> str:
 
 
 def alone(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidates, Labels]:
-    """One domain as if there were no other: to be read by `Ladders.of` and swept like any ranking.
+    """One domain as if there were no other: to be read by `MeasuredRankings.of` and swept like any ranking.
 
     Args:
         table: what stands in front of the domains' cuts.
         labels: of the same queries.
-        types: which items belong to the domain, shape (n_items,), of `held_by`.
+        types: which items belong to the domain, shape (n_items,), of `domain_items`.
 
     Returns:
         Its rows, and the labels of its items. A query that needs nothing of the domain needs nothing. Where an item

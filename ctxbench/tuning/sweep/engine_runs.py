@@ -29,15 +29,15 @@ from ctxbench.selectors.definitions import Definition
 from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import REACH, Measure
-from ctxbench.tuning.sweep.needs import needed_types, over_own_queries
 from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.requirements import queries_by_type, values_of_measures
 
 MEMORY = 256_000_000  # bytes of outputs of steps that are kept
 STEPS = 1000  # parts that the range of a parameter with decimals is divided into
 _DRAWS = 50  # draws for each setting wanted, after which a space is taken to hold no further one
 
 
-class Recent(MutableMapping[str, Any]):
+class OutputCache(MutableMapping[str, Any]):
     """Outputs of steps by key, for `Pipeline.run`: of more than `limit` bytes those used longest ago are dropped.
 
     The one stored last always stays, whatever its size.
@@ -114,10 +114,10 @@ def measured(table: Candidates, labels: Labels, measures: Sequence[Measure]) -> 
     values = evaluate([*asked, within] if any(one.reachable for one in measures) else asked, evidence)
     if lacking := sorted({str(metric) for metric in asked if metric not in values}):
         raise ParameterError(f"{', '.join(lacking)} cannot be computed by query; use a set metric")
-    needing = needed_types(labels) if any(one.needed for one in measures) else {}
+    needing = queries_by_type(labels) if any(one.needed for one in measures) else {}
     reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
     catalog = labels.dataset.catalog
-    return over_own_queries(measures, values, evidence, catalog, needing=needing, reachable=reachable)
+    return values_of_measures(measures, values, evidence, catalog, needing=needing, reachable=reachable)
 
 
 def single(
@@ -148,7 +148,7 @@ def _summed(values: FloatArray) -> FloatArray:
     return np.array([math.fsum(values.tolist())])
 
 
-class Reused:
+class SettingRunner:
     """A selector on one batch, run at as many settings as one likes; what settings share is run once.
 
     Args:
@@ -182,7 +182,7 @@ class Reused:
         self.definition, self.pairing = definition, pairing
         self._batch, self._resources = batch, resources
         self._labels, self._measures = labels, tuple(measures)
-        self._memo = Recent(memory)
+        self._memo = OutputCache(memory)
         self._of_pipeline: dict[str, str] = {}
         self._of_selections: dict[str, Mapping[Measure, FloatArray]] = {}
         if batch.ids != tuple(query.id for query in labels.dataset.queries):
@@ -350,7 +350,7 @@ def drawn(
     found: dict[tuple[tuple[str, Value], ...], dict[str, Value]] = {}
     effective: set[str] = set()
     # only what others need can switch a step off in two ways, so that the steps must tell whether settings are the same
-    telling = not {name for one in definition.parameters.values() for name in one.needs}.isdisjoint(search)
+    compare_steps = not {name for one in definition.parameters.values() for name in one.needs}.isdisjoint(search)
     run: set[object] = set()
     for places in _places(sizes, trials=trials, seed=seed):
         combination = given | {name: axes[name][place] for name, place in zip(names, places, strict=True)}
@@ -358,7 +358,7 @@ def drawn(
         setting = {name: value for name, value in combination.items() if not definition.idle(name, whole)}
         effective |= setting.keys()
         key = tuple(sorted(definition.in_force(whole).items()))
-        if key not in found and (steps := (telling and _made(definition, whole)) or key) not in run:
+        if key not in found and (steps := (compare_steps and _made(definition, whole)) or key) not in run:
             found[key] = setting
             run.add(steps)
         if len(found) == trials:

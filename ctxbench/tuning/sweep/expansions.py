@@ -20,7 +20,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.stages import Step
 from ctxbench.selectors.definitions import Definition
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.engine_runs import Reused, measured
+from ctxbench.tuning.sweep.engine_runs import SettingRunner, measured
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.paired_sums import Differences, Pairing
@@ -29,7 +29,7 @@ STEP = "expansion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class ExpansionParameters:
     """Under which names users know the threshold and the limit of a selector's expansion.
 
     Attributes:
@@ -85,7 +85,7 @@ def _written(definition: Definition, values: Mapping[str, Value]) -> Mapping[str
     return block if isinstance(block, Mapping) else {}
 
 
-def _named(definition: Definition, values: Mapping[str, Value], step: Any) -> Named:
+def _named(definition: Definition, values: Mapping[str, Value], step: Any) -> ExpansionParameters:
     written = _written(definition, values)
     key = _threshold_key(step)
     threshold = str(written[key])[1:]
@@ -93,14 +93,16 @@ def _named(definition: Definition, values: Mapping[str, Value], step: Any) -> Na
     topN = str(written.get(limit, ""))  # noqa: N806
     own = definition.parameters[threshold]
     if not topN.startswith("$"):
-        return Named(threshold=threshold, topN="", low=own.low, high=own.high, topNs=(int(getattr(step, limit)),))
+        return ExpansionParameters(
+            threshold=threshold, topN="", low=own.low, high=own.high, topNs=(int(getattr(step, limit)),)
+        )
     given = definition.parameters[topN[1:]]
     topNs = tuple(range(int(given.low), int(given.high) + 1))  # noqa: N806
-    return Named(threshold=threshold, topN=topN[1:], low=own.low, high=own.high, topNs=topNs)
+    return ExpansionParameters(threshold=threshold, topN=topN[1:], low=own.low, high=own.high, topNs=topNs)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Expansions:
+class ExpansionSweep:
     """One cut with all that its expansion can bring in.
 
     Attributes:
@@ -113,15 +115,15 @@ class Expansions:
     """
 
     values: Mapping[str, Value]
-    named: Named
+    named: ExpansionParameters
     score: FloatArray
     by_query: Mapping[Measure, FloatArray]
     pairing: Pairing | None = None
 
     @classmethod
     def of(
-        cls, reused: Reused, values: Mapping[str, Value], *, labels: Labels, measures: Sequence[Measure]
-    ) -> Expansions:
+        cls, runner: SettingRunner, values: Mapping[str, Value], *, labels: Labels, measures: Sequence[Measure]
+    ) -> ExpansionSweep:
         """Run the engine once, with the lowest threshold and the largest topN.
 
         Args:
@@ -133,7 +135,7 @@ class Expansions:
         Raises:
             ParameterError: one run is not enough (`why_not_exact`).
         """
-        definition = reused.definition
+        definition = runner.definition
         if reason := why_not_exact(definition, values):
             raise ParameterError(f"selector {definition.name!r}: expansion cannot be swept from one run: {reason}")
         step: Any = definition.pipeline(definition.with_defaults(values)).refine[-1]
@@ -141,11 +143,11 @@ class Expansions:
         widest: dict[str, Value] = {named.threshold: float(named.low)}
         if named.topN:
             widest[named.topN] = named.topNs[-1]
-        table = reused.outcome({**values, **widest}).candidates
+        table = runner.outcome({**values, **widest}).candidates
         place = place_among(table, _brought(table))
         by_query = _by_length(table, place, labels=labels, measures=measures)
         fixed = {name: value for name, value in values.items() if name not in (named.threshold, named.topN)}
-        return cls(values=fixed, named=named, score=_scores(table, place), by_query=by_query, pairing=reused.pairing)
+        return cls(values=fixed, named=named, score=_scores(table, place), by_query=by_query, pairing=runner.pairing)
 
     def lines(self, topNs: Sequence[int] | None = None) -> Iterator[Line]:  # noqa: N803 - the documents' name
         """Every threshold for each topN, rising.

@@ -15,10 +15,10 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut import offered_length
 from ctxbench.steps.cut_relative import fallen
-from ctxbench.tuning.sweep.falling_keys import Axis, Falling, single
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_sums import Axis, ThresholdSums, prefix_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,63 +94,63 @@ class Cut:
     """Settings that differ in one threshold, before anything is summed up.
 
     Attributes:
-        ladders: of which the first items are offered.
+        rankings: of which the first items are offered.
         values: of all parameters but the axis.
         low, high: the fewest and the most items that are offered, shape (n_queries,); equal without an axis.
-        axis: what is turned, with its key of every rung, sorted; None = nothing is, and this is one setting.
-        slot: see `Falling.line`.
+        axis: what is turned, with its key of every ranked item, sorted; None = nothing is, and this is one setting.
+        slot: see `ThresholdSums.line`.
     """
 
-    ladders: Ladders
+    rankings: MeasuredRankings
     values: Mapping[str, Value]
     low: IntArray
     high: IntArray
-    axis: tuple[Axis, Falling] | None = None
+    axis: tuple[Axis, ThresholdSums] | None = None
     slot: int | None = None
 
     def line(self) -> Line:
         """The sums at all settings."""
         if self.axis is None:
-            return single(self.ladders, self.values, self.high)
+            return prefix_line(self.rankings, self.values, self.high)
         axis, falling = self.axis
         return falling.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
 
 
-class _Lines(ABC):
-    """What every family does with its cuts."""
+class Family(ABC):
+    """A cut, or a chain of cuts, that offers a prefix of the ranking, and the parameters that it is swept over."""
 
     @abstractmethod
-    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """All settings."""
 
     @abstractmethod
-    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
-        """The ladders of which the first items are offered, and how many, shape (n_queries,)."""
+    def chosen(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> tuple[MeasuredRankings, IntArray]:
+        """The rankings of which the first items are offered, and how many, shape (n_queries,)."""
 
-    def lines(self, ladders: Ladders) -> Iterator[Line]:
+    def lines(self, rankings: MeasuredRankings) -> Iterator[Line]:
         """All settings, as lines; the fixed values of the lines and their order do not depend on the data."""
-        return (cut.line() for cut in self.cuts(ladders))
+        return (cut.line() for cut in self.cuts(rankings))
 
-    def lengths(self, ladders: Ladders, values: Mapping[str, Value]) -> IntArray:
+    def lengths(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> IntArray:
         """How many items of each ranking are offered at one setting, shape (n_queries,); see `by_query`.
 
         Raises:
             ParameterError: a value is missing.
         """
-        return self.chosen(ladders, values)[1]
+        return self.chosen(rankings, values)[1]
 
-    def by_query(self, ladders: Ladders, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+    def by_query(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, shape (n_queries,) each; NaN = does not apply.
 
         Raises:
             ParameterError: a value is missing.
         """
-        own, lengths = self.chosen(ladders, values)
+        own, lengths = self.chosen(rankings, values)
         return {measure: own.values(measure, lengths) for measure in own.measures}
 
 
 @dataclass(frozen=True)
-class FixedK(_Lines):
+class FixedK(Family):
     """The first n items of the ranking (step `first`), whatever they score: one line of one setting for each n.
 
     Attributes:
@@ -161,19 +161,19 @@ class FixedK(_Lines):
     n: str
     values: Sequence[int]
 
-    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Every n, rising."""
         for n in Counts(self.n, tuple(self.values)).values:
-            _, lengths = self.chosen(ladders, {self.n: n})
-            yield Cut(ladders=ladders, values={self.n: n}, low=lengths, high=lengths)
+            _, lengths = self.chosen(rankings, {self.n: n})
+            yield Cut(rankings=rankings, values={self.n: n}, low=lengths, high=lengths)
 
-    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+    def chosen(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> tuple[MeasuredRankings, IntArray]:
         """The first n."""
-        return ladders, np.minimum(ladders.sizes, int(_value(self.n, values, 0)))
+        return rankings, np.minimum(rankings.sizes, int(_value(self.n, values, 0)))
 
 
 @dataclass(frozen=True)
-class StandardMargin(_Lines):
+class StandardMargin(Family):
     """The documents' cut (step `standard`), and a margin to the best score behind it (step `margin`, of: ratio).
 
     With every topK and topN: every includeScore at the top of the margin's range, which leaves out nothing where it
@@ -193,23 +193,23 @@ class StandardMargin(_Lines):
     margin: Span | None = None
     at_most: int = 100
 
-    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Lines along includeScore, then lines along the margin; those of each by topK, then by topN."""
         swept = [span for span in (self.includeScore, self.margin) if span is not None and span.swept]
         spans: list[Span | None] = [*swept] if swept else [None]
         for span in spans:
             falling = None
-            for topK, own, found in standing(ladders, self.topK.values):  # noqa: N806
+            for topK, own, found in standing(rankings, self.topK.values):  # noqa: N806
                 part = _Standing(self, own, found)
-                if span is not None and (falling is None or falling.ladders is not own):
-                    most = found if own is not ladders else _most(ladders, self.topK.values[-1])
-                    falling = Falling(own, part.key(span), most)
+                if span is not None and (falling is None or falling.rankings is not own):
+                    most = found if own is not rankings else _most(rankings, self.topK.values[-1])
+                    falling = ThresholdSums(own, part.key(span), most)
                 for topN in self.topN.values:  # noqa: N806
                     yield part.cut(span, falling, topK, topN)
 
-    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+    def chosen(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> tuple[MeasuredRankings, IntArray]:
         """What the two steps offer, one behind the other."""
-        (_, own, found) = next(standing(ladders, (self.topK.of(values),)))
+        (_, own, found) = next(standing(rankings, (self.topK.of(values),)))
         part = _Standing(self, own, found)
         length = part.standard(self.topN.of(values), self.includeScore.of(values))
         return own, np.minimum(length, part.within(self.margin.of(values)) if self.margin is not None else length)
@@ -217,10 +217,10 @@ class StandardMargin(_Lines):
 
 @dataclass(frozen=True, eq=False)
 class _Standing:
-    """The rungs that stand at one topK: the first `found` of each of the ladders `own`."""
+    """The ranked items that stand at one topK: the first `found` of each of the rankings `own`."""
 
     family: StandardMargin
-    own: Ladders
+    own: MeasuredRankings
     found: IntArray
 
     def standard(self, topN: int, includeScore: float) -> IntArray:  # noqa: N803
@@ -235,7 +235,7 @@ class _Standing:
         """What a swept parameter is compared with."""
         return self.own.score if span is self.family.includeScore else -self._fallen
 
-    def cut(self, span: Span | None, falling: Falling | None, topK: int, topN: int) -> Cut:  # noqa: N803
+    def cut(self, span: Span | None, falling: ThresholdSums | None, topK: int, topN: int) -> Cut:  # noqa: N803
         """All values of a swept parameter, the other at the top of its range."""
         family = self.family
         include, margin = family.includeScore, family.margin
@@ -249,10 +249,10 @@ class _Standing:
         else:
             low, high = np.minimum(low, self._within), np.minimum(high, self._within)
         if span is None or falling is None:
-            return Cut(ladders=self.own, values=values, low=high, high=high)
+            return Cut(rankings=self.own, values=values, low=high, high=high)
         axis = Axis(name=span.name, span=(span.low, span.high), rises=span is margin)
         slot = topN if axis.rises else None  # of a larger topK the first topN are often the same ones
-        return Cut(ladders=self.own, values=values, low=low, high=high, axis=(axis, falling), slot=slot)
+        return Cut(rankings=self.own, values=values, low=low, high=high, axis=(axis, falling), slot=slot)
 
     @cached_property
     def _above(self) -> IntArray:
@@ -270,41 +270,41 @@ class _Standing:
 
     def _count(self, rows: BoolArray) -> IntArray:
         """How many of those that stand are among `rows`."""
-        rungs = self.own.rungs
-        rows = rows & (rungs.place < self.found[rungs.owner])
-        return np.bincount(rungs.owner[rows], minlength=rungs.n).astype(np.int64)
+        items = self.own.items
+        rows = rows & (items.place < self.found[items.owner])
+        return np.bincount(items.owner[rows], minlength=items.n).astype(np.int64)
 
 
-def below_best(ladders: Ladders, of: Literal["difference", "ratio"]) -> FloatArray:
-    """How far every rung has fallen below the best of its query, as the step `margin` has it, shape (n_rungs,)."""
-    best = np.zeros(ladders.n_queries)
-    some = ladders.sizes > 0
-    best[some] = ladders.score[ladders.start[:-1][some]]
-    return fallen(ladders.score, best[ladders.rungs.owner], of)
+def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -> FloatArray:
+    """How far every item scores below the best of its query, as the step `margin` has it, shape (n_ranked,)."""
+    best = np.zeros(rankings.n_queries)
+    some = rankings.sizes > 0
+    best[some] = rankings.score[rankings.start[:-1][some]]
+    return fallen(rankings.score, best[rankings.items.owner], of)
 
 
-def standing(ladders: Ladders, topKs: Sequence[int]) -> Iterator[tuple[int, Ladders, IntArray]]:  # noqa: N803
-    """What stands at each topK: ladders, and how many of their first items, shape (n_queries,).
+def standing(rankings: MeasuredRankings, topKs: Sequence[int]) -> Iterator[tuple[int, MeasuredRankings, IntArray]]:  # noqa: N803
+    """What stands at each topK: rankings, and how many of their first items, shape (n_queries,).
 
     These are items whose best chunk is among the best topK and that score above 0. As a rule they are the first ones
-    of every ranking, and the ladders are those given. Where pooled scores put an item above one with a better chunk,
-    the ladders are new ones without what does not stand.
+    of every ranking, and the rankings are those given. Where pooled scores put an item above one with a better chunk,
+    the rankings are new ones without what does not stand.
     """
     for topK in topKs:  # noqa: N806
-        alive = (ladders.chunk_rank < topK) & (ladders.score > 0)
-        found = np.bincount(ladders.rungs.owner[alive], minlength=ladders.n_queries).astype(np.int64)
-        prefix = not (alive & (ladders.rungs.place >= found[ladders.rungs.owner])).any()
-        yield topK, ladders if prefix else ladders.among(alive), found
+        alive = (rankings.chunk_rank < topK) & (rankings.score > 0)
+        found = np.bincount(rankings.items.owner[alive], minlength=rankings.n_queries).astype(np.int64)
+        prefix = not (alive & (rankings.items.place >= found[rankings.items.owner])).any()
+        yield topK, rankings if prefix else rankings.select_items(alive), found
 
 
-def _most(ladders: Ladders, topK: int) -> IntArray:  # noqa: N803
+def _most(rankings: MeasuredRankings, topK: int) -> IntArray:  # noqa: N803
     """How many items stand at most at this topK or a lower one."""
-    alive = (ladders.chunk_rank < topK) & (ladders.score > 0)
-    return np.bincount(ladders.rungs.owner[alive], minlength=ladders.n_queries).astype(np.int64)
+    alive = (rankings.chunk_rank < topK) & (rankings.score > 0)
+    return np.bincount(rankings.items.owner[alive], minlength=rankings.n_queries).astype(np.int64)
 
 
 @dataclass(frozen=True)
-class Threshold(_Lines):
+class Threshold(Family):
     """Items whose score, or probability, is at least a threshold (step `at_least`), or near the best (`margin`).
 
     Attributes:
@@ -319,10 +319,10 @@ class Threshold(_Lines):
     at_most: Counts | None = None
     of: Literal["score", "difference", "ratio"] = "score"
 
-    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """By at_least, then by at_most; pairs that contradict each other are left out."""
-        span, sizes = self.threshold, ladders.sizes
-        falling = Falling(ladders, self._key(ladders), sizes) if span.swept else None
+        span, sizes = self.threshold, rankings.sizes
+        falling = ThresholdSums(rankings, self._key(rankings), sizes) if span.swept else None
         for floor in self.at_least.values:
             for most in self.at_most.values if self.at_most is not None else (None,):
                 if most is not None and most < floor:
@@ -334,28 +334,28 @@ class Threshold(_Lines):
                     fixed[span.name] = span.high
                 fixed.pop("", None)
                 if falling is None:
-                    lengths = self.chosen(ladders, fixed)[1]
-                    yield Cut(ladders=ladders, values=fixed, low=lengths, high=lengths)
+                    lengths = self.chosen(rankings, fixed)[1]
+                    yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
                     continue
                 high = sizes if most is None else np.minimum(sizes, most)
                 axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
-                yield Cut(ladders=ladders, values=fixed, low=np.minimum(high, floor), high=high, axis=(axis, falling))
+                yield Cut(rankings=rankings, values=fixed, low=np.minimum(high, floor), high=high, axis=(axis, falling))
 
-    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+    def chosen(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> tuple[MeasuredRankings, IntArray]:
         """What the step offers."""
         limit = self.threshold.of(values)
-        owner = ladders.rungs.owner[self._key(ladders) >= (limit if self.of == "score" else -limit)]
-        reached = np.bincount(owner, minlength=ladders.n_queries).astype(np.int64)
-        length = offered_length(ladders.sizes, reached, self.at_least.of(values))
-        return ladders, length if self.at_most is None else np.minimum(length, self.at_most.of(values))
+        owner = rankings.items.owner[self._key(rankings) >= (limit if self.of == "score" else -limit)]
+        reached = np.bincount(owner, minlength=rankings.n_queries).astype(np.int64)
+        length = offered_length(rankings.sizes, reached, self.at_least.of(values))
+        return rankings, length if self.at_most is None else np.minimum(length, self.at_most.of(values))
 
-    def _key(self, ladders: Ladders) -> FloatArray:
+    def _key(self, rankings: MeasuredRankings) -> FloatArray:
         """What the threshold is compared with: scores, or less than nothing by how far they have fallen."""
-        return ladders.score if self.of == "score" else -below_best(ladders, self.of)
+        return rankings.score if self.of == "score" else -below_best(rankings, self.of)
 
 
 @dataclass(frozen=True)
-class Budget(_Lines):
+class Budget(Family):
     """A budget of prompt tokens on top of a family (step `budget`, without `skip`, the session not counted).
 
     Attributes:
@@ -367,13 +367,13 @@ class Budget(_Lines):
     of: FixedK | StandardMargin | Threshold
     tokens: Counts | Span
 
-    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """The family's cuts, each with every budget."""
-        falling: Falling | None = None
-        for cut in self.of.cuts(ladders):
+        falling: ThresholdSums | None = None
+        for cut in self.of.cuts(rankings):
             if isinstance(self.tokens, Counts):
                 for tokens in self.tokens.values:
-                    fits = _fitting(cut.ladders, tokens)
+                    fits = _fitting(cut.rankings, tokens)
                     values = {**cut.values, **({self.tokens.name: tokens} if self.tokens.name else {})}
                     yield replace(cut, values=values, low=np.minimum(cut.low, fits), high=np.minimum(cut.high, fits))
                 continue
@@ -381,18 +381,18 @@ class Budget(_Lines):
                 raise ParameterError(
                     f"{cut.axis[0].name} and {self.tokens.name} cannot both be swept at every value; fix one of them"
                 )
-            if falling is None or falling.ladders is not cut.ladders:
-                falling = Falling(cut.ladders, -cut.ladders.spent.astype(np.float64), cut.ladders.sizes)
+            if falling is None or falling.rankings is not cut.rankings:
+                falling = ThresholdSums(cut.rankings, -cut.rankings.spent.astype(np.float64), cut.rankings.sizes)
             axis = Axis(name=self.tokens.name, span=(self.tokens.low, self.tokens.high), rises=True, whole=True)
             yield replace(cut, low=np.zeros_like(cut.high), axis=(axis, falling))
 
-    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+    def chosen(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> tuple[MeasuredRankings, IntArray]:
         """What the family offers, as far as it fits."""
-        own, lengths = self.of.chosen(ladders, values)
+        own, lengths = self.of.chosen(rankings, values)
         return own, np.minimum(lengths, _fitting(own, int(self.tokens.of(values))))
 
 
-def _fitting(ladders: Ladders, tokens: int) -> IntArray:
+def _fitting(rankings: MeasuredRankings, tokens: int) -> IntArray:
     """How many of the first items fit into a budget, shape (n_queries,)."""
-    fits = ladders.spent <= tokens
-    return np.bincount(ladders.rungs.owner[fits], minlength=ladders.n_queries).astype(np.int64)
+    fits = rankings.spent <= tokens
+    return np.bincount(rankings.items.owner[fits], minlength=rankings.n_queries).astype(np.int64)

@@ -84,7 +84,7 @@ class Pairing:
     base: Mapping[Measure, FloatArray]
     group: IntArray
 
-    def only(self, queries: BoolArray) -> Pairing:
+    def select_queries(self, queries: BoolArray) -> Pairing:
         """Some of the queries, shape (n_queries,)."""
         return Pairing(base={one: values[queries] for one, values in self.base.items()}, group=self.group[queries])
 

@@ -22,7 +22,7 @@ from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.selectors.definitions import Definition, definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
-from ctxbench.tuning.sweep.engine_runs import Recent, Reused, drawn, single, spread
+from ctxbench.tuning.sweep.engine_runs import OutputCache, SettingRunner, drawn, single, spread
 from ctxbench.tuning.sweep.lines import Measure
 
 CATALOG = mock_catalog()
@@ -55,8 +55,8 @@ def labelled(seed: int) -> Labels:
 LABELS = labelled(1)
 
 
-def reused(labels: Labels = LABELS, selector: Definition = SEMANTIC, measures=MEASURES, **given) -> Reused:
-    return Reused(
+def runner(labels: Labels = LABELS, selector: Definition = SEMANTIC, measures=MEASURES, **given) -> SettingRunner:
+    return SettingRunner(
         selector, labels.dataset.batch(), resources=mock_resources(), labels=labels, measures=measures, **given
     )
 
@@ -96,7 +96,7 @@ def same(one, other) -> bool:
 )
 def test_every_setting_is_as_if_the_selector_ran_alone(seed, drawn_settings):
     labels = labelled(seed)
-    work = reused(labels, memory=20_000)  # so little that outputs are dropped all the time
+    work = runner(labels, memory=20_000)  # so little that outputs are dropped all the time
     for values in [*drawn_settings, *drawn_settings[::-1]]:
         assert same(work.values(values), by_running(labels, values))
 
@@ -111,14 +111,14 @@ def test_steps_that_re_rank_skip_or_cut_at_gaps_are_run(tmp_path):
         "utf-8",
     )
     odd = read_definition(path)
-    work = reused(selector=odd)
+    work = runner(selector=odd)
     for values in ({"budget": 0}, {"budget": 90, "relevance": 0.1}, {"relevance": 1.0}, {}):
         assert same(work.values(values), by_running(LABELS, values, odd))
 
 
 def test_within_reach_are_the_queries_that_the_first_twenty_of_the_ranking_make_complete():
     values = {"contextTopN": 2, "contextIncludeScore": 1.0}
-    work = reused(measures=(COMPLETE, WITHIN))
+    work = runner(measures=(COMPLETE, WITHIN))
     found = work.values(values)
     made = PipelineSelector("x", SEMANTIC.pipeline(SEMANTIC.with_defaults(values)), mock_resources())
     comp = evaluate([parse_metric("Comp@20")], LABELS.evidence(answered(made, LABELS.dataset.batch())))
@@ -131,7 +131,7 @@ def test_within_reach_are_the_queries_that_the_first_twenty_of_the_ranking_make_
 def test_lines_hold_exact_sums_in_the_order_asked():
     asked = ({"contextTopN": 4}, {"contextTopN": 1}, {**EXPANDED, "contextExpansionDepth": 2}, {"contextTopN": 4})
     told = []
-    lines = reused().lines(asked, progress=lambda done, total: told.append((done, total)))
+    lines = runner().lines(asked, progress=lambda done, total: told.append((done, total)))
     assert [line.values for line in lines] == list(asked)
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     for line, values in zip(lines, asked, strict=True):
@@ -154,8 +154,8 @@ def test_a_line_of_no_queries_is_empty_sums():
 
 def test_another_order_gives_the_same_bytes():
     asked = [{"contextTopN": n, **EXPANDED, "contextExpansionDepth": depth} for n in (1, 5) for depth in (1, 2, 3)]
-    one = {str(line.values): line for line in reused().lines(asked)}
-    other = {str(line.values): line for line in reused().lines(asked[::-1])}
+    one = {str(line.values): line for line in runner().lines(asked)}
+    other = {str(line.values): line for line in runner().lines(asked[::-1])}
     for key, line in one.items():
         assert all(line.sums[m].tobytes() == other[key].sums[m].tobytes() for m in MEASURES)
 
@@ -177,7 +177,7 @@ class Counted:
 
 def test_what_stands_before_the_first_step_that_differs_runs_once():
     resources = Counted()
-    work = Reused(SEMANTIC, LABELS.dataset.batch(), resources=resources, labels=LABELS, measures=MEASURES)
+    work = SettingRunner(SEMANTIC, LABELS.dataset.batch(), resources=resources, labels=LABELS, measures=MEASURES)
     work.values({"contextTopN": 1})
     before = resources.asked["vectors"]
     for n in range(2, 9):
@@ -193,7 +193,7 @@ def test_no_selection_is_measured_twice(monkeypatch):
     calls = []
     real = reuse.measured
     monkeypatch.setattr(reuse, "measured", lambda *given: calls.append(1) or real(*given))
-    work = reused()
+    work = runner()
     first = work.values({"contextTopN": 3, "contextIncludeScore": 1.0})
     assert work.values({"contextIncludeScore": 1.0, "contextTopN": 3}) is first, "the same setting"
     assert work.values({"contextTopN": 3, "contextIncludeScore": 0.9999999}) is first, "another with the same items"
@@ -205,7 +205,7 @@ def test_a_setting_that_cannot_be_built_is_told_before_any_runs(tmp_path):
     text = "name: odd\nparameters:\n  n: {default: 1, range: [-5, 5]}\n"
     path.write_text(f"{text}pipeline: {{retrieve: dense, refine: [{{first: {{n: $n}}}}]}}\n", "utf-8")
     odd, resources = read_definition(path), Counted()
-    work = Reused(odd, LABELS.dataset.batch(), resources=resources, labels=LABELS, measures=MEASURES)
+    work = SettingRunner(odd, LABELS.dataset.batch(), resources=resources, labels=LABELS, measures=MEASURES)
     with pytest.raises(PipelineError, match="n must be 0 or more, got -1"):
         work.lines([{"n": 1}, {"n": -1}])
     assert not resources.asked
@@ -213,16 +213,16 @@ def test_a_setting_that_cannot_be_built_is_told_before_any_runs(tmp_path):
 
 def test_requests_that_are_not_those_of_the_labels_are_refused():
     with pytest.raises(ParameterError, match="not of dataset mock's queries"):
-        Reused(SEMANTIC, Batch.of(CATALOG, []), resources=mock_resources(), labels=LABELS, measures=MEASURES)
+        SettingRunner(SEMANTIC, Batch.of(CATALOG, []), resources=mock_resources(), labels=LABELS, measures=MEASURES)
 
 
 def test_a_metric_without_values_by_query_is_refused():
     with pytest.raises(ParameterError, match="BoR@5 cannot be computed by query"):
-        reused(measures=(Measure(parse_metric("BoR@5")),)).values({})
+        runner(measures=(Measure(parse_metric("BoR@5")),)).values({})
 
 
 def test_what_was_used_longest_ago_is_dropped_first():
-    kept = Recent(limit=100)
+    kept = OutputCache(limit=100)
     kept["a"], kept["b"] = np.zeros(5), np.zeros(5)
     assert (kept.bytes, len(kept), kept["a"].shape) == (80, 2, (5,))
     kept["c"] = np.zeros(5)
