@@ -83,7 +83,7 @@ class Work:
             def told(settings: int, name: str = tunable.name, done: int = place) -> None:
                 self._say(f"{name}, {settings:,} settings", done, len(self.tunables))
 
-            self.searched[tunable.name] = search(rival.against(base), goal, base=base, progress=told)
+            self.searched[tunable.name] = search(rival.with_base(base), goal, base=base, progress=told)
         alone = self._alone()
         for policy in self.file.policies:
             if policy.name in self.opened.unanswered:
@@ -136,7 +136,7 @@ class Work:
         heads = [tunable.head(tunable.pipeline(one)).describe() for one in ({}, values)]
         if heads[0] == heads[1]:
             return searched.fixed
-        other = Rival.of(tunable, self.opened.deciding, self.policies, values).against(self.base)
+        other = Rival.of(tunable, self.opened.deciding, self.policies, values).with_base(self.base)
         return first_n(other, Goal.of(self.file, self.policies), base=self.base)
 
     # ------------------------------------------------------------------------------------------ what is read

@@ -19,7 +19,7 @@ from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.engine_runs import SettingRunner, drawn
+from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
 from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
 from ctxbench.tuning.sweep.front import Front
 from ctxbench.tuning.sweep.lines import Collector, Line, Measure
@@ -74,9 +74,9 @@ class Rival:
         """What tables call it."""
         return self.tunable.name
 
-    def against(self, base: Base) -> Rival:
+    def with_base(self, base: Base) -> Rival:
         """The same, with differences taken to the base."""
-        return replace(self, rankings=self.rankings.against(base.pairing))
+        return replace(self, rankings=self.rankings.with_base(base.pairing))
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, by query."""
@@ -118,7 +118,7 @@ class Base:
     Attributes:
         means: by measure, of those that apply to any query.
         pairing: its values by query, for what differences are taken of.
-        needing: by item type of which something must be kept, the queries that require it, shape (n_queries,).
+        queries_needing: by item type of which something must be kept, the queries that require it, shape (n_queries,).
         within: the queries that the first items of its ranking make complete, shape (n_queries,).
         complete: completeness by query, shape (n_queries,); NaN where nothing is needed.
         answers: how many independent queries in need its completeness is worth, as queries come in groups.
@@ -126,7 +126,7 @@ class Base:
 
     means: Mapping[Measure, float]
     pairing: Pairing
-    needing: Mapping[str, BoolArray]
+    queries_needing: Mapping[str, BoolArray]
     within: BoolArray
     complete: FloatArray
     answers: float
@@ -150,7 +150,7 @@ class Base:
         return cls(
             means={measure: float(np.nanmean(found)) for measure, found in known.items()},
             pairing=Pairing(base={one: values[one] for one in paired_of(policies)}, group=rival.side.group),
-            needing=rival.rankings.needing,
+            queries_needing=rival.rankings.queries_needing,
             within=rival.rankings.reachable,
             complete=complete,
             answers=worth_of(complete, rival.side.group),
@@ -289,7 +289,7 @@ def _both_domains(
     settings = 0
     wanted = {COMPLETENESS, *(one for one in measures_of(policies) if one.metric == COMPLETENESS.metric)}
     typed = [one for one in base.means if one.needed and not one.counts]
-    floors = {one: KEPT * base.means[one] * float(base.needing[one.needed].sum()) for one in typed}
+    floors = {one: KEPT * base.means[one] * float(base.queries_needing[one.needed].sum()) for one in typed}
     for gain in sorted(wanted):
         for kept in ({}, floors) if floors else ({},):
             front = shared.front(gain, TOKENS, floors=kept)
@@ -307,17 +307,17 @@ def _tried(rival: Rival, goal: Goal, cuts: Front) -> Iterator[Line]:
     """
     tunable, runner = rival.tunable, rival.runner
     if tunable.family is None:
-        settings = drawn(
-            tunable.definition, tunable.searched, given=tunable.entry.set, trials=goal.trials, seed=goal.seed
+        settings = draw_settings(
+            tunable.definition, tunable.searched, fixed=tunable.entry.set, trials=goal.trials, seed=goal.seed
         )
         yield from runner.lines([setting for setting in settings if tunable.possible(setting)])
         return
     behind = cuts.thinned(min(CUTS, goal.trials))
     for cut in behind:
-        settings = drawn(
+        settings = draw_settings(
             tunable.definition,
             tunable.searched,
-            given={**tunable.entry.set, **cut},
+            fixed={**tunable.entry.set, **cut},
             trials=max(goal.trials // len(behind), 1),
             seed=goal.seed,
         )

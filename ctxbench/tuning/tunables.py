@@ -17,7 +17,7 @@ from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.policy_file import SelectorEntry
 from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.sweep.domains import Domain, domains_of
-from ctxbench.tuning.sweep.engine_runs import spread
+from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
 from ctxbench.tuning.uncut_rankings import Uncut, found_by, found_in
@@ -163,7 +163,7 @@ class Tunable:
         free = [one for name, one in own.parameters.items() if name not in self._given]
         listed = self.entry.search
         return {
-            one.name: listed.get(one.name, spread(one))
+            one.name: listed.get(one.name, value_range(one))
             for one in free
             if one.name in listed or one.name != own.search_switch
         }
@@ -175,7 +175,7 @@ class Tunable:
         if steps != ["by_domain"]:
             return ()
         try:
-            found = domains_of(self.definition, topKs=TOP_K, topNs=TOP_N, given=self.entry.set)
+            found = domains_of(self.definition, topKs=TOP_K, topNs=TOP_N, fixed=self.entry.set)
         except ParameterError:
             return ()  # other cuts than those that are swept: settings are tried
         return tuple(replace(one, family=self._listed(one.family)) for one in found) if len(found) == 2 else ()
@@ -250,8 +250,8 @@ class Tunable:
         own = self.definition.parameters[name]
         low = max(own.low, 1.0)
         ratio = (max(own.high, low) / low) ** (1 / (BUDGETS - 1))
-        spread = [min(max(round(low * ratio**place), int(own.low)), int(own.high)) for place in range(BUDGETS)]
-        return tuple(sorted({*spread, int(self._value(f"${name}"))}))
+        budgets = [min(max(round(low * ratio**place), int(own.low)), int(own.high)) for place in range(BUDGETS)]
+        return tuple(sorted({*budgets, int(self._value(f"${name}"))}))
 
     def _cut(self, chain: dict[str, Mapping[str, Any]]) -> FixedK | StandardMargin | Threshold | None:
         """The family of the cut at the front of a chain, which is taken out of it."""

@@ -46,7 +46,7 @@ from ctxbench.tuning.joint_lines import CommonSettings, sweep_together
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.sweep.engine_runs import single
+from ctxbench.tuning.sweep.engine_runs import setting_line
 from ctxbench.tuning.sweep.lines import Measure
 
 DATASETS = ("workbench", "freight")
@@ -91,7 +91,7 @@ def reached(name: str, values: Values, cases: Sequence[Case], which: int | None 
     else:
         family = domains([int(values["contextTopK"])])[which].family
         by_query = [family.by_query(case.of_domain(which), values) for case in cases]
-    lines = CommonSettings.of([single(values, one) for one in by_query])
+    lines = CommonSettings.of([setting_line(values, one) for one in by_query])
     about = Measure(COMPLETENESS.metric, TARGETS[name][1] == "reachable")
     unit = 1.0 if about.reachable else documents(cases, which)[0]
     (low,), (high,) = lines.bounds(about, np.zeros(1, dtype=np.int64), level=LEVEL)
@@ -109,7 +109,7 @@ def by_policy(cases: Sequence[Case], settings: Sequence[Values]) -> dict[str, Va
     base = documents(cases)[0]
     optima = {name: optimum_of(name, TARGETS[name][0], base) for name in MODES}
     for values in settings:
-        lines = CommonSettings.of([single(values, case.shared.at(values)) for case in cases])
+        lines = CommonSettings.of([setting_line(values, case.shared.at(values)) for case in cases])
         for optimum in optima.values():
             optimum.consider(lines)
     return {name: one.found.short for name, one in optima.items() if one.found is not None}

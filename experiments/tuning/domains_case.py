@@ -18,9 +18,9 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import Definition, definition
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS, measures_of
 from ctxbench.tuning.split_answers import Side
-from ctxbench.tuning.sweep.domains import Domain, alone, domain_items, domains_of
+from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of, restrict_to_domain
 from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.engine_runs import measured
+from ctxbench.tuning.sweep.engine_runs import measure_answers
 from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
 from ctxbench.tuning.sweep.front import Front
 from ctxbench.tuning.sweep.lines import Measure
@@ -69,7 +69,7 @@ class Case:
 
     def of_domain(self, which: int) -> MeasuredRankings:
         """Of the items of one domain, as if there were no other."""
-        own = alone(self.uncut.answers.candidates, self.side.labels, self._held[which])
+        own = restrict_to_domain(self.uncut.answers.candidates, self.side.labels, self._held[which])
         return MeasuredRankings.of(*own, list(POWERS), powers=POWERS)
 
     @cached_property
@@ -88,8 +88,8 @@ class Case:
     def values(self, offered: Candidates, which: int | None = None) -> ByQuery:
         """Completeness and tokens by query: of all that is needed, or of what is needed of one domain."""
         labels = self.side.labels
-        own = (offered, labels) if which is None else alone(offered, labels, self._held[which])
-        return measured(*own, [COMPLETENESS, TOKENS])
+        own = (offered, labels) if which is None else restrict_to_domain(offered, labels, self._held[which])
+        return measure_answers(*own, [COMPLETENESS, TOKENS])
 
     def against(self, values: ByQuery, base: Values) -> AtTokens:
         """What two domains offer, against one domain at as many tokens."""
@@ -126,7 +126,7 @@ class Fronts:
         kept = Front(cost=TOKENS, gain=COMPLETENESS)
         sweep(FAMILY, case.rankings, [kept])
         found = case.shared.front(COMPLETENESS, TOKENS)
-        return cls(kept.values, found.shown, found.settings)
+        return cls(kept.values, found.rounded, found.settings)
 
     def drawn(self, case: Case) -> Drawn:
         """Their means on a split: tokens and completeness."""

@@ -137,7 +137,7 @@ class Ground:
         pairing = Pairing(base={COMPLETENESS: values[COMPLETENESS]}, group=side.group)
         return cls(
             name=dataset.name,
-            candidates=tuple(replace(one, rankings=one.rankings.against(pairing)) for one in found),
+            candidates=tuple(replace(one, rankings=one.rankings.with_base(pairing)) for one in found),
             values=values,
             types=types,
             pairing=pairing,

@@ -203,5 +203,5 @@ def test_a_metric_that_no_query_needs_leaves_the_factor_at_one():
 
     nothing = Pairing(base={}, group=np.arange(3))
     within, complete = np.ones(3, dtype=bool), np.full(3, np.nan)
-    base = Base(means={TOKENS: 1.0}, pairing=nothing, needing={}, within=within, complete=complete, answers=0.0)
+    base = Base(means={TOKENS: 1.0}, pairing=nothing, queries_needing={}, within=within, complete=complete, answers=0.0)
     assert (base.in_need, base.worth) == (0, 1.0)

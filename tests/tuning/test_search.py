@@ -31,7 +31,7 @@ def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
     side = one.datasets[0].sides[TUNING]
     rival = Rival.of(one.tunables[0], side, one.file.policies)
     base = Base.of(rival, one.file.policies)
-    rival, goal = rival.against(base), Goal.of(one.file, one.file.policies)
+    rival, goal = rival.with_base(base), Goal.of(one.file, one.file.policies)
     defaults = one.tunables[0].values()
 
     def kept(through):
@@ -86,7 +86,7 @@ def test_a_grid_over_depth_has_depth_0_among_what_is_tried(ready):
     search = {**SEARCH, "contextExpansionDepth": [0, 1, 2]}
     rival, file = grid(ready, set={"contextExpansionEnabled": True}, search=search)
     base = Base.of(rival, file.policies)
-    rival = rival.against(base)
+    rival = rival.with_base(base)
     seen = []
     front = Front(cost=TOKENS, gain=COMPLETENESS)
     front.take(next(rival.tunable.family.lines(rival.rankings)))

@@ -132,7 +132,7 @@ def test_the_first_n_items(rival):
 def test_a_front_rises_in_both(rival):
     one, file = rival(SEMANTIC)
     base = Base.of(one, file.policies)
-    found = search(one.against(base), Goal.of(file, file.policies), base=base, progress=lambda _: None)
+    found = search(one.with_base(base), Goal.of(file, file.policies), base=base, progress=lambda _: None)
     front = front_trace(found, level=LEVEL)
     assert 5 < len(front.settings) <= POINTS
     assert (np.diff(front.means["tokens"]) > 0).all()

@@ -19,7 +19,7 @@ from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.calibration.examples import folds_of
 from ctxbench.tuning.calibration.fits import fit
 from ctxbench.tuning.split_answers import TEST, TUNING
-from ctxbench.tuning.sweep.engine_runs import measured
+from ctxbench.tuning.sweep.engine_runs import measure_answers
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.uncut_rankings import OUT_OF_FOLD, found_in, seen_by, shared_with
@@ -355,6 +355,6 @@ def test_a_sweep_behind_an_expansion_that_a_rank_step_follows_is_exact(ready, tm
         run = side.answers(PipelineSelector("whole", tunable.pipeline({"n": n}), side.resources))
         same(tunable.cut(found, {"n": n}, side).candidates, run.candidates)
         length = np.minimum(n, np.diff(rankings.items.start))
-        for measure, values in measured(run.candidates, side.labels, measures).items():
+        for measure, values in measure_answers(run.candidates, side.labels, measures).items():
             swept = rankings.tables[measure.metric][rankings.items.length_start[:-1] + length]
             np.testing.assert_allclose(swept[~np.isnan(values)], values[~np.isnan(values)], rtol=1e-12)

@@ -83,7 +83,7 @@ def domain_gain(measure: Measure, required: Requirements, both: Sequence[Measure
     """
     queries = both[0].reachable if measure.reachable else np.ones(required.items.n, dtype=np.bool_)
     if measure.needed:
-        queries = queries & both[0].needing[measure.needed]
+        queries = queries & both[0].queries_needing[measure.needed]
     name = measure.metric.name
     if name == "completeness":
         return _completeness(queries, required, both)

@@ -42,9 +42,9 @@ def domain_items(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[
     free = np.ones(len(types), dtype=np.bool_)
     out = []
     for domain in domains:
-        held = free & (np.isin(types, domain) | ("*" in domain))
-        free &= ~held
-        out.append(held)
+        members = free & (np.isin(types, domain) | ("*" in domain))
+        free &= ~members
+        out.append(members)
     return tuple(out)
 
 
@@ -53,7 +53,7 @@ def domains_of(
     *,
     topKs: Sequence[int],  # noqa: N803 - the documents' names
     topNs: Sequence[int],  # noqa: N803
-    given: Mapping[str, Value] | None = None,
+    fixed: Mapping[str, Value] | None = None,
 ) -> tuple[Domain, ...]:
     """The domains of a selector that refines by domain, with a cut `standard`, and maybe `margin`, in each.
 
@@ -65,11 +65,11 @@ def domains_of(
     Raises:
         ParameterError: its last step is no `by_domain` of such cuts.
     """
-    last = (definition.refining(definition.with_defaults(given or {})) or [None])[-1]
+    last = (definition.refining(definition.with_defaults(fixed or {})) or [None])[-1]
     blocks = last.get("by_domain") if isinstance(last, Mapping) else None
     if not isinstance(blocks, Mapping):
         raise ParameterError(f"selector {definition.name!r} has no by_domain as its last step")
-    reader = _Reader(definition, given or {}, topK=tuple(topKs), topN=tuple(topNs))
+    reader = _Reader(definition, fixed or {}, topK=tuple(topKs), topN=tuple(topNs))
     return tuple(
         Domain(types=tuple(part.strip() for part in str(key).split(",")), family=reader.family(str(key), steps))
         for key, steps in blocks.items()
@@ -79,10 +79,10 @@ def domains_of(
 class _Reader:
     """Reads the cuts of domains off a definition."""
 
-    def __init__(self, definition: Definition, given: Mapping[str, Value], **tried: tuple[int, ...]) -> None:
+    def __init__(self, definition: Definition, fixed: Mapping[str, Value], **tried: tuple[int, ...]) -> None:
         self._definition, self._tried = definition, tried
-        self._values = definition.with_defaults(given)
-        self._fixed = {*given, *(name for one in given for name in definition.parameters[one].sets)}
+        self._values = definition.with_defaults(fixed)
+        self._fixed = {*fixed, *(name for one in fixed for name in definition.parameters[one].sets)}
 
     def family(self, key: str, steps: Sequence[Any]) -> StandardMargin:
         """The cut of one domain."""
@@ -120,7 +120,7 @@ def _parameter(written: Any) -> str:
     return written[1:] if isinstance(written, str) and written.startswith("$") else ""
 
 
-def alone(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidates, Labels]:
+def restrict_to_domain(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidates, Labels]:
     """One domain as if there were no other: to be read by `MeasuredRankings.of` and swept like any ranking.
 
     Args:
@@ -134,7 +134,7 @@ def alone(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidat
         that other one: then it is helpful only.
     """
     dataset = labels.dataset
-    own = {item.key for item, held in zip(dataset.catalog, types.tolist(), strict=True) if held}
+    keys = {item.key for item, members in zip(dataset.catalog, types.tolist(), strict=True) if members}
     rows = table.origin == Origin.SESSION
     ids = [query.id for query in dataset.queries]
     pairs = zip(table.request[rows].tolist(), table.item[rows].tolist(), strict=True)
@@ -142,20 +142,20 @@ def alone(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidat
     met = {
         (label.query, label.alternatives)
         for label in dataset.labels
-        if label.alternatives and label.item not in own and (label.query, label.item) in in_session
+        if label.alternatives and label.item not in keys and (label.query, label.item) in in_session
     }
-    kept = [label for label in dataset.labels if label.item in own]
+    kept = [label for label in dataset.labels if label.item in keys]
     sizes = Counter((label.query, label.alternatives) for label in kept)
 
-    def mended(label: Label) -> Label:
+    def relabel(label: Label) -> Label:
         group = (label.query, label.alternatives)
         if group in met:
             return replace(label, grade=int(Grade.HELPFUL), alternatives="")
         return replace(label, alternatives="") if sizes[group] == 1 else label
 
-    kept = [mended(label) for label in kept]
-    needy = {label.query for label in kept if label.grade == Grade.REQUIRED}
-    queries = tuple(replace(query, needs_nothing=query.id not in needy) for query in dataset.queries)
+    kept = [relabel(label) for label in kept]
+    in_need = {label.query for label in kept if label.grade == Grade.REQUIRED}
+    queries = tuple(replace(query, needs_nothing=query.id not in in_need) for query in dataset.queries)
     restricted = replace(dataset, queries=queries, labels=tuple(kept))
-    own_labels = replace(Labels.of(restricted, labels.item_tokens), body_tokens=labels.body_tokens)
-    return table.taken(types[table.item]), own_labels
+    domain_labels = replace(Labels.of(restricted, labels.item_tokens), body_tokens=labels.body_tokens)
+    return table.taken(types[table.item]), domain_labels

@@ -20,6 +20,9 @@ from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.threshold_sums import Axis, ThresholdSums, prefix_line
 
+Prefix = tuple[MeasuredRankings, IntArray]
+"""Rankings, and how many of their first items are offered, shape (n_queries,)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -112,8 +115,8 @@ class Cut:
         """The sums at all settings."""
         if self.axis is None:
             return prefix_line(self.rankings, self.values, self.high)
-        axis, falling = self.axis
-        return falling.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
+        axis, sums = self.axis
+        return sums.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
 
 
 class Family(ABC):
@@ -124,8 +127,8 @@ class Family(ABC):
         """All settings."""
 
     @abstractmethod
-    def chosen(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> tuple[MeasuredRankings, IntArray]:
-        """The rankings of which the first items are offered, and how many, shape (n_queries,)."""
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
+        """What is offered at one setting."""
 
     def lines(self, rankings: MeasuredRankings) -> Iterator[Line]:
         """All settings, as lines; the fixed values of the lines and their order do not depend on the data."""
@@ -137,7 +140,7 @@ class Family(ABC):
         Raises:
             ParameterError: a value is missing.
         """
-        return self.chosen(rankings, values)[1]
+        return self.offered_prefix(rankings, values)[1]
 
     def by_query(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, shape (n_queries,) each; NaN = does not apply.
@@ -145,8 +148,8 @@ class Family(ABC):
         Raises:
             ParameterError: a value is missing.
         """
-        own, lengths = self.chosen(rankings, values)
-        return {measure: own.values(measure, lengths) for measure in own.measures}
+        prefix, lengths = self.offered_prefix(rankings, values)
+        return {measure: prefix.values(measure, lengths) for measure in prefix.measures}
 
 
 @dataclass(frozen=True)
@@ -164,10 +167,10 @@ class FixedK(Family):
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Every n, rising."""
         for n in Counts(self.n, tuple(self.values)).values:
-            _, lengths = self.chosen(rankings, {self.n: n})
+            _, lengths = self.offered_prefix(rankings, {self.n: n})
             yield Cut(rankings=rankings, values={self.n: n}, low=lengths, high=lengths)
 
-    def chosen(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> tuple[MeasuredRankings, IntArray]:
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """The first n."""
         return rankings, np.minimum(rankings.sizes, int(_value(self.n, values, 0)))
 
@@ -198,81 +201,97 @@ class StandardMargin(Family):
         swept = [span for span in (self.includeScore, self.margin) if span is not None and span.swept]
         spans: list[Span | None] = [*swept] if swept else [None]
         for span in spans:
-            falling = None
-            for topK, own, found in standing(rankings, self.topK.values):  # noqa: N806
-                part = _Standing(self, own, found)
-                if span is not None and (falling is None or falling.rankings is not own):
-                    most = found if own is not rankings else _most(rankings, self.topK.values[-1])
-                    falling = ThresholdSums(own, part.key(span), most)
+            sums = None
+            for topK in self.topK.values:  # noqa: N806
+                best = _BestChunks.of(self, rankings, topK)
+                if span is not None and (sums is None or sums.rankings is not best.rankings):
+                    same = best.rankings is rankings
+                    most = rankings.items.count(_has_chunk(rankings, self.topK.values[-1])) if same else best.counts
+                    sums = ThresholdSums(best.rankings, best.key(span), most)
                 for topN in self.topN.values:  # noqa: N806
-                    yield part.cut(span, falling, topK, topN)
+                    yield best.cut(span, sums, topK, topN)
 
-    def chosen(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> tuple[MeasuredRankings, IntArray]:
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What the two steps offer, one behind the other."""
-        (_, own, found) = next(standing(rankings, (self.topK.of(values),)))
-        part = _Standing(self, own, found)
-        length = part.standard(self.topN.of(values), self.includeScore.of(values))
-        return own, np.minimum(length, part.within(self.margin.of(values)) if self.margin is not None else length)
+        best = _BestChunks.of(self, rankings, self.topK.of(values))
+        length = best.standard(self.topN.of(values), self.includeScore.of(values))
+        return best.rankings, length if self.margin is None else np.minimum(length, best.within(self.margin.of(values)))
+
+
+def _has_chunk(rankings: MeasuredRankings, topK: int) -> BoolArray:  # noqa: N803
+    """True for items whose best chunk is among the best topK and that score above 0, shape (n_ranked,)."""
+    return (rankings.chunk_rank < topK) & (rankings.score > 0)
 
 
 @dataclass(frozen=True, eq=False)
-class _Standing:
-    """The ranked items that stand at one topK: the first `found` of each of the rankings `own`."""
+class _BestChunks:
+    """The items that a topK leaves: the first `counts` of each of the rankings.
+
+    As a rule they are the first ones of every ranking. Where pooled scores put an item above one with a better chunk,
+    the rankings are new ones without the items that topK leaves out.
+    """
 
     family: StandardMargin
-    own: MeasuredRankings
-    found: IntArray
+    rankings: MeasuredRankings
+    counts: IntArray
+
+    @classmethod
+    def of(cls, family: StandardMargin, rankings: MeasuredRankings, topK: int) -> _BestChunks:  # noqa: N803
+        """Find them."""
+        items, kept = rankings.items, _has_chunk(rankings, topK)
+        counts = items.count(kept)
+        gaps = (kept & (items.place >= counts[items.owner])).any()
+        return cls(family, rankings.select_items(kept) if gaps else rankings, counts)
 
     def standard(self, topN: int, includeScore: float) -> IntArray:  # noqa: N803
         """How many the step `standard` offers."""
-        return offered_length(self.found, self._count(self.own.score >= includeScore), topN)
+        return offered_length(self.counts, self._count(self.rankings.score >= includeScore), topN)
 
     def within(self, margin: float) -> IntArray:
-        """How many of those that stand the step `margin` would offer of them."""
-        return np.minimum(self._count(self._fallen <= margin), self.family.at_most)
+        """How many of them the step `margin` would offer."""
+        return np.minimum(self._count(self._distance <= margin), self.family.at_most)
 
     def key(self, span: Span) -> FloatArray:
         """What a swept parameter is compared with."""
-        return self.own.score if span is self.family.includeScore else -self._fallen
+        return self.rankings.score if span is self.family.includeScore else -self._distance
 
-    def cut(self, span: Span | None, falling: ThresholdSums | None, topK: int, topN: int) -> Cut:  # noqa: N803
+    def cut(self, span: Span | None, sums: ThresholdSums | None, topK: int, topN: int) -> Cut:  # noqa: N803
         """All values of a swept parameter, the other at the top of its range."""
         family = self.family
         include, margin = family.includeScore, family.margin
         values: dict[str, Value] = {family.topK.name: topK, family.topN.name: topN}
         values |= {one.name: one.high for one in (include, margin) if one is not None and one is not span}
         values.pop("", None)
-        high = self.found if span is include else offered_length(self.found, self._above, topN)
-        low = np.minimum(topN, self.found) if span is include else high
+        high = self.counts if span is include else offered_length(self.counts, self._above, topN)
+        low = np.minimum(topN, self.counts) if span is include else high
         if span is not None and span is margin:
             low, high = np.zeros_like(low), np.minimum(high, family.at_most)
         else:
             low, high = np.minimum(low, self._within), np.minimum(high, self._within)
-        if span is None or falling is None:
-            return Cut(rankings=self.own, values=values, low=high, high=high)
+        if span is None or sums is None:
+            return Cut(rankings=self.rankings, values=values, low=high, high=high)
         axis = Axis(name=span.name, span=(span.low, span.high), rises=span is margin)
         slot = topN if axis.rises else None  # of a larger topK the first topN are often the same ones
-        return Cut(rankings=self.own, values=values, low=low, high=high, axis=(axis, falling), slot=slot)
+        return Cut(rankings=self.rankings, values=values, low=low, high=high, axis=(axis, sums), slot=slot)
 
     @cached_property
     def _above(self) -> IntArray:
-        """How many of those that stand score at least the top of includeScore's range."""
-        return self._count(self.own.score >= self.family.includeScore.high)
+        """How many of them score at least the top of includeScore's range."""
+        return self._count(self.rankings.score >= self.family.includeScore.high)
 
     @cached_property
     def _within(self) -> IntArray:
-        """How many the step `margin` offers at the top of its range; all that stand, where there is no such step."""
-        return self.found if self.family.margin is None else self.within(self.family.margin.high)
+        """How many the step `margin` offers at the top of its range; all, where there is no such step."""
+        return self.counts if self.family.margin is None else self.within(self.family.margin.high)
 
     @property
-    def _fallen(self) -> FloatArray:
-        return below_best(self.own, "ratio")
+    def _distance(self) -> FloatArray:
+        return below_best(self.rankings, "ratio")
 
     def _count(self, rows: BoolArray) -> IntArray:
-        """How many of those that stand are among `rows`."""
-        items = self.own.items
-        rows = rows & (items.place < self.found[items.owner])
-        return np.bincount(items.owner[rows], minlength=items.n).astype(np.int64)
+        """How many of them are among `rows`."""
+        items = self.rankings.items
+        return items.count(rows & (items.place < self.counts[items.owner]))
 
 
 def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -> FloatArray:
@@ -281,26 +300,6 @@ def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -
     some = rankings.sizes > 0
     best[some] = rankings.score[rankings.start[:-1][some]]
     return fallen(rankings.score, best[rankings.items.owner], of)
-
-
-def standing(rankings: MeasuredRankings, topKs: Sequence[int]) -> Iterator[tuple[int, MeasuredRankings, IntArray]]:  # noqa: N803
-    """What stands at each topK: rankings, and how many of their first items, shape (n_queries,).
-
-    These are items whose best chunk is among the best topK and that score above 0. As a rule they are the first ones
-    of every ranking, and the rankings are those given. Where pooled scores put an item above one with a better chunk,
-    the rankings are new ones without what does not stand.
-    """
-    for topK in topKs:  # noqa: N806
-        alive = (rankings.chunk_rank < topK) & (rankings.score > 0)
-        found = np.bincount(rankings.items.owner[alive], minlength=rankings.n_queries).astype(np.int64)
-        prefix = not (alive & (rankings.items.place >= found[rankings.items.owner])).any()
-        yield topK, rankings if prefix else rankings.select_items(alive), found
-
-
-def _most(rankings: MeasuredRankings, topK: int) -> IntArray:  # noqa: N803
-    """How many items stand at most at this topK or a lower one."""
-    alive = (rankings.chunk_rank < topK) & (rankings.score > 0)
-    return np.bincount(rankings.items.owner[alive], minlength=rankings.n_queries).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -322,30 +321,29 @@ class Threshold(Family):
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """By at_least, then by at_most; pairs that contradict each other are left out."""
         span, sizes = self.threshold, rankings.sizes
-        falling = ThresholdSums(rankings, self._key(rankings), sizes) if span.swept else None
-        for floor in self.at_least.values:
+        sums = ThresholdSums(rankings, self._key(rankings), sizes) if span.swept else None
+        for least in self.at_least.values:
             for most in self.at_most.values if self.at_most is not None else (None,):
-                if most is not None and most < floor:
+                if most is not None and most < least:
                     continue
-                fixed: dict[str, Value] = {self.at_least.name: floor}
+                fixed: dict[str, Value] = {self.at_least.name: least}
                 if self.at_most is not None and most is not None:
                     fixed[self.at_most.name] = most
-                if falling is None:
+                if sums is None:
                     fixed[span.name] = span.high
                 fixed.pop("", None)
-                if falling is None:
-                    lengths = self.chosen(rankings, fixed)[1]
+                if sums is None:
+                    lengths = self.offered_prefix(rankings, fixed)[1]
                     yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
                     continue
                 high = sizes if most is None else np.minimum(sizes, most)
                 axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
-                yield Cut(rankings=rankings, values=fixed, low=np.minimum(high, floor), high=high, axis=(axis, falling))
+                yield Cut(rankings=rankings, values=fixed, low=np.minimum(high, least), high=high, axis=(axis, sums))
 
-    def chosen(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> tuple[MeasuredRankings, IntArray]:
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What the step offers."""
         limit = self.threshold.of(values)
-        owner = rankings.items.owner[self._key(rankings) >= (limit if self.of == "score" else -limit)]
-        reached = np.bincount(owner, minlength=rankings.n_queries).astype(np.int64)
+        reached = rankings.items.count(self._key(rankings) >= (limit if self.of == "score" else -limit))
         length = offered_length(rankings.sizes, reached, self.at_least.of(values))
         return rankings, length if self.at_most is None else np.minimum(length, self.at_most.of(values))
 
@@ -369,11 +367,11 @@ class Budget(Family):
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """The family's cuts, each with every budget."""
-        falling: ThresholdSums | None = None
+        sums: ThresholdSums | None = None
         for cut in self.of.cuts(rankings):
             if isinstance(self.tokens, Counts):
                 for tokens in self.tokens.values:
-                    fits = _fitting(cut.rankings, tokens)
+                    fits = _count_in_budget(cut.rankings, tokens)
                     values = {**cut.values, **({self.tokens.name: tokens} if self.tokens.name else {})}
                     yield replace(cut, values=values, low=np.minimum(cut.low, fits), high=np.minimum(cut.high, fits))
                 continue
@@ -381,18 +379,19 @@ class Budget(Family):
                 raise ParameterError(
                     f"{cut.axis[0].name} and {self.tokens.name} cannot both be swept at every value; fix one of them"
                 )
-            if falling is None or falling.rankings is not cut.rankings:
-                falling = ThresholdSums(cut.rankings, -cut.rankings.spent.astype(np.float64), cut.rankings.sizes)
+            if sums is None or sums.rankings is not cut.rankings:
+                sums = ThresholdSums(
+                    cut.rankings, -cut.rankings.cumulative_tokens.astype(np.float64), cut.rankings.sizes
+                )
             axis = Axis(name=self.tokens.name, span=(self.tokens.low, self.tokens.high), rises=True, whole=True)
-            yield replace(cut, low=np.zeros_like(cut.high), axis=(axis, falling))
+            yield replace(cut, low=np.zeros_like(cut.high), axis=(axis, sums))
 
-    def chosen(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> tuple[MeasuredRankings, IntArray]:
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What the family offers, as far as it fits."""
-        own, lengths = self.of.chosen(rankings, values)
-        return own, np.minimum(lengths, _fitting(own, int(self.tokens.of(values))))
+        prefix, lengths = self.of.offered_prefix(rankings, values)
+        return prefix, np.minimum(lengths, _count_in_budget(prefix, int(self.tokens.of(values))))
 
 
-def _fitting(rankings: MeasuredRankings, tokens: int) -> IntArray:
+def _count_in_budget(rankings: MeasuredRankings, tokens: int) -> IntArray:
     """How many of the first items fit into a budget, shape (n_queries,)."""
-    fits = rankings.spent <= tokens
-    return np.bincount(rankings.items.owner[fits], minlength=rankings.n_queries).astype(np.int64)
+    return rankings.items.count(rankings.cumulative_tokens <= tokens)

@@ -52,7 +52,7 @@ class RankedItems:
         start: shape (n_queries + 1,); ranking i is `[start[i], start[i + 1])`.
         item: catalog positions, best first, shape (n_ranked,).
         held_start, held: what the sessions hold, likewise.
-        tokens, held_tokens: of what is shown of each item, shape (n_ranked,) and that of `held`.
+        tokens, held_tokens: of what is shown of each item, shape (n_ranked,) and that of `session_item`.
         enough, held_enough: False where what is shown is worth nothing to the query, likewise.
     """
 
@@ -60,12 +60,12 @@ class RankedItems:
     query: IntArray
     start: IntArray
     item: IntArray
-    held_start: IntArray
-    held: IntArray
+    session_start: IntArray
+    session_item: IntArray
     tokens: IntArray
-    held_tokens: IntArray
+    session_tokens: IntArray
     enough: BoolArray
-    held_enough: BoolArray
+    session_enough: BoolArray
 
     @classmethod
     def of(cls, table: Candidates, labels: Labels) -> RankedItems:
@@ -79,19 +79,19 @@ class RankedItems:
             raise ParameterError(f"rankings of {table.n_requests} queries and labels of {n}; expected the same ones")
         if (table.chosen & ~table.ranked & (table.origin != Origin.SESSION)).any():
             raise ParameterError("what an expansion brought in is no part of a ranking; sweep what stands before it")
-        held, found = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
+        session_item, found = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
         tokens, enough = table.prices(labels.item_tokens), enough_shown(labels.dataset, table)
         return cls(
             labels=labels,
             query=np.arange(n, dtype=np.int64),
             start=table.starts_of(found),
             item=table.item[found],
-            held_start=table.starts_of(held),
-            held=table.item[held],
+            session_start=table.starts_of(session_item),
+            session_item=table.item[session_item],
             tokens=tokens[found],
-            held_tokens=tokens[held],
+            session_tokens=tokens[session_item],
             enough=enough[found],
-            held_enough=enough[held],
+            session_enough=enough[session_item],
         )
 
     @property
@@ -119,29 +119,33 @@ class RankedItems:
         """CSR starts of values by length: ranking i has one for 0, 1, ... all of its items."""
         return self.start + np.arange(self.n + 1)
 
+    def count(self, rows: BoolArray) -> IntArray:
+        """How many items each ranking has where `rows`, shape (n_ranked,), is True, shape (n_queries,)."""
+        return np.bincount(self.owner[rows], minlength=self.n).astype(np.int64)
+
     def select_queries(self, queries: BoolArray) -> RankedItems:
         """The rankings of the queries where `queries`, shape (n_queries,), is True."""
         which = np.flatnonzero(queries)
         start, rows = select_lists(self.start, which)
-        held_start, held = select_lists(self.held_start, which)
+        session_start, session_item = select_lists(self.session_start, which)
         return replace(
             self,
             query=self.query[which],
             start=start,
             item=self.item[rows],
-            held_start=held_start,
-            held=self.held[held],
+            session_start=session_start,
+            session_item=self.session_item[session_item],
             tokens=self.tokens[rows],
-            held_tokens=self.held_tokens[held],
+            session_tokens=self.session_tokens[session_item],
             enough=self.enough[rows],
-            held_enough=self.held_enough[held],
+            session_enough=self.session_enough[session_item],
         )
 
     def select_items(self, rows: BoolArray) -> RankedItems:
         """The same rankings with the items where `rows`, shape (n_ranked,), is True."""
         return replace(
             self,
-            start=starts(np.bincount(self.owner[rows], minlength=self.n)),
+            start=starts(self.count(rows)),
             item=self.item[rows],
             tokens=self.tokens[rows],
             enough=self.enough[rows],
@@ -241,7 +245,7 @@ class RankedItems:
     def _batches(self, owner: IntArray, start: IntArray) -> Iterator[tuple[int, int]]:
         """Bounds of slices of selections that are small enough for one go."""
         judged = np.diff(self.labels.dataset.judgments.start)[self.query[owner]]
-        rows = np.cumsum(1 + judged + np.diff(self.held_start)[owner] + np.diff(start))
+        rows = np.cumsum(1 + judged + np.diff(self.session_start)[owner] + np.diff(start))
         first = 0
         while first < len(owner):
             before = int(rows[first - 1]) if first else 0
@@ -259,13 +263,13 @@ class RankedItems:
         label_start, label = select_lists(judgments.start, self.query[owner])
         if not labelled:
             label_start, label = np.zeros_like(label_start), label[:0]
-        held_start, held = select_lists(self.held_start, owner)
-        selection = np.concatenate([owners(held_start), owners(start)])
+        session_start, session_item = select_lists(self.session_start, owner)
+        selection = np.concatenate([owners(session_start), owners(start)])
         in_turn = np.argsort(selection, kind="stable")
-        item = np.concatenate([self.held[held], self.item[rows]])[in_turn]
-        tokens = np.concatenate([self.held_tokens[held], self.tokens[rows]])[in_turn]
-        enough = np.concatenate([self.held_enough[held], self.enough[rows]])[in_turn]
-        origin = np.repeat([SESSION, SESSION + 1], [len(held), len(rows)])[in_turn]
+        item = np.concatenate([self.session_item[session_item], self.item[rows]])[in_turn]
+        tokens = np.concatenate([self.session_tokens[session_item], self.tokens[rows]])[in_turn]
+        enough = np.concatenate([self.session_enough[session_item], self.enough[rows]])[in_turn]
+        origin = np.repeat([SESSION, SESSION + 1], [len(session_item), len(rows)])[in_turn]
         via = judgments.via
         return Evidence(
             judgments=Judgments(
@@ -275,7 +279,7 @@ class RankedItems:
                 group=judgments.group[label],
                 via=None if via is None else via[label],
             ),
-            offered=Offered(start=held_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
+            offered=Offered(start=session_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
             item_tokens=self.labels.item_tokens,
             body_tokens=self.labels.body_tokens,
             kinship=self.labels.kinship,

@@ -96,12 +96,12 @@ class Pairing:
         """
         nothing = np.empty(0, dtype=np.int64)
         return {
-            one: self.along(one, by_query[one], owner=nothing, gain=np.empty(0), stops=nothing)
+            one: self.line_differences(one, by_query[one], owner=nothing, gain=np.empty(0), stops=nothing)
             for one in self.base
             if one in by_query
         }
 
-    def along(
+    def line_differences(
         self, measure: Measure, first: FloatArray, *, owner: IntArray, gain: FloatArray, stops: IntArray
     ) -> Differences:
         """Those of the settings along a line.

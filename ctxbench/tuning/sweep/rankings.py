@@ -79,8 +79,8 @@ class MeasuredRankings:
     tables: Mapping[Metric, FloatArray]
     reachable: BoolArray
     failed: BoolArray
-    needing: Mapping[str, BoolArray] = field(default_factory=dict)
-    counted: Mapping[str, FloatArray] = field(default_factory=dict)
+    queries_needing: Mapping[str, BoolArray] = field(default_factory=dict)
+    required_counts: Mapping[str, FloatArray] = field(default_factory=dict)
     pairing: Pairing | None = None
     _item_values: Mapping[Metric, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
@@ -132,8 +132,8 @@ class MeasuredRankings:
             tables=tables,
             reachable=tables[_COMPLETENESS][within] == 1,
             failed=broken,
-            needing={one.needed: types.get(one.needed, nowhere) for one in measures if one.needed},
-            counted={one.needed: count_by_length(items, one.needed) for one in measures if one.counts},
+            queries_needing={one.needed: types.get(one.needed, nowhere) for one in measures if one.needed},
+            required_counts={one.needed: count_by_length(items, one.needed) for one in measures if one.counts},
             _item_values=item_values,
         )
 
@@ -158,11 +158,11 @@ class MeasuredRankings:
         return np.diff(self.items.start)
 
     @cached_property
-    def spent(self) -> IntArray:
+    def cumulative_tokens(self) -> IntArray:
         """The prompt tokens of each ranked item and all before it in its ranking, shape (n_ranked,)."""
         total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.items.tokens)])
-        spent: IntArray = total[1:] - total[self.start[:-1]][self.items.owner]
-        return spent
+        cumulative_tokens: IntArray = total[1:] - total[self.start[:-1]][self.items.owner]
+        return cumulative_tokens
 
     def values(self, measure: Measure, lengths: IntArray) -> FloatArray:
         """The values of a measure at one length a query.
@@ -185,19 +185,23 @@ class MeasuredRankings:
         queries = self._queries_of(measure)
         return values if queries is None else np.where(queries, values, np.nan)
 
-    def against(self, pairing: Pairing) -> MeasuredRankings:
+    def with_base(self, pairing: Pairing) -> MeasuredRankings:
         """The same rankings, with the base that differences are to."""
         return replace(self, pairing=pairing)
 
     def _table(self, measure: Measure) -> FloatArray:
         """What a measure is a mean of, by length."""
-        return self.counted[measure.needed] if measure.counts else self.tables[measure.metric]
+        return self.required_counts[measure.needed] if measure.counts else self.tables[measure.metric]
 
     def _queries_of(self, measure: Measure) -> BoolArray | None:
         """The queries that a measure is over, shape (n_queries,); None = all."""
         if not measure.needed:
             return self.reachable if measure.reachable else None
-        return self.needing[measure.needed] & self.reachable if measure.reachable else self.needing[measure.needed]
+        return (
+            self.queries_needing[measure.needed] & self.reachable
+            if measure.reachable
+            else self.queries_needing[measure.needed]
+        )
 
     def select_queries(self, queries: BoolArray) -> MeasuredRankings:
         """The rankings of the queries where `queries`, shape (n_queries,), is True."""
@@ -212,8 +216,8 @@ class MeasuredRankings:
             tables={metric: table[lengths] for metric, table in self.tables.items()},
             reachable=self.reachable[which],
             failed=self.failed[which],
-            needing={name: needing[which] for name, needing in self.needing.items()},
-            counted={name: table[lengths] for name, table in self.counted.items()},
+            queries_needing={name: queries_needing[which] for name, queries_needing in self.queries_needing.items()},
+            required_counts={name: table[lengths] for name, table in self.required_counts.items()},
             pairing=None if self.pairing is None else self.pairing.select_queries(np.asarray(queries, dtype=np.bool_)),
             _item_values={metric: (bare[which], single[rows]) for metric, (bare, single) in self._item_values.items()},
         )
@@ -228,7 +232,7 @@ class MeasuredRankings:
             score=self.score[rows],
             chunk_rank=self.chunk_rank[rows],
             tables=_tables(items, list(self.tables), item_values, self.failed),
-            counted={name: count_by_length(items, name) for name in self.counted},
+            required_counts={name: count_by_length(items, name) for name in self.required_counts},
             _item_values=item_values,
         )
 

@@ -71,7 +71,7 @@ class Requirements:
         group = np.where(items.enough, self._group_of(items.owner, items.item), -1)
         length = np.full(len(self.query), NEVER, dtype=np.int64)
         np.minimum.at(length, group[group >= 0], items.place[group >= 0] + 1)
-        group = np.where(items.held_enough, self._group_of(owners(items.held_start), items.held), -1)
+        group = np.where(items.session_enough, self._group_of(owners(items.session_start), items.session_item), -1)
         length[group[group >= 0]] = 0
         return length
 

@@ -23,7 +23,7 @@ from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut_relative import fallen
 from ctxbench.tuning.sweep.domain_gains import DOMAIN_METRICS, Gain, domain_gain
 from ctxbench.tuning.sweep.domains import Domain, domain_items
-from ctxbench.tuning.sweep.engine_runs import single
+from ctxbench.tuning.sweep.engine_runs import setting_line
 from ctxbench.tuning.sweep.families import Cut
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
@@ -50,7 +50,7 @@ class Front:
     cost: FloatArray
     gain: FloatArray
     values: tuple[Mapping[str, Value], ...]
-    shown: tuple[Mapping[str, Value], ...]
+    rounded: tuple[Mapping[str, Value], ...]
     settings: int
 
     def __len__(self) -> int:
@@ -75,8 +75,8 @@ class _DomainLine:
     values: Mapping[str, Value]
     axis: str
     thresholds: FloatArray
-    reached: FloatArray
-    change: FloatArray
+    start: FloatArray
+    end: FloatArray
     span: tuple[float, float]
     costs: Mapping[Measure, FloatArray]
     places: Mapping[Measure, IntArray]
@@ -91,7 +91,7 @@ class _DomainLine:
             sums={},
             n={},
             span=self.span,
-            beyond=(float(self.reached[place]), float(self.change[place])),
+            beyond=(float(self.start[place]), float(self.end[place])),
         )
         return line.shortly(0) if short else line.at(0)
 
@@ -108,7 +108,7 @@ class _CheapestPairs:
     def empty(cls, most: int) -> _CheapestPairs:
         return cls(np.full(most + 1, np.inf), np.full(most + 1, np.inf))
 
-    def look(self, cost: FloatArray, gain: IntArray, one: _DomainLine, other: _DomainLine) -> None:
+    def add(self, cost: FloatArray, gain: IntArray, one: _DomainLine, other: _DomainLine) -> None:
         """Take what is cheaper than all that gains as much; of equals the first stays."""
         rows, columns = np.nonzero(cost < self.at_least[gain])
         if not len(rows):
@@ -191,7 +191,7 @@ class DomainPair:
                 for limit, most in (budgets or {}).items():
                     spent = tables[limit] if limit in tables else self._price(limit, one, other)
                     beyond |= spent > most + _SAME * abs(most)
-                best.look(np.where(beyond, np.inf, price) if limits else price, tables[gain], one, other)
+                best.add(np.where(beyond, np.inf, price) if limits else price, tables[gain], one, other)
         return _front(best, scale, settings)
 
     def at(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
@@ -199,12 +199,12 @@ class DomainPair:
         pairs = zip(self.domains, self._parts, strict=True)
         whole = self.rankings
         evidence = _offered_items(
-            whole.items, [domain.family.chosen(part, values) for domain, part in pairs]
+            whole.items, [domain.family.offered_prefix(part, values) for domain, part in pairs]
         ).evidence()
         found = evaluate(list(dict.fromkeys(one.metric for one in whole.measures)), evidence)
         catalog = whole.items.labels.dataset.catalog
         return values_of_measures(
-            whole.measures, found, evidence, catalog, needing=whole.needing, reachable=whole.reachable
+            whole.measures, found, evidence, catalog, needing=whole.queries_needing, reachable=whole.reachable
         )
 
     def lines(self, front: Front) -> Iterator[Line]:
@@ -213,8 +213,8 @@ class DomainPair:
         Each is the cheapest by its sum. Where a cost is held against a bound by the end of its interval, another
         setting with the same gain, a higher sum and less spread might keep to it, too, and is not among these.
         """
-        for values in front.shown:
-            yield single(values, self.at(values), pairing=self.rankings.pairing)
+        for values in front.rounded:
+            yield setting_line(values, self.at(values), pairing=self.rankings.pairing)
 
     def _check(
         self, gain: Measure, cost: Measure, floors: Mapping[Measure, float], budgets: Mapping[Measure, float]
@@ -235,9 +235,9 @@ class DomainPair:
         cuts = [list(domain.family.cuts(own)) for domain, own in zip(self.domains, self._parts, strict=True)]
         names = [{name for cut in own for name in (*cut.values, *_axis_name(cut))} for own in cuts]
         both = sorted(names[0] & names[1])
-        if turned := sorted({name for own in cuts for cut in own for name in _axis_name(cut)} & set(both)):
+        if moves := sorted({name for own in cuts for cut in own for name in _axis_name(cut)} & set(both)):
             raise ParameterError(
-                f"{', '.join(turned)}: a threshold that both domains share cannot be swept in each; give each its own"
+                f"{', '.join(moves)}: a threshold that both domains share cannot be swept in each; give each its own"
             )
         for key in dict.fromkeys(tuple(cut.values.get(name) for name in both) for cut in cuts[0]):
             one, other = ([cut for cut in own if tuple(cut.values.get(name) for name in both) == key] for own in cuts)
@@ -277,14 +277,14 @@ def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], whi
     found = {one: _settings(cut, line, gain.query, gain.lengths[which]) for one, gain in gains.items()}
     every = np.concatenate([np.zeros(1, dtype=np.int64), *found.values()])
     matter = np.unique(every[every < len(line)])
-    reached, change = line.thresholds[matter].copy(), np.append(line.thresholds[1:], line.beyond[1])[matter]
-    reached[0] = line.beyond[0]
+    start, end = line.thresholds[matter].copy(), np.append(line.thresholds[1:], line.beyond[1])[matter]
+    start[0] = line.beyond[0]
     return _DomainLine(
         values=line.values,
         axis=line.axis,
         thresholds=line.thresholds[matter],
-        reached=reached,
-        change=change,
+        start=start,
+        end=end,
         span=line.span,
         costs={one: np.asarray(line.sums[one], dtype=np.float64)[matter] for one in costs},
         places={one: np.searchsorted(matter, settings) for one, settings in found.items()},
@@ -295,15 +295,15 @@ def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], whi
 def _settings(cut: Cut, line: Line, query: IntArray, length: IntArray) -> IntArray:
     """The first setting of a line at which each query is offered a length; as many as there are = never."""
     first = np.where(length <= cut.low[query], 0, len(line)).astype(np.int64)
-    turned = np.flatnonzero((length > cut.low[query]) & (length <= cut.high[query]))
-    if cut.axis is None or not len(turned):
+    moves = np.flatnonzero((length > cut.low[query]) & (length <= cut.high[query]))
+    if cut.axis is None or not len(moves):
         return first
     own, rises = cut.rankings, cut.axis[0].rises
-    last = own.start[query[turned]] + length[turned] - 1
+    last = own.start[query[moves]] + length[moves] - 1
     key = own.score[last]
     if rises:
-        key = -fallen(key, own.score[own.start[query[turned]]], "ratio")
-    first[turned] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")
+        key = -fallen(key, own.score[own.start[query[moves]]], "ratio")
+    first[moves] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")
     return first
 
 
@@ -321,16 +321,16 @@ def _table(gain: Gain, name: Measure, one: _DomainLine, other: _DomainLine) -> I
 def _front(best: _CheapestPairs | None, scale: int, settings: int) -> Front:
     """What is cheaper than all that gains more, the cheapest first."""
     if best is None:
-        return Front(cost=np.empty(0), gain=np.empty(0), values=(), shown=(), settings=settings)
+        return Front(cost=np.empty(0), gain=np.empty(0), values=(), rounded=(), settings=settings)
     above = np.append(best.at_least[1:], np.inf)
     kept = [gain for gain in sorted(best.where) if best.cost[gain] < above[gain]]
     pairs = [best.where[gain] for gain in kept]
-    values, shown = (
+    values, rounded = (
         tuple({**one.at(row, short=short), **other.at(column, short=short)} for one, row, other, column in pairs)
         for short in (False, True)
     )
     gains = np.array(kept, dtype=np.float64) / scale
-    return Front(cost=best.cost[kept], gain=gains, values=values, shown=shown, settings=settings)
+    return Front(cost=best.cost[kept], gain=gains, values=values, rounded=rounded, settings=settings)
 
 
 def _offered_items(items: RankedItems, offered: Sequence[tuple[MeasuredRankings, IntArray]]) -> RankedItems:

@@ -143,7 +143,7 @@ class ThresholdSums:
         def paired(pairing: Pairing, measure: Measure) -> Differences:
             scale, gains = self.rankings.exact[measure, 1].scale, self._gains[measure, 1][rows.index[:stop]]
             before = np.bincount(rows.owner[:start], gains[:start], minlength=len(low)) / scale
-            return pairing.along(
+            return pairing.line_differences(
                 measure,
                 self.rankings.values(measure, low) + before,
                 owner=rows.owner[start:stop].astype(np.int64),
@@ -205,7 +205,7 @@ def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths
     def paired(pairing: Pairing, measure: Measure) -> Differences:
         nothing = np.empty(0, dtype=np.int64)
         first = rankings.values(measure, lengths)
-        return pairing.along(measure, first, owner=nothing, gain=np.empty(0), stops=nothing)
+        return pairing.line_differences(measure, first, owner=nothing, gain=np.empty(0), stops=nothing)
 
     applies, sums, squares, cubes = _sums_by_power(rankings, summed)
     return Line(

@@ -24,7 +24,7 @@ from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources
 from ctxbench.tuning.sweep.domain_gains import corners
-from ctxbench.tuning.sweep.domains import Domain, alone, domain_items, domains_of
+from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of, restrict_to_domain
 from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
@@ -173,7 +173,7 @@ def test_nothing_beats_the_front_and_the_front_is_what_it_says(seed, gain, cost,
         (pytest.approx(price), pytest.approx(gained)) for price, gained in expected
     ]
     for place, values in enumerate(front.values):
-        for setting in (values, front.shown[place]):
+        for setting in (values, front.rounded[place]):
             assert DOMAINS.values(given=setting)["contextTopK"] == values["contextTopK"]
             found = by_running(labels, setting)
             assert np.nansum(found[cost]) == front.cost[place]
@@ -194,7 +194,7 @@ def test_lines_of_a_front_hold_what_keepers_need():
     both = shared(labels, topKs=(20,), topNs=(0, 2))
     front = both.front(COMPLETE, TOKENS)
     for place, line in enumerate(both.lines(front)):
-        assert line.at(0) == front.shown[place]
+        assert line.at(0) == front.rounded[place]
         assert line.sums[COMPLETE].tolist() == [front.gain[place]]
         assert line.sums[TOKENS].tolist() == [front.cost[place]]
         assert line.squares[TOKENS][0] == pytest.approx(np.nansum(both.at(front.values[place])[TOKENS] ** 2))
@@ -214,7 +214,7 @@ def test_a_requirement_that_either_domain_meets_is_bought_where_it_is_cheaper():
     labels = Labels.of(dataset, np.array([10, 500]))
     front = shared(labels, topKs=(20,), topNs=(0, 1)).front(COMPLETE, TOKENS)
     assert (front.cost.tolist(), front.gain.tolist()) == ([0.0, 10.0], [0.0, 1.0])
-    assert by_running(labels, front.shown[1])[ITEMS].tolist() == [1.0]
+    assert by_running(labels, front.rounded[1])[ITEMS].tolist() == [1.0]
 
 
 def test_of_equal_settings_the_first_in_order_is_named():
@@ -330,7 +330,7 @@ def test_a_domain_alone_offers_what_it_offers_beside_the_other(seed, which, top_
     labels = labelled(seed)
     family = domains_of(DOMAINS, topKs=(top_k,), topNs=(top_n,))[which].family
     held = domain_items(labels.dataset.catalog, [("tool",), ("*",)])[which]
-    table, own = alone(uncut(labels), labels, held)
+    table, own = restrict_to_domain(uncut(labels), labels, held)
     name = ("tools", "rules")[which]
     values = {"contextTopK": top_k, f"{name}TopN": top_n, f"{name}IncludeScore": 0.6, f"{name}Margin": margin}
     found = family.by_query(MeasuredRankings.of(table, own, MEASURES), values)
@@ -357,12 +357,12 @@ def test_a_query_that_needs_nothing_of_a_domain_counts_for_tokens_only():
     dataset = Dataset(name="three", version="1", catalog=catalog, queries=queries, labels=labels)
     whole = Labels.of(dataset, np.array([1, 20, 300]))
     tools, rules = domain_items(catalog, [("tool",), ("*",)])
-    table, own = alone(uncut(whole), whole, tools)
+    table, own = restrict_to_domain(uncut(whole), whole, tools)
     rankings = MeasuredRankings.of(table, own, (COMPLETE, TOKENS))
     everything = np.full(3, 9)
     assert rankings.values(TOKENS, everything).tolist() == [1, 1, 1]
     assert np.array_equal(rankings.values(COMPLETE, everything), [1, np.nan, 1], equal_nan=True)
-    table, own = alone(uncut(whole), whole, rules)
+    table, own = restrict_to_domain(uncut(whole), whole, rules)
     rankings = MeasuredRankings.of(table, own, (COMPLETE, TOKENS))
     assert np.array_equal(rankings.values(COMPLETE, np.zeros(3, np.int64)), [np.nan, 0, 0], equal_nan=True)
     assert rankings.values(TOKENS, everything).tolist() == [320, 320, 320]
@@ -377,10 +377,10 @@ def test_what_the_session_holds_of_the_other_domain_need_not_be_found_in_this_on
     dataset = Dataset(name="one", version="1", catalog=catalog, queries=(query,), labels=labels)
     whole = Labels.of(dataset, np.array([1, 20]))
     tools, rules = domain_items(catalog, [("tool",), ("*",)])
-    _, own = alone(uncut(whole), whole, tools)
+    _, own = restrict_to_domain(uncut(whole), whole, tools)
     assert [(label.item, label.grade) for label in own.dataset.labels] == [(tool, 1)]
     assert own.dataset.queries[0].needs_nothing
-    table, own = alone(uncut(whole), whole, rules)
+    table, own = restrict_to_domain(uncut(whole), whole, rules)
     values = MeasuredRankings.of(table, own, (COMPLETE,)).values(COMPLETE, np.zeros(1, np.int64))
     assert values.tolist() == [1.0], "held"
 
@@ -399,7 +399,7 @@ def test_domains_of_the_shipped_selector():
 
 def test_what_is_given_stays_as_it_is_and_a_mode_gives_what_it_sets():
     given = {"toolsMode": "conservative", "rulesMargin": 0.4, "contextTopK": 30}
-    tools, rules = domains_of(DOMAINS, topKs=(20, 10), topNs=(3, 1), given=given)
+    tools, rules = domains_of(DOMAINS, topKs=(20, 10), topNs=(3, 1), fixed=given)
     assert (tools.family.topK.values, rules.family.topK.values) == ((30,), (30,))
     set_by_mode = DOMAINS.parameters["toolsMode"].choices["conservative"]
     assert tools.family.topN.values == (set_by_mode["toolsTopN"],)
@@ -408,7 +408,7 @@ def test_what_is_given_stays_as_it_is_and_a_mode_gives_what_it_sets():
     assert (rules.family.margin.high, rules.family.topN.values) == (0.4, (1, 3))
     labels = labelled(FULL, n_queries=20)
     front = DomainPair(MeasuredRankings.of(uncut(labels), labels, MEASURES), (tools, rules)).front(COMPLETE, TOKENS)
-    for values, cost, gain in zip(front.shown, front.cost, front.gain, strict=True):
+    for values, cost, gain in zip(front.rounded, front.cost, front.gain, strict=True):
         assert values.items() >= {"toolsTopN": set_by_mode["toolsTopN"], "rulesMargin": 0.4}.items()
         found = by_running(labels, {**given, **values})
         assert (np.nansum(found[TOKENS]), np.nansum(found[COMPLETE])) == (cost, gain)

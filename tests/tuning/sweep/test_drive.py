@@ -157,7 +157,7 @@ def offered(step, candidates: Candidates, *, alone: bool = True) -> list[list[in
     labels = labels_of(candidates.n_requests, int(candidates.item.max(initial=0)) + 1)
     rankings = MeasuredRankings.of(candidates.taken(~brought_in), labels, [ITEMS])
     family, setting, swept, threshold = families(step, alone)
-    own, lengths = family.chosen(rankings, setting)
+    own, lengths = family.offered_prefix(rankings, setting)
     for line in swept.lines(rankings):
         reached = line.thresholds <= threshold if isinstance(step, Margin) else line.thresholds >= threshold
         place = int(reached.sum()) - 1 if line.axis else 0

@@ -240,7 +240,7 @@ def same(found: float, expected: np.ndarray, measure: Measure) -> None:
 def check(case: Case, family: Any, steps: Any) -> None:
     """Every setting of every line, and values by query at it."""
     pairing = pairing_of(case)
-    rankings = MeasuredRankings.of(case.table, case.labels, MEASURES, powers=POWERS).against(pairing)
+    rankings = MeasuredRankings.of(case.table, case.labels, MEASURES, powers=POWERS).with_base(pairing)
     fixed = []
     for line in family.lines(rankings):
         fixed.append(tuple(line.values.items()))

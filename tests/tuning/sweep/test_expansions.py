@@ -121,7 +121,7 @@ def test_a_graph_is_swept_within_the_range_of_its_threshold(tmp_path_factory, se
     path.write_text(text if most == "$most" else text.replace("  most: {default: 3, range: [1, 5]}\n", ""), "utf-8")
     selector, labels = read_definition(path), labelled(seed)
     swept = ExpansionSweep.of(runner(labels, selector), {"n": 2}, labels=labels, measures=MEASURES)
-    assert swept.named.topNs == ((1, 2, 3, 4, 5) if most == "$most" else (2,))
+    assert swept.parameters.topNs == ((1, 2, 3, 4, 5) if most == "$most" else (2,))
     hold(swept, labels, selector, topNs=None if most == "2" else (1, 4))
 
 
@@ -131,7 +131,10 @@ def test_the_graph_of_semantic_is_swept_by_its_own_limits(seed, first, limits):
     labels = labelled(seed)
     values = {**ON, "contextExpansionBy": "graph", "contextTopN": first, "contextIncludeScore": 0.9}
     swept = ExpansionSweep.of(runner(labels), values, labels=labels, measures=MEASURES)
-    assert (swept.named.threshold, swept.named.topN) == ("contextExpansionGraphThreshold", "contextExpansionGraphTopN")
+    assert (swept.parameters.threshold, swept.parameters.topN) == (
+        "contextExpansionGraphThreshold",
+        "contextExpansionGraphTopN",
+    )
     hold(swept, labels, SEMANTIC, topNs=limits)
 
 
