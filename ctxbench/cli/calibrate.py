@@ -16,7 +16,7 @@ from ctxbench.io.console import say
 if TYPE_CHECKING:
     from ctxbench.bench.stats import Estimate
     from ctxbench.features.stored_fits import Fit
-    from ctxbench.tuning.calibration.figures import FoldFigures
+    from ctxbench.tuning.fits.figures import FoldFigures
 
 _HEADS = {
     "items": "items a query",
@@ -52,7 +52,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
 
     Raises:
         ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
-        UserError: as of `ctxbench.tuning.calibration.fits.fit`.
+        UserError: as of `ctxbench.tuning.fits.fit.fit`.
     """
     from ctxbench.data.datasets.store import open_dataset
     from ctxbench.embedding.names import open_embedder
@@ -63,9 +63,9 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
     from ctxbench.text.tokens import open_counter
-    from ctxbench.tuning.calibration.examples import examples, labelled
-    from ctxbench.tuning.calibration.figures import measure
-    from ctxbench.tuning.calibration.fits import fit
+    from ctxbench.tuning.fits.examples import labelled_queries, make_examples
+    from ctxbench.tuning.fits.figures import measure
+    from ctxbench.tuning.fits.fit import fit
 
     if asked.what not in KINDS:
         raise ParameterError(f"what is calibrated must be one of {', '.join(KINDS)}, got {asked.what!r}")
@@ -91,7 +91,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
         for dataset in opened:
             fits[dataset.name] = fit(asked.what, dataset, pipeline, resources, split=asked.split)
             if asked.folds:
-                made = examples(asked.what, labelled(dataset, asked.split), pipeline, resources)
+                made = make_examples(asked.what, labelled_queries(dataset, asked.split), pipeline, resources)
                 figures[dataset.name] = measure(made, asked.folds, progress=partial(shown, f"{dataset.name}: folds"))
     write_calibrations(out, fits.values())
     written = [out]
@@ -128,7 +128,7 @@ def _table(figures: FoldFigures) -> list[str]:
     """The figures as lines of text."""
     head = (
         f"  out of {figures.folds} folds, {figures.queries:,} queries in {figures.groups:,} groups: area under the ROC "
-        f"curve {figures.area:.3f} [{figures.interval.low:.3f}, {figures.interval.high:.3f}]"
+        f"curve {figures.roc_area:.3f} [{figures.interval.low:.3f}, {figures.interval.high:.3f}]"
     )
     names = [_HEADS[name] for name in figures.columns]
     lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]

@@ -83,19 +83,19 @@ class CommonSettings:
         """From what offers fewest to what offers most."""
         return self._thresholds
 
-    def at(self, place: int) -> dict[str, Value]:
+    def values_at(self, place: int) -> dict[str, Value]:
         """The values of one setting."""
-        return self._alone(place).at(0)
+        return self._one_line(place).values_at(0)
 
-    def shortly(self, place: int) -> dict[str, Value]:
+    def rounded_values(self, place: int) -> dict[str, Value]:
         """The same with a threshold of few digits that selects the same on every dataset."""
-        return self._alone(place).shortly(0)
+        return self._one_line(place).rounded_values(0)
 
-    def pick(self, place: int) -> CommonSettings:
+    def select_place(self, place: int) -> CommonSettings:
         """One setting alone, holding nothing of the others."""
-        alone, here = self._alone(place), np.zeros(1, dtype=np.int64)
+        alone, here = self._one_line(place), np.zeros(1, dtype=np.int64)
         picked = [
-            replace(line.pick(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
+            replace(line.select_place(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
             for line, places in zip(self._lines, self._places, strict=True)
         ]
         return CommonSettings(picked, alone.thresholds, [here for _ in picked], self._worth)
@@ -161,7 +161,7 @@ class CommonSettings:
         ]
         return np.stack(rows)
 
-    def _alone(self, place: int) -> Line:
+    def _one_line(self, place: int) -> Line:
         """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
         line = self._first
         if not line.axis:

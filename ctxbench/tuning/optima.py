@@ -104,8 +104,8 @@ class Optimum:
         self._key: tuple[float, ...] = ()
         self._near: Settings | None = None
         self._short = math.inf  # how many times as many queries the nearest would need, roughly
-        self._alone: list[Settings | None] = [None] * len(policy.constraints)
-        self._beside: list[Settings | None] = [None] * len(policy.constraints)
+        self._best_each: list[Settings | None] = [None] * len(policy.constraints)
+        self._best_beside: list[Settings | None] = [None] * len(policy.constraints)
 
     def _to_beat(self, base: Mapping[Measure, float]) -> float:
         """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
@@ -153,13 +153,13 @@ class Optimum:
             place = self._first(settings, places[met])
             here = np.array([place])
             key = tuple(sign * float(settings.aims(measure, here)[0]) for measure, sign in self._aims)
-            key = (*key, away(settings.at(place), self._defaults))
+            key = (*key, away(settings.values_at(place), self._defaults))
             if self._best is None or precedes(key, self._key):
-                self._best, self._key = settings.pick(place), key
+                self._best, self._key = settings.select_place(place), key
         elif self._best is None:
             nearest = int(short.argmin())
             if self._near is None or short[nearest] < self._short:
-                self._near, self._short = settings.pick(int(places[nearest])), float(short[nearest])
+                self._near, self._short = settings.select_place(int(places[nearest])), float(short[nearest])
 
     def _times(self, limit: Limit) -> float:
         """How many queries a query is worth to a limit; differences are by group themselves."""
@@ -176,11 +176,11 @@ class Optimum:
 
     def _note_reach(self, settings: Settings, reached: Sequence[BoolArray]) -> None:
         """Keep the best mean of every constraint, and the best among those that meet the other constraints."""
-        for which in range(len(self._alone)):
+        for which in range(len(self._best_each)):
             others = [each for other, each in enumerate(reached) if other != which]
-            self._keep_reach(self._alone, which, settings, None)
+            self._keep_reach(self._best_each, which, settings, None)
             if others:
-                self._keep_reach(self._beside, which, settings, _all(others, len(settings.thresholds)))
+                self._keep_reach(self._best_beside, which, settings, _all(others, len(settings.thresholds)))
 
     def _keep_reach(self, kept: list[Settings | None], which: int, settings: Settings, among: BoolArray | None) -> None:
         limit, old = self.limits[which], kept[which]
@@ -189,7 +189,7 @@ class Optimum:
             return
         mean = float(settings.means(limit.measure, np.array([place]))[0])
         if old is None or limit.sign * mean > limit.sign * float(old.means(limit.measure)[0]):
-            kept[which] = settings.pick(place)
+            kept[which] = settings.select_place(place)
 
     # ------------------------------------------------------------------------------------------ what was found
 
@@ -253,12 +253,12 @@ class Optimum:
     @property
     def queries(self) -> int:
         """How many queries were measured; 0 before any line."""
-        kept = self._best or self._near or next((one for one in self._alone if one is not None), None)
+        kept = self._best or self._near or next((one for one in self._best_each if one is not None), None)
         return 0 if kept is None else self._queries(kept)
 
     def reach(self, which: int) -> tuple[Found | None, Found | None]:
         """The best mean of one constraint: among all settings, and among those whose means meet all the others."""
-        alone, beside = self._alone[which], self._beside[which]
+        alone, beside = self._best_each[which], self._best_beside[which]
         return (
             None if alone is None else self._found(alone),
             None if beside is None else self._found(beside),
@@ -287,8 +287,8 @@ class Optimum:
         )
         ends = [limit.ends(one, here, level=self._level, times=self._times(limit)) for limit in self.limits]
         return Found(
-            values=one.at(0),
-            short=one.shortly(0),
+            values=one.values_at(0),
+            short=one.rounded_values(0),
             means={measure: float(one.means(measure)[0]) for measure in measures},
             n={measure: one.n(measure) for measure in measures},
             bounds={

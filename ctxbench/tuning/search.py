@@ -84,7 +84,7 @@ class Rival:
             if self.tunable.family is not None:
                 return self.tunable.family.by_query(self.rankings, self.tunable.values(values))
             if self.shared is not None:
-                return self.shared.at(self.tunable.values(values))
+                return self.shared.by_query(self.tunable.values(values))
         return dict(self.runner.values(self.tunable.values(values)))
 
     @cached_property

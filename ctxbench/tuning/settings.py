@@ -62,15 +62,15 @@ class Settings(Protocol):
         """From what offers fewest to what offers most, shape (n_settings,)."""
         ...
 
-    def at(self, place: int) -> dict[str, Value]:
+    def values_at(self, place: int) -> dict[str, Value]:
         """The values of one setting."""
         ...
 
-    def shortly(self, place: int) -> dict[str, Value]:
+    def rounded_values(self, place: int) -> dict[str, Value]:
         """The same with a threshold of few digits that selects the same."""
         ...
 
-    def pick(self, place: int) -> Settings:
+    def select_place(self, place: int) -> Settings:
         """One of them alone."""
         ...
 
@@ -124,15 +124,15 @@ class LineSettings:
         """The line's."""
         return self.line.thresholds
 
-    def at(self, place: int) -> dict[str, Value]:
+    def values_at(self, place: int) -> dict[str, Value]:
         """The values of one setting."""
-        return self.line.at(place)
+        return self.line.values_at(place)
 
-    def shortly(self, place: int) -> dict[str, Value]:
+    def rounded_values(self, place: int) -> dict[str, Value]:
         """See `Line.short`."""
-        return self.line.shortly(place)
+        return self.line.rounded_values(place)
 
-    def pick(self, place: int) -> LineSettings:
+    def select_place(self, place: int) -> LineSettings:
         """One setting alone, holding nothing of the others."""
         line, one = self.line, slice(place, place + 1)
         sums, squares, cubes = (
@@ -148,7 +148,7 @@ class LineSettings:
             cubes=cubes,
             n={**line.n, **applies},
             applies={},
-            differences={measure: each.at(np.array([place])) for measure, each in line.differences.items()},
+            differences={measure: each.select(np.array([place])) for measure, each in line.differences.items()},
             beyond=neighbours(line, place),
         )
         return LineSettings(picked)
@@ -195,7 +195,7 @@ class LineSettings:
 
     def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
         """See `Differences.errors`."""
-        return self.line.differences[measure].at(places).errors(times=times)
+        return self.line.differences[measure].select(places).errors(times=times)
 
     def _counts(self, measure: Measure, places: IntArray | None = None) -> FloatArray | float:
         """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""

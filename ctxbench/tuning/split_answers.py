@@ -22,7 +22,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.base import Selector
-from ctxbench.tuning.calibration.examples import ALL, group_of
+from ctxbench.tuning.fits.examples import ALL, group_of
 from ctxbench.tuning.results import Worse
 
 __all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Side", "Told"]

@@ -20,8 +20,8 @@ from ctxbench.features.stored_fits import ABSTENTION, KINDS, PROBABILITY, Calibr
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Abstain, Probability
-from ctxbench.tuning.calibration.examples import examples, folds_of
-from ctxbench.tuning.calibration.fits import out_of_fold
+from ctxbench.tuning.fits.examples import folds_of, make_examples
+from ctxbench.tuning.fits.fit import out_of_fold
 from ctxbench.tuning.split_answers import TEST, Side
 
 OUT_OF_FOLD = 5  # folds that a fit's own queries are scored in
@@ -188,7 +188,7 @@ def _out_of_fold(head: Pipeline, side: Side) -> Uncut:
     for step in head.refine:
         if isinstance(step, Step) and _fitted_on(step, side):
             before = replace(head, refine=tuple(steps))
-            made = examples(step.says("calibrated"), side.dataset, before, side.resources)
+            made = make_examples(step.says("calibrated"), side.dataset, before, side.resources)
             steps.append(replace(step, call=_known(step.call, made.names, out_of_fold(made, fold))))
         else:
             steps.append(step)

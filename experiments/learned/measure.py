@@ -28,8 +28,8 @@ from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.logistic import Logistic
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.calibration.fits import fit_around, fit_pool
 from ctxbench.tuning.first_items import first_items_curve
+from ctxbench.tuning.fits.fit import fit_examples, fit_with_prior
 from ctxbench.tuning.token_budget import Prices
 from ctxbench.tuning.uncut_rankings import found_by
 
@@ -106,7 +106,7 @@ def main() -> None:
 
 def left_out(family: str, tuning: Sequence[Half]) -> Logistic:
     """The ranking fitted without a family."""
-    return Logistic.read(fit_pool([one.made for one in tuning if one.family != family]))
+    return Logistic.read(fit_examples([one.made for one in tuning if one.family != family]))
 
 
 def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
@@ -116,7 +116,7 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
     curves = {name: first_items_curve(found_by(_head(name), side), side) for name in COMPARATORS}
     table = test.ranked(shipped)
     within = test.within(table, spent)
-    fitted = Logistic.read(fit_around(tuning.made, shipped))
+    fitted = Logistic.read(fit_with_prior(tuning.made, shipped))
     gain = at_equal_tokens(*within, curves["semantic"], groups=side.group).comparison
     if gain is None:
         raise RuntimeError(f"{test.name}: the first n items never cost as much as the defaults")

@@ -28,8 +28,8 @@ from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Probability
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.calibration.examples import Examples, examples
-from ctxbench.tuning.calibration.fits import fit_pooled
+from ctxbench.tuning.fits.examples import Examples, make_examples
+from ctxbench.tuning.fits.fit import fit_pooled
 from ctxbench.tuning.split_answers import Side
 from ctxbench.tuning.token_budget import Prices
 from ctxbench.tuning.uncut_rankings import found_by
@@ -109,9 +109,9 @@ class Half:
         """Features and labels."""
         return self.examples(TEXT)
 
-    def examples(self, columns: Sequence[str]) -> Examples:
+    def make_examples(self, columns: Sequence[str]) -> Examples:
         """Features of other columns, and labels."""
-        return examples(
+        return make_examples(
             PROBABILITY, self.side.dataset, in_front(learned(), PROBABILITY), self.side.resources, columns=columns
         )
 

@@ -87,7 +87,7 @@ def modes(topK: int, cases: Sequence[Case], by: str = "bound") -> dict[tuple[str
 def reached(name: str, values: Values, cases: Sequence[Case], which: int | None = None) -> tuple[float, float, float]:
     """What a policy is about at a setting, as it counts: the mean with the ends of its interval."""
     if which is None:
-        by_query = [case.shared.at(values) for case in cases]
+        by_query = [case.shared.by_query(values) for case in cases]
     else:
         family = domains([int(values["contextTopK"])])[which].family
         by_query = [family.by_query(case.of_domain(which), values) for case in cases]
@@ -109,7 +109,7 @@ def by_policy(cases: Sequence[Case], settings: Sequence[Values]) -> dict[str, Va
     base = documents(cases)[0]
     optima = {name: optimum_of(name, TARGETS[name][0], base) for name in MODES}
     for values in settings:
-        lines = CommonSettings.of([setting_line(values, case.shared.at(values)) for case in cases])
+        lines = CommonSettings.of([setting_line(values, case.shared.by_query(values)) for case in cases])
         for optimum in optima.values():
             optimum.consider(lines)
     return {name: one.found.short for name, one in optima.items() if one.found is not None}
@@ -180,7 +180,7 @@ def budgeted(
         for times in BUDGETS:
             budget = times * spent
             one, two = (int(np.flatnonzero(side[0] <= budget)[-1]) for side in (drawn.one, drawn.two))
-            at = after.against(after.shared.at(own.two[two]), own.one[one])
+            at = after.against(after.shared.by_query(own.two[two]), own.one[one])
             made.append(
                 Budgeted(
                     dataset=drawn.dataset,

@@ -131,7 +131,7 @@ class Fronts:
     def drawn(self, case: Case) -> Drawn:
         """Their means on a split: tokens and completeness."""
         one = [FAMILY.by_query(case.rankings, values) for values in self.one]
-        two = [case.shared.at(values) for values in self.two]
+        two = [case.shared.by_query(values) for values in self.two]
         return Drawn(dataset=case.side.dataset.name, split=case.side.split, one=_means(one), two=_means(two))
 
 

@@ -36,7 +36,7 @@ from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import write_fitted
 from ctxbench.selectors.parameters import Value
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.calibration.fits import fit_pool, shipped_fit
+from ctxbench.tuning.fits.fit import fit_examples, shipped_fit
 from ctxbench.tuning.limits import (
     CAUTION,
     COMPLETENESS,
@@ -280,7 +280,7 @@ class FamilyFits:
             return name
         family = next(family for family, names in FAMILIES.items() if reference in names)
         fits = self._folder / f"{LEARNED}-{family}.json"
-        values = fit_pool([one.made for one in self._tuning if one.family != family])
+        values = fit_examples([one.made for one in self._tuning if one.family != family])
         fits.unlink(missing_ok=True)
         write_calibrations(fits, [replace(shipped_fit(), dataset=f"all but {family}", values=values)])
         return str(write_fitted(find_definition(LEARNED)[0], fits, preset or None))

@@ -72,7 +72,7 @@ def test_a_token_budget_is_swept_as_the_selector_runs(ready):
     tokens = set()
     for line in rival.tunable.family.lines(rival.rankings):
         for place in {0, len(line) // 2, len(line) - 1}:
-            values = line.at(place)
+            values = line.values_at(place)
             assert rival.tunable.swept_at(values)
             swept, ran = rival.by_query(values), rival.runner.values(rival.tunable.values(values))
             for measure, found in ran.items():

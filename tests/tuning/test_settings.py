@@ -97,7 +97,7 @@ def test_settings_may_apply_to_different_numbers_of_queries():
     for place, row in enumerate(values):
         interval = estimate(row, scale="share").interval
         assert (low[place], high[place]) == pytest.approx((interval.low, interval.high))
-        alone = settings.pick(place)
+        alone = settings.select_place(place)
         assert alone.n(PRECISION) == int(line.applies[PRECISION][place])
         assert np.array_equal(alone.means(PRECISION), settings.means(PRECISION, np.array([place])), equal_nan=True)
 
@@ -113,9 +113,9 @@ def test_a_setting_picked_out_has_the_same_values_and_the_same_short_threshold()
         beyond=(1.2, 0.41),
     )
     for place in range(3):
-        alone = LineSettings(line).pick(place)
-        assert alone.at(0) == line.at(place)
-        assert alone.shortly(0) == line.shortly(place)
+        alone = LineSettings(line).select_place(place)
+        assert alone.values_at(0) == line.values_at(place)
+        assert alone.rounded_values(0) == line.rounded_values(place)
         assert alone.means(TOKENS).tolist() == [line.sums[TOKENS][place] / 2]
 
 

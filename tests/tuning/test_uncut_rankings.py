@@ -16,8 +16,8 @@ from ctxbench.core.requests import Batch
 from ctxbench.features.stored_fits import read_calibrations, write_calibrations
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.calibration.examples import folds_of
-from ctxbench.tuning.calibration.fits import fit
+from ctxbench.tuning.fits.examples import folds_of
+from ctxbench.tuning.fits.fit import fit
 from ctxbench.tuning.split_answers import TEST, TUNING
 from ctxbench.tuning.sweep.engine_runs import measure_answers
 from ctxbench.tuning.sweep.measures import Measure

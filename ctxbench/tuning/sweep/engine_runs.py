@@ -1,4 +1,4 @@
-"""Settings that break the prefix rule: the engine runs them, on what it keeps of the steps before; and which to try.
+"""Runs settings that no sweep can evaluate, each step once for all settings that share it, and draws which to try.
 
 A cut that offers a prefix of the ranking is swept exactly. Expansion of several passes, a budget that skips, or a
 re-ranking is run setting by setting; a setting shares with those before it every step up to the first that differs.
@@ -38,7 +38,7 @@ _DRAWS = 50  # draws for each setting wanted, after which a space is taken to ho
 
 
 class OutputCache(MutableMapping[str, Any]):
-    """Outputs of steps by key, for `Pipeline.run`: of more than `limit` bytes those used longest ago are dropped.
+    """A cache of the outputs of steps: of more than `limit` bytes those used longest ago are dropped.
 
     The one stored last always stays, whatever its size.
     """
@@ -87,7 +87,7 @@ def _count_bytes(value: Any) -> int:
 
 
 def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measure]) -> dict[Measure, FloatArray]:
-    """What was offered, held against labels by query.
+    """Values of measures by query, for what was offered.
 
     Args:
         table: with a ranking, rows by query in the order of `labels`.
@@ -149,7 +149,7 @@ def _exact_sum(values: FloatArray) -> FloatArray:
 
 
 class SettingRunner:
-    """A selector on one batch, run at as many settings as one likes; what settings share is run once.
+    """Runs a selector on one batch at many settings; a step that settings share runs once.
 
     Args:
         definition: the selector.
@@ -273,19 +273,18 @@ def _steps(pipeline: Pipeline) -> tuple[str, ...]:
     None that is off is among them.
     """
     refine = [step for step in pipeline.refine if not step.off]
-    return tuple(_sorted_json(step.describe()) for step in (pipeline.analyse, pipeline.retrieve, *refine))
+    return tuple(
+        json.dumps(step.describe(), sort_keys=True, default=str)
+        for step in (pipeline.analyse, pipeline.retrieve, *refine)
+    )
 
 
 def _steps_at(definition: Definition, values: Mapping[str, Value]) -> tuple[str, ...]:
-    """The steps of a selector at a setting; empty where they do not take its values beside each other."""
+    """The steps of a selector at a setting; empty where its values contradict each other."""
     try:
         return _steps(definition.pipeline(values))
     except PipelineError:
         return ()
-
-
-def _sorted_json(description: Mapping[str, Any]) -> str:
-    return json.dumps(description, sort_keys=True, default=str)
 
 
 def _digest(table: Candidates) -> str:
@@ -326,7 +325,7 @@ def draw_settings(
     trials: int,
     seed: int,
 ) -> tuple[dict[str, Value], ...]:
-    """Settings to try, no two of which are the same to the selector.
+    """Draw settings to try, no two of which are the same to the selector.
 
     Args:
         definition: the selector.

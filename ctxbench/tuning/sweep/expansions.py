@@ -1,4 +1,4 @@
-"""Expansion on top of a cut, swept exactly over its threshold and its topN from one run.
+"""Exact sweep of an expansion behind a cut, over its threshold and its topN, from one run.
 
 What one pass of expansion brings in at a fixed cut is a prefix of one ranking by request: the first topN of the items
 that reach the threshold. So the engine runs once, with the lowest threshold and the largest topN, and every other
@@ -103,13 +103,13 @@ def _parameters_of(definition: Definition, values: Mapping[str, Value], step: An
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExpansionSweep:
-    """One cut with all that its expansion can bring in.
+    """One setting of a cut, and every setting of the expansion behind it.
 
     Attributes:
         values: of the cut and everything else that is fixed, by name.
         named: the two parameters that are swept.
         score: of what is brought in, best first, shape (n_queries, most of a query); minus infinity where no more is.
-        by_query: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
+        values_by_length: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
             n_queries); NaN where it does not apply.
         pairing: what differences are taken to; None = none are.
     """
@@ -117,7 +117,7 @@ class ExpansionSweep:
     values: Mapping[str, Value]
     parameters: ExpansionParameters
     score: FloatArray
-    by_query: Mapping[Measure, FloatArray]
+    values_by_length: Mapping[Measure, FloatArray]
     pairing: Pairing | None = None
 
     @classmethod
@@ -144,11 +144,14 @@ class ExpansionSweep:
         if parameters.topN:
             widest[parameters.topN] = parameters.topNs[-1]
         table = runner.outcome({**values, **widest}).candidates
-        place = place_among(table, _brought(table))
-        by_query = _by_length(table, place, labels=labels, measures=measures)
+        place = place_among(table, table.chosen & (table.origin >= Origin.EXPANSION))
         fixed = {name: value for name, value in values.items() if name not in (parameters.threshold, parameters.topN)}
         return cls(
-            values=fixed, parameters=parameters, score=_scores(table, place), by_query=by_query, pairing=runner.pairing
+            values=fixed,
+            parameters=parameters,
+            score=_scores(table, place),
+            values_by_length=_by_length(table, place, labels=labels, measures=measures),
+            pairing=runner.pairing,
         )
 
     def lines(self, topNs: Sequence[int] | None = None) -> Iterator[Line]:  # noqa: N803 - the documents' name
@@ -171,11 +174,11 @@ class ExpansionSweep:
         limit = int(values[self.parameters.topN]) if self.parameters.topN else self.parameters.topNs[0]
         return self._within(float(values[self.parameters.threshold]), limit)
 
-    def at(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+    def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """By measure, the values of every query at one setting, shape (n_queries,)."""
         length = self.lengths(values)
         query = np.arange(len(length))
-        return {measure: found[length, query] for measure, found in self.by_query.items()}
+        return {measure: found[length, query] for measure, found in self.values_by_length.items()}
 
     def _within(self, threshold: float, limit: int) -> IntArray:
         length: IntArray = np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64)
@@ -196,13 +199,13 @@ class ExpansionSweep:
             added = np.cumsum(values[place + 1, query] - values[place, query])[last]
             return np.asarray(values[first, everyone].sum() + np.concatenate([[0.0], added]), dtype=np.float64)
 
-        applies = {measure: (~np.isnan(values)).astype(np.float64) for measure, values in self.by_query.items()}
-        known_values = {measure: np.nan_to_num(values) for measure, values in self.by_query.items()}
+        applies = {measure: (~np.isnan(values)).astype(np.float64) for measure, values in self.values_by_length.items()}
+        known_values = {measure: np.nan_to_num(values) for measure, values in self.values_by_length.items()}
         amounts = {one: values for one, values in known_values.items() if one.metric.declaration.scale != "yes/no"}
         above = shown[shown >= parameters.high]
 
         def paired(measure: Measure, pairing: Pairing) -> Differences:
-            values = self.by_query[measure]
+            values = self.values_by_length[measure]
             gain = np.nan_to_num(values[place + 1, query] - values[place, query])
             return pairing.line_differences(measure, values[first, everyone], owner=query, gain=gain, stops=last + 1)
 
@@ -220,11 +223,6 @@ class ExpansionSweep:
             span=(float(parameters.low), float(parameters.high)),
             beyond=(float(above.min()) if len(above) else np.inf, -np.inf),
         )
-
-
-def _brought(table: Candidates) -> BoolArray:
-    rows: BoolArray = table.chosen & (table.origin >= Origin.EXPANSION)
-    return rows
 
 
 def _scores(table: Candidates, place: IntArray) -> FloatArray:

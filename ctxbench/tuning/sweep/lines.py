@@ -59,13 +59,13 @@ class Line:
     def __len__(self) -> int:
         return len(self.thresholds)
 
-    def at(self, place: int) -> dict[str, Value]:
+    def values_at(self, place: int) -> dict[str, Value]:
         """The values of one setting."""
         return self._with(float(self.thresholds[place]))
 
-    def shortly(self, place: int) -> dict[str, Value]:
-        """The values of one setting, with `short` in place of the exact threshold."""
-        return self._with(self.short(place))
+    def rounded_values(self, place: int) -> dict[str, Value]:
+        """The values of one setting, with `rounded_threshold` in place of the exact threshold."""
+        return self._with(self.rounded_threshold(place))
 
     def _with(self, threshold: float) -> dict[str, Value]:
         if not self.axis:
@@ -80,7 +80,7 @@ class Line:
         means: FloatArray = sums / np.where(n > 0, n, np.nan)
         return means
 
-    def short(self, place: int) -> float:
+    def rounded_threshold(self, place: int) -> float:
         """A decimal with few digits that gives the same selections on this line, for people and presets.
 
         Scores differ by up to 1e-5 from machine to machine. So it keeps that far from the two values between which

@@ -1,4 +1,4 @@
-"""Two domains under a shared budget: the best of all pairs of their settings, exactly.
+"""Two domains under one budget: the best of all pairs of their settings, exactly.
 
 Costs add up over domains. Whether a query is complete does not: it is, where what the two offer meets all its
 requirements together. Along a line of one domain's settings a query is offered a given length from some setting on. So
@@ -36,8 +36,8 @@ _SAME = 1e-12  # relative difference up to which two sums are the same
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Front:
-    """Settings of both domains that nothing beats: no other costs as little and gains as much, or more.
+class PairFront:
+    """Pairs of settings that nothing beats: no other costs as little and gains as much, or more.
 
     Attributes:
         cost: sums over queries, rising, shape (n,).
@@ -59,12 +59,12 @@ class Front:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _DomainLine:
-    """A line of one domain, at the settings that matter.
+    """A line of one domain, at the settings at which a gain changes.
 
     Attributes:
         values: of all its parameters but the axis.
         axis: empty = the line is one setting.
-        thresholds: at the settings that matter, from what offers fewest, shape (m,).
+        thresholds: of these settings, from what offers fewest, shape (m,).
         reached, change: the values between which a threshold selects the same, as `Line.beyond`, shape (m,) each.
         span: the ends of the parameter's range.
         costs: by measure, sums over queries, shape (m,).
@@ -82,7 +82,7 @@ class _DomainLine:
     places: Mapping[Measure, IntArray]
     settings: int
 
-    def at(self, place: int, *, short: bool) -> dict[str, Value]:
+    def values_at(self, place: int, *, short: bool) -> dict[str, Value]:
         """The values of one setting."""
         line = Line(
             values=self.values,
@@ -93,12 +93,12 @@ class _DomainLine:
             span=self.span,
             beyond=(float(self.start[place]), float(self.end[place])),
         )
-        return line.shortly(0) if short else line.at(0)
+        return line.rounded_values(0) if short else line.values_at(0)
 
 
 @dataclass
 class _CheapestPairs:
-    """For every gain the cheapest pair of settings so far."""
+    """The cheapest pair of settings for every gain, of those seen so far."""
 
     cost: FloatArray
     at_least: FloatArray
@@ -109,7 +109,7 @@ class _CheapestPairs:
         return cls(np.full(most + 1, np.inf), np.full(most + 1, np.inf))
 
     def add(self, cost: FloatArray, gain: IntArray, one: _DomainLine, other: _DomainLine) -> None:
-        """Take what is cheaper than all that gains as much; of equals the first stays."""
+        """Keep the pairs that are cheaper than all that gain as much; of equals the first stays."""
         rows, columns = np.nonzero(cost < self.at_least[gain])
         if not len(rows):
             return
@@ -126,7 +126,7 @@ class _CheapestPairs:
 
 
 class DomainPair:
-    """Both domains of a selector, over every setting of either.
+    """The two domains of a selector, and every pair of their settings.
 
     Args:
         rankings: what stands in front of the domains' cuts, both domains together, with the measures wanted.
@@ -154,7 +154,7 @@ class DomainPair:
         *,
         floors: Mapping[Measure, float] | None = None,
         budgets: Mapping[Measure, float] | None = None,
-    ) -> Front:
+    ) -> PairFront:
         """The best gain for every cost, over every topK, every topN and every threshold of both domains.
 
         Args:
@@ -194,7 +194,7 @@ class DomainPair:
                 best.add(np.where(beyond, np.inf, price) if limits else price, tables[gain], one, other)
         return _front(best, scale, settings)
 
-    def at(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+    def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """By measure, the values of every query at one setting, shape (n_queries,); NaN = does not apply."""
         pairs = zip(self.domains, self._parts, strict=True)
         whole = self.rankings
@@ -207,14 +207,14 @@ class DomainPair:
             whole.measures, found, evidence, catalog, needing=whole.queries_needing, reachable=whole.reachable
         )
 
-    def lines(self, front: Front) -> Iterator[Line]:
+    def lines(self, front: PairFront) -> Iterator[Line]:
         """The settings of a front, each as a line of its own, for collectors that look at intervals.
 
         Each is the cheapest by its sum. Where a cost is held against a bound by the end of its interval, another
         setting with the same gain, a higher sum and less spread might keep to it, too, and is not among these.
         """
         for values in front.rounded:
-            yield setting_line(values, self.at(values), pairing=self.rankings.pairing)
+            yield setting_line(values, self.by_query(values), pairing=self.rankings.pairing)
 
     def _check(
         self, gain: Measure, cost: Measure, floors: Mapping[Measure, float], budgets: Mapping[Measure, float]
@@ -318,19 +318,22 @@ def _table(gain: Gain, name: Measure, one: _DomainLine, other: _DomainLine) -> I
     return table.astype(np.int64)
 
 
-def _front(best: _CheapestPairs | None, scale: int, settings: int) -> Front:
+def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
     """What is cheaper than all that gains more, the cheapest first."""
     if best is None:
-        return Front(cost=np.empty(0), gain=np.empty(0), values=(), rounded=(), settings=settings)
+        return PairFront(cost=np.empty(0), gain=np.empty(0), values=(), rounded=(), settings=settings)
     above = np.append(best.at_least[1:], np.inf)
     kept = [gain for gain in sorted(best.where) if best.cost[gain] < above[gain]]
     pairs = [best.where[gain] for gain in kept]
     values, rounded = (
-        tuple({**one.at(row, short=short), **other.at(column, short=short)} for one, row, other, column in pairs)
+        tuple(
+            {**one.values_at(row, short=short), **other.values_at(column, short=short)}
+            for one, row, other, column in pairs
+        )
         for short in (False, True)
     )
     gains = np.array(kept, dtype=np.float64) / scale
-    return Front(cost=best.cost[kept], gain=gains, values=values, rounded=rounded, settings=settings)
+    return PairFront(cost=best.cost[kept], gain=gains, values=values, rounded=rounded, settings=settings)
 
 
 def _offered_items(items: RankedItems, offered: Sequence[tuple[MeasuredRankings, IntArray]]) -> RankedItems:

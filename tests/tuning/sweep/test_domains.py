@@ -117,7 +117,7 @@ SETTINGS = st.fixed_dictionaries(
 @given(st.integers(0, 10**6), SETTINGS)
 def test_one_setting_by_query_is_as_if_the_selector_ran(seed, values):
     labels = labelled(seed)
-    found = shared(labels, topKs=(1,), topNs=(0,)).at(values)
+    found = shared(labels, topKs=(1,), topNs=(0,)).by_query(values)
     expected = by_running(labels, values)
     for measure in MEASURES:
         assert np.array_equal(found[measure], expected[measure], equal_nan=True), str(measure)
@@ -129,7 +129,7 @@ def every_setting(both: DomainPair):
     for one, other in itertools.product(*lines):
         if one.values["contextTopK"] == other.values["contextTopK"]:
             yield from (
-                {**one.at(row), **other.at(column)}
+                {**one.values_at(row), **other.values_at(column)}
                 for row, column in itertools.product(range(len(one)), range(len(other)))
             )
 
@@ -152,7 +152,9 @@ COSTS = tuple(
 def test_nothing_beats_the_front_and_the_front_is_what_it_says(seed, gain, cost, floor, budget):
     labels = labelled(seed, n_items=6, n_queries=4)
     both = shared(labels, topKs=(2, 20), topNs=(0, 2))
-    every = [(values, {m: float(np.nansum(v)) for m, v in both.at(values).items()}) for values in every_setting(both)]
+    every = [
+        (values, {m: float(np.nansum(v)) for m, v in both.by_query(values).items()}) for values in every_setting(both)
+    ]
     most = {measure: max(sums[measure] for _, sums in every) for measure in MEASURES}
     floors = {} if floor is None else {floor[0]: floor[1] * most[floor[0]]}
     budgets = {} if budget is None else {budget[0]: budget[1] * most[budget[0]]}
@@ -194,10 +196,10 @@ def test_lines_of_a_front_hold_what_keepers_need():
     both = shared(labels, topKs=(20,), topNs=(0, 2))
     front = both.front(COMPLETE, TOKENS)
     for place, line in enumerate(both.lines(front)):
-        assert line.at(0) == front.rounded[place]
+        assert line.values_at(0) == front.rounded[place]
         assert line.sums[COMPLETE].tolist() == [front.gain[place]]
         assert line.sums[TOKENS].tolist() == [front.cost[place]]
-        assert line.squares[TOKENS][0] == pytest.approx(np.nansum(both.at(front.values[place])[TOKENS] ** 2))
+        assert line.squares[TOKENS][0] == pytest.approx(np.nansum(both.by_query(front.values[place])[TOKENS] ** 2))
 
 
 def test_a_requirement_that_either_domain_meets_is_bought_where_it_is_cheaper():
@@ -241,8 +243,8 @@ def test_a_front_of_some_queries_is_that_of_their_dataset():
         other.cost.tolist(),
         other.gain.tolist(),
     )
-    for measure, values in fold.at(one.values[-1]).items():
-        assert np.array_equal(values, own.at(one.values[-1])[measure], equal_nan=True)
+    for measure, values in fold.by_query(one.values[-1]).items():
+        assert np.array_equal(values, own.by_query(one.values[-1])[measure], equal_nan=True)
 
 
 def test_queries_that_need_nothing_have_a_front_of_nothing():

@@ -136,7 +136,7 @@ def test_lines_hold_exact_sums_in_the_order_asked():
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     for line, values in zip(lines, asked, strict=True):
         expected = by_running(LABELS, values)
-        assert (len(line), line.axis, line.at(0)) == (1, "", values)
+        assert (len(line), line.axis, line.values_at(0)) == (1, "", values)
         for measure in MEASURES:
             applies = expected[measure][~np.isnan(expected[measure])]
             assert line.n[measure] == len(applies)

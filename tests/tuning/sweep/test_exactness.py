@@ -267,8 +267,10 @@ def check(case: Case, family: Any, steps: Any) -> None:
             assert (one == two) == (place == other), "each selection once"
             assert (np.array(one) <= two).all(), "from what offers fewest to what offers most"
         for place in range(len(line)):
-            short = line.shortly(place) if line.axis else dict(line.values)
-            np.testing.assert_array_equal(family.lengths(rankings, short), family.lengths(rankings, line.at(place)))
+            short = line.rounded_values(place) if line.axis else dict(line.values)
+            np.testing.assert_array_equal(
+                family.lengths(rankings, short), family.lengths(rankings, line.values_at(place))
+            )
     assert len(set(fixed)) == len(fixed), "no two lines are of the same parameters"
 
 
@@ -390,6 +392,6 @@ def test_folds_are_measured_rankings_fewer_queries(case: Case, data: st.DataObje
     part, family = whole.select_queries(keep), StandardMargin(K, N, OPEN)
     for line in family.lines(part):
         for place in range(len(line)):
-            for measure, values in family.by_query(whole, line.at(place)).items():
-                np.testing.assert_array_equal(family.by_query(part, line.at(place))[measure], values[keep])
+            for measure, values in family.by_query(whole, line.values_at(place)).items():
+                np.testing.assert_array_equal(family.by_query(part, line.values_at(place))[measure], values[keep])
                 same(line.sums[measure][place], values[keep], measure)

@@ -89,11 +89,11 @@ def hold(swept: ExpansionSweep, labels: Labels, selector: Definition, *, topNs) 
     for line in swept.lines(topNs):
         assert len(set(line.thresholds.tolist())) == len(line)
         for place in range(len(line)):
-            values = line.at(place)
+            values = line.values_at(place)
             assert selector.values(given=values) == selector.with_defaults(values), "it is within its range"
             expected = by_running(labels, selector, values)
-            own = swept.at(values)
-            short = by_running(labels, selector, line.shortly(place))
+            own = swept.by_query(values)
+            short = by_running(labels, selector, line.rounded_values(place))
             for measure in MEASURES:
                 assert np.array_equal(own[measure], expected[measure], equal_nan=True)
                 assert np.array_equal(short[measure], expected[measure], equal_nan=True)

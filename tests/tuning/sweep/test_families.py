@@ -150,7 +150,7 @@ def test_budgets_cap_what_is_offered():
 def test_every_budget_of_a_fixed_cut():
     family = Budget(FixedK("n", [1, 3]), Span("B", 5, 35))
     assert drawn(family) == [({"n": 1}, [5, 10], [0, 2]), ({"n": 3}, [5, 10, 20, 30], [0, 2, 4, 6])]
-    assert next(iter(family.lines(TWO))).at(1) == {"n": 1, "B": 10}
+    assert next(iter(family.lines(TWO))).values_at(1) == {"n": 1, "B": 10}
     both = Budget(StandardMargin(Counts("K", (4,)), Counts("N", (1,)), Span("s", 0.0, 1.0)), Span("B", 5, 35))
     with pytest.raises(ParameterError, match="s and B cannot both be swept at every value; fix one of them"):
         next(iter(both.lines(TWO)))

@@ -76,4 +76,4 @@ def test_along_a_line_groups_add_up_as_they_change():
     assert line.total.tolist() == [0, 1, 2, 1]
     assert line.squares.tolist() == [0, 1, 4, 5]
     assert line.weighted.tolist() == [0, 2, 4, 3]
-    assert line.at(np.array([2])).squares.tolist() == [4]
+    assert line.select(np.array([2])).squares.tolist() == [4]

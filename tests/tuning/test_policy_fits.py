@@ -8,8 +8,8 @@ import yaml
 from ctxbench.core.errors import InputError
 from ctxbench.features.stored_fits import read_calibrations
 from ctxbench.tuning.inputs import open_tuning
-from ctxbench.tuning.own_fits import asks_for_fits, with_own_fits
 from ctxbench.tuning.policy_file import read_policies
+from ctxbench.tuning.policy_fits import asks_for_fits, with_own_fits
 
 POLICIES = {
     "normal": {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.9, "of": "base"}]}

@@ -1,4 +1,4 @@
-"""Logistic regression around a prior: the weights that are most likely, given labels and what was believed before.
+"""Logistic regression with a prior: the most likely weights, given labels and what is believed before any is seen.
 
 Source: Gelman et al., A weakly informative default prior distribution for logistic regression, 2008 (the idea of
 scaled features with a prior each); Newton's method with halved steps, Boyd and Vandenberghe, Convex Optimization, 9.5.
@@ -41,8 +41,8 @@ class Prior:
     scale: FloatArray
 
     @classmethod
-    def nothing(cls, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float) -> Prior:
-        """The belief that no feature matters, on the scale of the features at hand."""
+    def zero(cls, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float) -> Prior:
+        """A prior of weights of 0, on the scale of the features at hand."""
         mean = np.average(features, axis=0, weights=weight)
         deviation = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weight))
         return cls(
@@ -56,16 +56,16 @@ class Prior:
         )
 
     @classmethod
-    def around(cls, known: Logistic, features: FloatArray, *, precision: float) -> Prior:
-        """The belief that an earlier fit holds here; its ranges are widened to the features at hand."""
+    def from_fit(cls, earlier: Logistic, features: FloatArray, *, precision: float) -> Prior:
+        """A prior of the weights of an earlier fit; its ranges are widened to the features at hand."""
         return cls(
-            columns=known.columns,
-            intercept=known.intercept,
-            weights=known.weights,
+            columns=earlier.columns,
+            intercept=earlier.intercept,
+            weights=earlier.weights,
             precision=precision,
-            low=np.minimum(known.low, features.min(axis=0)),
-            high=np.maximum(known.high, features.max(axis=0)),
-            scale=known.scale,
+            low=np.minimum(earlier.low, features.min(axis=0)),
+            high=np.maximum(earlier.high, features.max(axis=0)),
+            scale=earlier.scale,
         )
 
 

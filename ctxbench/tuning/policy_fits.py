@@ -14,8 +14,8 @@ from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front, write_cali
 from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import fitted_file, write_fitted
-from ctxbench.tuning.calibration.examples import examples, folds_of
-from ctxbench.tuning.calibration.fits import fit, out_of_fold, shipped_fit
+from ctxbench.tuning.fits.examples import folds_of, make_examples
+from ctxbench.tuning.fits.fit import fit, out_of_fold, shipped_fit
 from ctxbench.tuning.inputs import Ready, open_tuning
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
 from ctxbench.tuning.split_answers import Side, Told
@@ -118,7 +118,7 @@ def _fit(side: Side, pipeline: Pipeline) -> Fit:
     groups = len(set(side.groups))
     if groups < 2:
         raise ParameterError("all labels are of one group, so that none can be judged by a fit on the others")
-    rows = examples(PROBABILITY, side.dataset, in_front(pipeline, PROBABILITY), side.resources)
+    rows = make_examples(PROBABILITY, side.dataset, in_front(pipeline, PROBABILITY), side.resources)
     out_of_fold(rows, folds_of(side.groups, min(OUT_OF_FOLD, groups)))
     return replace(made, split=side.split)
 
