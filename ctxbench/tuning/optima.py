@@ -23,14 +23,14 @@ import numpy as np
 from ctxbench.bench.stats import LEVEL
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import CAUTION, COMPLETENESS, TOKENS, Limit, limits_of, no_worse
+from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, limits_of, no_worse
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.settings import LineSettings, Settings
 from ctxbench.tuning.sweep.lines import Line, Measure
-from ctxbench.tuning.ties import SAME, away, precedes, slack, steadiest
+from ctxbench.tuning.ties import SAME, distance, most_stable, precedes, rounding_error
 
-FEWEST = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
-UNLIKELY = 10  # times as many labels, past which more are unlikely to help
+MIN_QUERIES = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
+MAX_FACTOR = 10  # times as many labels, past which more are unlikely to help
 _KNOWN = 50  # queries, below which that many are taken for it, since little is known of the means
 _DOUBT = 0.5  # standard errors by which the mean may be lower than seen, for the larger number of labels needed
 
@@ -82,7 +82,7 @@ class Optimum:
             policy: what is chosen by.
             level: of the intervals.
             base: means of the base by measure; without, nothing is held against it, and there is no room.
-            reach: see `reach_of`, for constraints `of: reachable`.
+            reach: see `reach_ratio`, for constraints `of: reachable`.
             worth: how many independent queries a query is worth, above 0: below 1 where queries of one group answer
                 alike (see `stats.worth`). One factor for all measures and settings, so that sweeps need no groups.
             defaults: values of the selector's parameters, to which the setting that is chosen of equals is nearest:
@@ -110,7 +110,7 @@ class Optimum:
     def _to_beat(self, base: Mapping[Measure, float]) -> float:
         """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
         means = {limit: base.get(limit.measure, math.nan) for limit in self.limits if limit.asked}
-        kept = all(limit.sign * (mean - limit.target) >= -slack(limit.target) for limit, mean in means.items())
+        kept = all(limit.sign * (mean - limit.target) >= -rounding_error(limit.target) for limit, mean in means.items())
         return base.get(self._aims[0][0], math.nan) if kept else math.nan
 
     def take(self, line: Line) -> None:
@@ -135,7 +135,7 @@ class Optimum:
     def _better(self, settings: Settings, key: float, *, strictly: bool = False) -> BoolArray:
         """Where the objective, as the first part of a key has it, is at most a value, or below it."""
         measure, sign = self._aims[0]
-        room = slack(key) * (-1 if strictly else 1)
+        room = rounding_error(key) * (-1 if strictly else 1)
         return settings.aimed(measure, -sign, sign * (key + room))
 
     def _choose(self, settings: Settings, places: IntArray) -> None:
@@ -153,7 +153,7 @@ class Optimum:
             place = self._first(settings, places[met])
             here = np.array([place])
             key = tuple(sign * float(settings.aims(measure, here)[0]) for measure, sign in self._aims)
-            key = (*key, away(settings.values_at(place), self._defaults))
+            key = (*key, distance(settings.values_at(place), self._defaults))
             if self._best is None or precedes(key, self._key):
                 self._best, self._key = settings.select_place(place), key
         elif self._best is None:
@@ -171,8 +171,8 @@ class Optimum:
             values = sign * settings.aims(measure, places)
             best = float(values.min())
             if not math.isnan(best):
-                places = places[values <= best + slack(best)]
-        return steadiest(settings.thresholds, places)
+                places = places[values <= best + rounding_error(best)]
+        return most_stable(settings.thresholds, places)
 
     def _note_reach(self, settings: Settings, reached: Sequence[BoolArray]) -> None:
         """Keep the best mean of every constraint, and the best among those that meet the other constraints."""
@@ -220,8 +220,9 @@ class Optimum:
         """About how many more queries of the same kinds as those measured it would take to recommend a setting.
 
         From the smallest number at which the best setting, or else the nearest, keeps all limits and every measure of
-        the policy applies to `FEWEST` queries, with the means and variances that were seen, to the number at which it
-        would if its mean were half a standard error less favourable. None if `UNLIKELY` times as many would not do.
+        the policy applies to `MIN_QUERIES` queries, with the means and variances that were seen, to the number at which
+        it would if its mean were half a standard error less favourable. None if `MAX_FACTOR` times as many would not
+        do.
         """
         kept = self._best or self._near
         if kept is None or not all(kept.n(measure) for measure in self.concerned):
@@ -230,11 +231,11 @@ class Optimum:
         fewest, most = (self._smallest(kept, now, doubt=doubt) for doubt in (0.0, _DOUBT))
         if fewest is None:
             return None
-        return max(fewest - now, 1), max((UNLIKELY * max(now, _KNOWN) if most is None else most) - now, 1)
+        return max(fewest - now, 1), max((MAX_FACTOR * max(now, _KNOWN) if most is None else most) - now, 1)
 
     def _smallest(self, kept: Settings, now: int, *, doubt: float) -> int | None:
-        """The smallest number of queries that is enough, from as many as there are; None above `UNLIKELY` times."""
-        low, high = now, UNLIKELY * max(now, _KNOWN)
+        """The smallest number of queries that is enough, from as many as there are; None above `MAX_FACTOR` times."""
+        low, high = now, MAX_FACTOR * max(now, _KNOWN)
         if self._enough(kept, 1.0, doubt=doubt):
             return now
         if not self._enough(kept, high / now, doubt=doubt):
@@ -269,14 +270,14 @@ class Optimum:
 
     def _enough(self, kept: Settings, times: float, *, doubt: float) -> bool:
         here = np.zeros(1, dtype=np.int64)
-        if any(kept.n(measure) * times < FEWEST - SAME * FEWEST for measure in self.concerned):
+        if any(kept.n(measure) * times < MIN_QUERIES - SAME * MIN_QUERIES for measure in self.concerned):
             return False
         for limit in self.limits:
             now, then = (
                 limit.ends(kept, here, level=self._level, times=one * self._times(limit)) for one in (1.0, times)
             )
-            away = (kept.means(limit.measure, here) - now) * doubt / CAUTION if doubt else 0.0
-            if not limit.reached(then - away)[0]:
+            shift = (kept.means(limit.measure, here) - now) * doubt / SAFETY_ERRORS if doubt else 0.0
+            if not limit.reached(then - shift)[0]:
                 return False
         return True
 

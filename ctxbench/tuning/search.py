@@ -13,11 +13,20 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import worth_of
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import COMPLETENESS, KEPT, TOKENS, kept_of, measures_of, paired_of, reach_of
+from ctxbench.tuning.full_rankings import FullRanking
+from ctxbench.tuning.limits import (
+    COMPLETENESS,
+    MIN_KEPT,
+    TOKENS,
+    kept_measures,
+    paired_measures,
+    policy_measures,
+    reach_ratio,
+)
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.policy_file import PolicyFile
-from ctxbench.tuning.split_answers import Side
+from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
 from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
@@ -27,9 +36,8 @@ from ctxbench.tuning.sweep.paired_sums import Pairing
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.sweep.shared_budget import DomainPair
-from ctxbench.tuning.ties import away, slack
+from ctxbench.tuning.ties import distance, rounding_error
 from ctxbench.tuning.tunables import Tunable
-from ctxbench.tuning.uncut_rankings import Uncut
 
 LINES = 128  # whose sums are held to see whether they come again
 CUTS = 8  # settings of the front that are tried with what comes behind them
@@ -38,7 +46,7 @@ SHOWN = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "toke
 
 
 @dataclass(frozen=True, eq=False)
-class Rival:
+class Competitor:
     """A competitor on the tuning split of a dataset.
 
     Attributes:
@@ -49,32 +57,40 @@ class Rival:
     """
 
     tunable: Tunable
-    side: Side
-    uncut: Uncut
+    query_set: QuerySet
+    full_ranking: FullRanking
     rankings: MeasuredRankings
 
     @classmethod
     def of(
-        cls, tunable: Tunable, side: Side, policies: Sequence[Policy], chosen: Mapping[str, Value] | None = None
-    ) -> Rival:
+        cls,
+        tunable: Tunable,
+        query_set: QuerySet,
+        policies: Sequence[Policy],
+        chosen: Mapping[str, Value] | None = None,
+    ) -> Competitor:
         """Ask it once, with its defaults or with what is chosen, and measure its rankings at every length.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
         """
-        uncut = tunable.finds(side, chosen)
-        powers = {**measures_of(policies), **dict.fromkeys(kept_of(queries_by_type(side.labels)), 1)}
-        failed = np.array([query in uncut.answers.errors for query in uncut.answers.queries], dtype=np.bool_)
+        full_ranking = tunable.finds(query_set, chosen)
+        powers = {**policy_measures(policies), **dict.fromkeys(kept_measures(queries_by_type(query_set.labels)), 1)}
+        failed = np.array(
+            [query in full_ranking.answers.errors for query in full_ranking.answers.queries], dtype=np.bool_
+        )
         measures = tuple(dict.fromkeys([*powers, *SHOWN]))
-        rankings = MeasuredRankings.of(uncut.answers.candidates, side.labels, measures, powers=powers, failed=failed)
-        return cls(tunable, side, uncut, rankings)
+        rankings = MeasuredRankings.of(
+            full_ranking.answers.candidates, query_set.labels, measures, powers=powers, failed=failed
+        )
+        return cls(tunable, query_set, full_ranking, rankings)
 
     @property
     def name(self) -> str:
         """What tables call it."""
         return self.tunable.name
 
-    def with_base(self, base: Base) -> Rival:
+    def with_base(self, base: Base) -> Competitor:
         """The same, with differences taken to the base."""
         return replace(self, rankings=self.rankings.with_base(base.pairing))
 
@@ -99,13 +115,13 @@ class Rival:
         Raises:
             RuntimeError: its scores are out of fold, which no run of the whole selector gives; see `opening`.
         """
-        if self.uncut.refitted or self.tunable.answers is not None:
+        if self.full_ranking.refitted or self.tunable.answers is not None:
             raise RuntimeError(f"selector {self.name!r} cannot be run on queries that it was fitted on")
         return SettingRunner(
             self.tunable.definition,
-            self.side.batch,
-            resources=self.side.resources,
-            labels=self.side.labels,
+            self.query_set.batch,
+            resources=self.query_set.resources,
+            labels=self.query_set.labels,
             measures=self.rankings.measures,
             pairing=self.rankings.pairing,
         )
@@ -142,23 +158,25 @@ class Base:
         return self.answers / self.in_need if self.in_need else 1.0
 
     @classmethod
-    def of(cls, rival: Rival, policies: Sequence[Policy]) -> Base:
+    def of(cls, competitor: Competitor, policies: Sequence[Policy]) -> Base:
         """Measure it, and keep what differences are taken to for some policies."""
-        values = rival.by_query({})
+        values = competitor.by_query({})
         known = {measure: found for measure, found in values.items() if not np.isnan(found).all()}
         complete = values[COMPLETENESS]
         return cls(
             means={measure: float(np.nanmean(found)) for measure, found in known.items()},
-            pairing=Pairing(base={one: values[one] for one in paired_of(policies)}, group=rival.side.group),
-            queries_needing=rival.rankings.queries_needing,
-            within=rival.rankings.reachable,
+            pairing=Pairing(
+                base={one: values[one] for one in paired_measures(policies)}, group=competitor.query_set.group
+            ),
+            queries_needing=competitor.rankings.queries_needing,
+            within=competitor.rankings.reachable,
             complete=complete,
-            answers=worth_of(complete, rival.side.group),
+            answers=worth_of(complete, competitor.query_set.group),
         )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Searched:
+class SearchResult:
     """What was found for one competitor.
 
     Attributes:
@@ -170,7 +188,7 @@ class Searched:
         tried: how many were run.
     """
 
-    rival: Rival
+    competitor: Competitor
     optima: Mapping[str, Optimum]
     fixed: Mapping[str, Optimum]
     front: Front
@@ -200,7 +218,7 @@ class Goal:
         return cls(policies=policies, confidence=file.confidence, trials=file.trials, seed=file.seed)
 
 
-def search(rival: Rival, goal: Goal, *, base: Base, progress: Counted) -> Searched:
+def search(competitor: Competitor, goal: Goal, *, base: Base, progress: Counted) -> SearchResult:
     """Look through all settings of a competitor.
 
     Args:
@@ -209,30 +227,30 @@ def search(rival: Rival, goal: Goal, *, base: Base, progress: Counted) -> Search
         base: the base on the same split.
         progress: told how many settings have been looked at.
     """
-    best, front = optima_of(rival, goal, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
-    fixed = first_n(rival, goal, base=base)
+    best, front = optima_of(competitor, goal, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
+    fixed = first_n(competitor, goal, base=base)
     collectors: list[Collector] = [*best.values(), front]
     settings, cuts = 0, front
-    if rival.tunable.family is not None:
-        always = rival.tunable.beyond({})
+    if competitor.tunable.family is not None:
+        always = competitor.tunable.beyond({})
         cuts = Front(cost=TOKENS, gain=COMPLETENESS) if always else front
-        shown = Repeats([cuts] if always else [*best.values(), front], rival.tunable.values())
-        seen = sweep(rival.tunable.family, rival.rankings, [shown], progress=progress)
+        shown = RepeatFilter([cuts] if always else [*best.values(), front], competitor.tunable.values())
+        seen = sweep(competitor.tunable.family, competitor.rankings, [shown], progress=progress)
         settings = 0 if always else seen
-    if rival.shared is not None:
-        settings = _both_domains(rival.shared, goal.policies, collectors, base=base)
+    if competitor.shared is not None:
+        settings = _both_domains(competitor.shared, goal.policies, collectors, base=base)
     tried = 0
-    if rival.tunable.searched or rival.tunable.beyond({}):
-        for line in _tried(rival, goal, cuts):
+    if competitor.tunable.searched or competitor.tunable.beyond({}):
+        for line in _tried(competitor, goal, cuts):
             if line.axis:
                 settings += len(line)
             for collector in collectors:
                 collector.take(line)
-        tried = rival.runner.runs
-    return Searched(rival=rival, optima=best, fixed=fixed, front=front, settings=settings, tried=tried)
+        tried = competitor.runner.runs
+    return SearchResult(competitor=competitor, optima=best, fixed=fixed, front=front, settings=settings, tried=tried)
 
 
-class Repeats:
+class RepeatFilter:
     """Shows lines to collectors, but none that repeats an earlier one and is no nearer to the defaults.
 
     From some topK on a larger one offers nothing else, and such lines share their sums. Of equals an optimum keeps the
@@ -245,9 +263,9 @@ class Repeats:
 
     def take(self, line: Line) -> None:
         """Look at a line, or count its settings only."""
-        far = away(line.values, self._defaults)
+        far = distance(line.values, self._defaults)
         sums, nearest = self._nearest.get(id(line.sums), (None, 0.0))
-        if sums is line.sums and far >= nearest - slack(nearest):
+        if sums is line.sums and far >= nearest - rounding_error(nearest):
             for collector in self._keepers:
                 collector.settings += len(line)
             return
@@ -258,10 +276,10 @@ class Repeats:
             collector.take(line)
 
 
-def optima_of(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
+def optima_of(competitor: Competitor, goal: Goal, *, base: Base) -> dict[str, Optimum]:
     """Where the best setting for each policy will be kept, by name of the policy."""
-    reach = reach_of(base.within, rival.rankings.reachable)
-    defaults = rival.tunable.values()
+    reach = reach_ratio(base.within, competitor.rankings.reachable)
+    defaults = competitor.tunable.values()
     return {
         policy.name: Optimum(
             policy, level=goal.confidence, base=base.means, reach=reach, worth=base.worth, defaults=defaults
@@ -270,10 +288,10 @@ def optima_of(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
     }
 
 
-def first_n(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
+def first_n(competitor: Competitor, goal: Goal, *, base: Base) -> dict[str, Optimum]:
     """The best fixed number of items of its ranking, by name of the policy."""
-    fixed = optima_of(rival, goal, base=base)
-    sweep(rival.tunable.fixed, rival.rankings, list(fixed.values()))
+    fixed = optima_of(competitor, goal, base=base)
+    sweep(competitor.tunable.fixed, competitor.rankings, list(fixed.values()))
     return fixed
 
 
@@ -287,9 +305,9 @@ def _both_domains(
     pairs that keep it.
     """
     settings = 0
-    wanted = {COMPLETENESS, *(one for one in measures_of(policies) if one.metric == COMPLETENESS.metric)}
+    wanted = {COMPLETENESS, *(one for one in policy_measures(policies) if one.metric == COMPLETENESS.metric)}
     typed = [one for one in base.means if one.needed and not one.counts]
-    floors = {one: KEPT * base.means[one] * float(base.queries_needing[one.needed].sum()) for one in typed}
+    floors = {one: MIN_KEPT * base.means[one] * float(base.queries_needing[one.needed].sum()) for one in typed}
     for gain in sorted(wanted):
         for kept in ({}, floors) if floors else ({},):
             front = shared.front(gain, TOKENS, floors=kept)
@@ -300,12 +318,12 @@ def _both_domains(
     return settings
 
 
-def _tried(rival: Rival, goal: Goal, cuts: Front) -> Iterator[Line]:
+def _tried(competitor: Competitor, goal: Goal, cuts: Front) -> Iterator[Line]:
     """Settings that are run, as lines: values that the file lists behind cuts of the front, or drawn from all.
 
     What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.
     """
-    tunable, runner = rival.tunable, rival.runner
+    tunable, runner = competitor.tunable, competitor.runner
     if tunable.family is None:
         settings = draw_settings(
             tunable.definition, tunable.searched, fixed=tunable.entry.set, trials=goal.trials, seed=goal.seed
@@ -325,5 +343,7 @@ def _tried(rival: Rival, goal: Goal, cuts: Front) -> Iterator[Line]:
             if why_not_exact(tunable.definition, setting):
                 yield from runner.lines([setting])
             else:
-                own = ExpansionSweep.of(runner, setting, labels=rival.side.labels, measures=rival.rankings.measures)
+                own = ExpansionSweep.of(
+                    runner, setting, labels=competitor.query_set.labels, measures=competitor.rankings.measures
+                )
                 yield from own.lines()

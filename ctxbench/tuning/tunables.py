@@ -14,14 +14,14 @@ from ctxbench.core.stages import ByDomain
 from ctxbench.selectors.definitions import Definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.full_rankings import FullRanking, rank_with_pipeline, read_ranking
 from ctxbench.tuning.policy_file import SelectorEntry
-from ctxbench.tuning.split_answers import Side
+from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.sweep.cut_reader import CutReader, fixed_names, parameter_name
 from ctxbench.tuning.sweep.domains import Domain, domains_of
 from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
-from ctxbench.tuning.uncut_rankings import Uncut, found_by, found_in
 
 Swept = FixedK | StandardMargin | Threshold | Budget
 # Values of whole numbers that are tried where all of them would be too many: with two domains, where every pair of
@@ -75,23 +75,25 @@ class Tunable:
             return False
         return True
 
-    def finds(self, side: Side, chosen: Mapping[str, Value] | None = None) -> Uncut:
+    def finds(self, query_set: QuerySet, chosen: Mapping[str, Value] | None = None) -> FullRanking:
         """What it finds before it cuts, with the defaults, what the file gives, and what is chosen.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
         """
         if self.answers is not None:
-            return found_in(self.answers, side)
-        return found_by(self.head(self.pipeline(chosen or {})), side)
+            return read_ranking(self.answers, query_set)
+        return rank_with_pipeline(self.head(self.pipeline(chosen or {})), query_set)
 
-    def cut(self, uncut: Uncut, chosen: Mapping[str, Value], side: Side) -> Slice:
+    def cut(self, full_ranking: FullRanking, chosen: Mapping[str, Value], query_set: QuerySet) -> Slice:
         """What it offers at one setting."""
-        return uncut.cut(self.pipeline(chosen).refine[self.first_cut :], side)
+        return full_ranking.cut(self.pipeline(chosen).refine[self.first_cut :], query_set)
 
-    def first(self, uncut: Uncut, n: int, side: Side) -> Slice:
+    def first(self, full_ranking: FullRanking, n: int, query_set: QuerySet) -> Slice:
         """The first n items of what it finds."""
-        return uncut.cut(Pipeline.of({"retrieve": "everything", "refine": [{"first": {"n": n}}]}).refine, side)
+        return full_ranking.cut(
+            Pipeline.of({"retrieve": "everything", "refine": [{"first": {"n": n}}]}).refine, query_set
+        )
 
     def head(self, pipeline: Pipeline) -> Pipeline:
         """A pipeline of it up to its first cut."""

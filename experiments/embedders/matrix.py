@@ -153,8 +153,8 @@ def at_equal_tokens(prepared: Prepared, res: ctxbench.Results, frame: pd.DataFra
         spent = frame.loc[(dataset, res.summary.compare_to), "tokens"]
         for name in res.selectors:
             table = stacked([block.candidates for block in res.run.load(dataset, name).answers.blocks()])
-            uncut = replace(table, out=np.zeros(len(table), dtype=np.int64))
-            tokens, complete = ranking_curve(uncut, labels).means()
+            full_ranking = replace(table, out=np.zeros(len(table), dtype=np.int64))
+            tokens, complete = ranking_curve(full_ranking, labels).means()
             found[dataset, name] = float(np.interp(spent, tokens, complete))
     return found
 

@@ -30,8 +30,8 @@ from ctxbench.features.logistic import Logistic
 from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.first_items import first_items_curve
 from ctxbench.tuning.fits.fit import fit_examples, fit_with_prior
+from ctxbench.tuning.full_rankings import rank_with_pipeline
 from ctxbench.tuning.token_budget import Prices
-from ctxbench.tuning.uncut_rankings import found_by
 
 COMPARATORS = ("semantic", "bm25", "hybrid")
 PRESETS = ("aggressive", "normal", "conservative")
@@ -113,7 +113,7 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
     """All figures of one dataset."""
     side = test.side
     complete, spent = test.default[0], test.default_tokens
-    curves = {name: first_items_curve(found_by(_head(name), side), side) for name in COMPARATORS}
+    curves = {name: first_items_curve(rank_with_pipeline(_head(name), side), side) for name in COMPARATORS}
     table = test.ranked(shipped)
     within = test.within(table, spent)
     fitted = Logistic.read(fit_with_prior(tuning.made, shipped))

@@ -30,9 +30,9 @@ from ctxbench.steps.calibrated import Probability
 from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.fits.examples import Examples, make_examples
 from ctxbench.tuning.fits.fit import fit_pooled
-from ctxbench.tuning.split_answers import Side
+from ctxbench.tuning.full_rankings import rank_with_pipeline
+from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.token_budget import Prices
-from ctxbench.tuning.uncut_rankings import found_by
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {
@@ -97,7 +97,7 @@ class Half:
 
     name: str
     family: str
-    side: Side
+    side: QuerySet
 
     @cached_property
     def front(self) -> Outcome:
@@ -130,7 +130,7 @@ class Half:
     @cached_property
     def found(self):
         """Answers with nothing cut."""
-        return found_by(Pipeline.of({"retrieve": "dense"}), self.side).answers
+        return rank_with_pipeline(Pipeline.of({"retrieve": "dense"}), self.side).answers
 
     @cached_property
     def default(self) -> tuple[FloatArray, FloatArray]:
@@ -171,7 +171,7 @@ def halves(split: str, opened: LocalResources, told: Callable[[str], None]) -> l
 def half(dataset: Dataset, family: str, split: str, opened: LocalResources) -> Half:
     """One split of a dataset."""
     part = asked(dataset, split=split, sample=SAMPLE, seed=_SEEDS[split]).judged()
-    return Half(dataset.name, family, Side(part, split, opened.tokens(part.catalog), opened))
+    return Half(dataset.name, family, QuerySet(part, split, opened.tokens(part.catalog), opened))
 
 
 def mean(values: FloatArray) -> float:

@@ -22,7 +22,7 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import measures_of
+from ctxbench.tuning.limits import policy_measures
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.sweep.drive import sweep
@@ -91,7 +91,7 @@ def population(seed: int) -> MeasuredRankings:
         labels += [Label(name, catalog[int(item)].key, 2) for item in wanted]
     dataset = Dataset(name="made-up", version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels))
     sizes = np.rint(rng.lognormal(np.log(150), 0.6, ITEMS)).astype(np.int64)
-    powers = measures_of(POLICIES)
+    powers = policy_measures(POLICIES)
     return MeasuredRankings.of(_table(items[:, :DEPTH], scores), Labels.of(dataset, sizes), list(powers), powers=powers)
 
 
@@ -119,7 +119,7 @@ def _table(items: IntArray, scores: FloatArray) -> Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Status:
     """What a sample said of one mean of the chosen setting.
 
     Attributes:
@@ -143,7 +143,7 @@ class Choice:
 
     met: bool
     objective: float
-    said: Mapping[str, tuple[Said, Said]]
+    said: Mapping[str, tuple[Status, Status]]
 
 
 def choices(
@@ -199,11 +199,11 @@ def _choice(
     return Choice(limit.sign * true[limit.measure] >= limit.sign * limit.target, true[aim], said)
 
 
-def _said(found: Mapping[Measure, FloatArray], measure: Measure, true: Mapping[Measure, float]) -> Said:
+def _said(found: Mapping[Measure, FloatArray], measure: Measure, true: Mapping[Measure, float]) -> Status:
     truth, amount = true[measure], measure.metric == TOKENS
     one = estimate(found[measure], scale="amount" if amount else "yes/no")
     unit = truth if amount else 1.0
-    return Said(one.interval.low <= truth <= one.interval.high, (one.value - truth) / unit)
+    return Status(one.interval.low <= truth <= one.interval.high, (one.value - truth) / unit)
 
 
 def _mask(n: int, rows: IntArray) -> BoolArray:

@@ -42,7 +42,7 @@ from ctxbench.io.files import write_atomic
 from ctxbench.report.pages import write_parted
 from ctxbench.selectors.definitions import Definition
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.joint_lines import CommonSettings, sweep_together
+from ctxbench.tuning.common_lines import CommonLine, sweep_common
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
@@ -65,7 +65,7 @@ def mode(name: str, which: int, topK: int, cases: Sequence[Case], by: str) -> Mo
     target, found = asked, None
     while found is None:
         optimum = optimum_of(name, target, base[0], by)
-        sweep_together(domains([topK])[which].family, rankings, [optimum])
+        sweep_common(domains([topK])[which].family, rankings, [optimum])
         found, target = optimum.found, round(target - LOWER, 2)
     return Mode(
         asked=asked,
@@ -91,7 +91,7 @@ def reached(name: str, values: Values, cases: Sequence[Case], which: int | None 
     else:
         family = domains([int(values["contextTopK"])])[which].family
         by_query = [family.by_query(case.of_domain(which), values) for case in cases]
-    lines = CommonSettings.of([setting_line(values, one) for one in by_query])
+    lines = CommonLine.of([setting_line(values, one) for one in by_query])
     about = Measure(COMPLETENESS.metric, TARGETS[name][1] == "reachable")
     unit = 1.0 if about.reachable else documents(cases, which)[0]
     (low,), (high,) = lines.bounds(about, np.zeros(1, dtype=np.int64), level=LEVEL)
@@ -109,7 +109,7 @@ def by_policy(cases: Sequence[Case], settings: Sequence[Values]) -> dict[str, Va
     base = documents(cases)[0]
     optima = {name: optimum_of(name, TARGETS[name][0], base) for name in MODES}
     for values in settings:
-        lines = CommonSettings.of([setting_line(values, case.shared.by_query(values)) for case in cases])
+        lines = CommonLine.of([setting_line(values, case.shared.by_query(values)) for case in cases])
         for optimum in optima.values():
             optimum.consider(lines)
     return {name: one.found.short for name, one in optima.items() if one.found is not None}
@@ -120,7 +120,7 @@ def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
     limit = Constraint(metric=Metric("tokens"), at_most=tokens)
     aim = Policy(name="counterpart", about="", objective=COMPLETENESS.metric, minimise=False, constraints=(limit,))
     optimum = held_by(Optimum(aim), mean=True)
-    sweep_together(FAMILY, [case.rankings for case in cases], [optimum])
+    sweep_common(FAMILY, [case.rankings for case in cases], [optimum])
     if optimum.found is None:
         raise RuntimeError(f"offering nothing costs more than {tokens} tokens")
     return optimum.found.short

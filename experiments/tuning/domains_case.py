@@ -16,8 +16,9 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import Definition, definition
-from ctxbench.tuning.limits import COMPLETENESS, TOKENS, measures_of
-from ctxbench.tuning.split_answers import Side
+from ctxbench.tuning.full_rankings import FullRanking, rank_with_pipeline
+from ctxbench.tuning.limits import COMPLETENESS, TOKENS, policy_measures
+from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of, restrict_to_domain
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.engine_runs import measure_answers
@@ -26,14 +27,13 @@ from ctxbench.tuning.sweep.front import Front
 from ctxbench.tuning.sweep.lines import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.shared_budget import DomainPair
-from ctxbench.tuning.uncut_rankings import Uncut, found_by
 
 ROOT = Path(__file__).parents[2]
 ONE, TWO = definition("semantic"), definition("semantic-domains")
 DEFAULTS = ONE.values("documents")
 TOPKS, TOPNS = (20, 30, 50, 100), tuple(range(51))
 STEPS = np.linspace(0.0, 1.0, 201)  # of a threshold along a curve
-POWERS = measures_of([optimum_of(mode, TARGETS[mode][0], 1.0).policy for mode in MODES])
+POWERS = policy_measures([optimum_of(mode, TARGETS[mode][0], 1.0).policy for mode in MODES])
 FAMILY = StandardMargin(
     topK=Counts("contextTopK", TOPKS),
     topN=Counts("contextTopN", TOPNS),
@@ -52,24 +52,24 @@ def domains(topKs: Sequence[int]) -> tuple[Domain, ...]:  # noqa: N803 - the doc
 class Case:
     """One split of a dataset, and the whole ranking of `semantic`."""
 
-    side: Side
-    uncut: Uncut
+    side: QuerySet
+    full_ranking: FullRanking
 
     @classmethod
     def of(cls, name: str, split: str, resources: LocalResources) -> Case:
         """Open it and search."""
         part = open_dataset(str(ROOT / "datasets" / name), base=ROOT).split(split).judged()
-        side = Side(part, split, resources.tokens(part.catalog), resources)
-        return cls(side, found_by(replace(ONE.pipeline(DEFAULTS), refine=()), side))
+        side = QuerySet(part, split, resources.tokens(part.catalog), resources)
+        return cls(side, rank_with_pipeline(replace(ONE.pipeline(DEFAULTS), refine=()), side))
 
     @cached_property
     def rankings(self) -> MeasuredRankings:
         """Of all items."""
-        return MeasuredRankings.of(self.uncut.answers.candidates, self.side.labels, list(POWERS), powers=POWERS)
+        return MeasuredRankings.of(self.full_ranking.answers.candidates, self.side.labels, list(POWERS), powers=POWERS)
 
     def of_domain(self, which: int) -> MeasuredRankings:
         """Of the items of one domain, as if there were no other."""
-        own = restrict_to_domain(self.uncut.answers.candidates, self.side.labels, self._held[which])
+        own = restrict_to_domain(self.full_ranking.answers.candidates, self.side.labels, self._held[which])
         return MeasuredRankings.of(*own, list(POWERS), powers=POWERS)
 
     @cached_property
@@ -83,7 +83,7 @@ class Case:
 
     def offered(self, selector: Definition, values: Values) -> Candidates:
         """What the engine offers at a setting."""
-        return self.uncut.cut(selector.pipeline(selector.with_defaults(values)).refine, self.side).candidates
+        return self.full_ranking.cut(selector.pipeline(selector.with_defaults(values)).refine, self.side).candidates
 
     def values(self, offered: Candidates, which: int | None = None) -> ByQuery:
         """Completeness and tokens by query: of all that is needed, or of what is needed of one domain."""

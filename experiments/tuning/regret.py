@@ -38,19 +38,19 @@ from ctxbench.selectors.parameters import Value
 from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.fits.fit import fit_examples, shipped_fit
 from ctxbench.tuning.limits import (
-    CAUTION,
     COMPLETENESS,
-    DEAR,
+    MAX_TOKENS,
+    SAFETY_ERRORS,
     TOKENS,
-    kept_of,
+    kept_measures,
     limits_of,
-    measures_of,
+    policy_measures,
 )
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.policy_file import SelectorEntry
+from ctxbench.tuning.query_sets import ALL, TUNING, QuerySet
 from ctxbench.tuning.recommendation import choose
-from ctxbench.tuning.split_answers import ALL, TUNING, Side
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.paired_sums import Pairing
@@ -102,7 +102,7 @@ Found: TypeAlias = tuple[Candidate, Mapping[str, Value]] | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Ground:
+class VerdictQueries:
     """A dataset on which teams tune.
 
     Attributes:
@@ -120,10 +120,10 @@ class Ground:
     pairing: Pairing
 
     @classmethod
-    def of(cls, reference: str, tunables: Sequence[Tunable], resources: LocalResources) -> Ground:
+    def of(cls, reference: str, tunables: Sequence[Tunable], resources: LocalResources) -> VerdictQueries:
         """Rank every request of a dataset, or of a sample of it."""
         dataset = sampled(open_dataset(reference, base=ROOT).judged(), SAMPLE, seed=SEED)
-        side = Side(dataset, ALL, resources.tokens(dataset.catalog), resources)
+        side = QuerySet(dataset, ALL, resources.tokens(dataset.catalog), resources)
         types = queries_by_type(side.labels)
         typed = [Measure(Metric(one), needed=name) for name in types for one in ("completeness", "items")]
         found = []
@@ -131,7 +131,7 @@ class Ground:
             if tunable.family is None:
                 sys.exit(f"{tunable.name} has no cut that is swept exactly")
             answers = tunable.finds(side).answers.candidates
-            rankings = MeasuredRankings.of(answers, side.labels, (*measures_of([NORMAL]), *typed))
+            rankings = MeasuredRankings.of(answers, side.labels, (*policy_measures([NORMAL]), *typed))
             found.append(Candidate(tunable=tunable, family=coarse(tunable.family), rankings=rankings))
         values = found[0].family.by_query(found[0].rankings, found[0].tunable.values())
         pairing = Pairing(base={COMPLETENESS: values[COMPLETENESS]}, group=side.group)
@@ -145,7 +145,7 @@ class Ground:
 
     def base(self, among: BoolArray) -> dict[Measure, float]:
         """Means of the default over some requests, of all that a recommendation is held to there."""
-        kept = kept_of({name: one[among] for name, one in self.types.items()})
+        kept = kept_measures({name: one[among] for name, one in self.types.items()})
         values = {one: self.values[one][among] for one in (COMPLETENESS, TOKENS, *kept)}
         return {one: float(np.nanmean(each)) for one, each in values.items() if not np.isnan(each).all()}
 
@@ -194,7 +194,7 @@ class Ground:
                 yield team, rest
 
 
-def teams(ground: Ground, n: int) -> Iterator[Team]:
+def teams(ground: VerdictQueries, n: int) -> Iterator[Team]:
     """What following the advice came to, by team."""
     for team, rest in ground.draws(n):
         advice, best = ground.advice(team), ground.best(rest)
@@ -210,7 +210,7 @@ def teams(ground: Ground, n: int) -> Iterator[Team]:
         )
 
 
-def worth(ground: Ground, found: Found, among: BoolArray) -> tuple[float, float]:
+def worth(ground: VerdictQueries, found: Found, among: BoolArray) -> tuple[float, float]:
     """The share of the default's tokens that a setting saves, and what it adds to its completeness."""
     if found is None:
         return 0.0, 0.0
@@ -222,7 +222,7 @@ def worth(ground: Ground, found: Found, among: BoolArray) -> tuple[float, float]
     return -tokens / float(np.nanmean(ground.values[TOKENS][among])), complete
 
 
-def harm(ground: Ground, found: Found, among: BoolArray) -> str:
+def harm(ground: VerdictQueries, found: Found, among: BoolArray) -> str:
     """What a setting does that it must not, in a word; empty where it does nothing of it."""
     if found is None:
         return ""
@@ -232,7 +232,7 @@ def harm(ground: Ground, found: Found, among: BoolArray) -> str:
     if np.nanmean(complete) < KEEP * np.nanmean(before) - 0.02:
         return "incomplete"
     mean, error = ground.pairing.select_queries(among).differences({COMPLETENESS: complete})[COMPLETENESS].errors()
-    if -worth(ground, found, among)[0] > DEAR - 1 and not mean[0] - CAUTION * error[0] > 0:
+    if -worth(ground, found, among)[0] > MAX_TOKENS - 1 and not mean[0] - SAFETY_ERRORS * error[0] > 0:
         return "dear"
     for needing in ground.types.values():
         own = needing[among]
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str]) -> None:
     for reference in DATASETS:
         say(f"{reference}: ranking")
         tunables = [tunable_of(one if fits is None else fits.selector(one, reference)) for one in names]
-        ground = Ground.of(reference, tunables, resources)
+        ground = VerdictQueries.of(reference, tunables, resources)
         for n in LABELS:
             found += teams(ground, n)
             say(f"{reference}: {n} labels")

@@ -25,16 +25,16 @@ from ctxbench.selectors.base import Selector
 from ctxbench.tuning.fits.examples import ALL, group_of
 from ctxbench.tuning.results import Worse
 
-__all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Side", "Told"]
+__all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Progress", "QuerySet"]
 
 COMPLETE = parse_metric("completeness")
 TUNING, TEST = "tuning", "test"
 _SHOWN = 100  # characters of a request in a report
-Told = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class QuerySet:
     """The judged queries of one split, or of all labels, whole or a sample.
 
     Attributes:

@@ -29,7 +29,7 @@ GRID = 2000
 """Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
 
 
-class CommonSettings:
+class CommonLine:
     """Settings of lines that differ in the dataset only, at common thresholds."""
 
     def __init__(
@@ -54,7 +54,7 @@ class CommonSettings:
         self._worth = [1.0] * len(lines) if worth is None else worth
 
     @classmethod
-    def of(cls, lines: Sequence[Line], *, worth: Sequence[float] | None = None, most: int = GRID) -> CommonSettings:
+    def of(cls, lines: Sequence[Line], *, worth: Sequence[float] | None = None, most: int = GRID) -> CommonLine:
         """Put the lines of several datasets side by side.
 
         Args:
@@ -91,14 +91,14 @@ class CommonSettings:
         """The same with a threshold of few digits that selects the same on every dataset."""
         return self._one_line(place).rounded_values(0)
 
-    def select_place(self, place: int) -> CommonSettings:
+    def select_place(self, place: int) -> CommonLine:
         """One setting alone, holding nothing of the others."""
         alone, here = self._one_line(place), np.zeros(1, dtype=np.int64)
         picked = [
             replace(line.select_place(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
             for line, places in zip(self._lines, self._places, strict=True)
         ]
-        return CommonSettings(picked, alone.thresholds, [here for _ in picked], self._worth)
+        return CommonLine(picked, alone.thresholds, [here for _ in picked], self._worth)
 
     def n(self, measure: Measure) -> int:
         """How many queries of all datasets a measure applies to."""
@@ -138,8 +138,8 @@ class CommonSettings:
             for line, own, worth in zip(self._lines, self._places, self._worth, strict=True)
         ]
         mean, some = _mean(each), (~np.isnan(each)).sum(axis=0)
-        away = [np.sqrt(np.nansum((each - np.stack(end)) ** 2, axis=0)) for end in zip(*ends, strict=True)]
-        low, high = (np.where(some > 0, one / np.maximum(some, 1), math.inf) for one in away)
+        distance = [np.sqrt(np.nansum((each - np.stack(end)) ** 2, axis=0)) for end in zip(*ends, strict=True)]
+        low, high = (np.where(some > 0, one / np.maximum(some, 1), math.inf) for one in distance)
         return mean - low, mean + high
 
     def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
@@ -172,7 +172,7 @@ class CommonSettings:
         return replace(line, thresholds=self._thresholds[place : place + 1], beyond=beyond)
 
 
-def sweep_together(
+def sweep_common(
     family: Family,
     rankings: Sequence[MeasuredRankings],
     optima: Sequence[Optimum],
@@ -194,7 +194,7 @@ def sweep_together(
     """
     settings = 0
     for lines in zip(*(family.lines(one) for one in rankings), strict=True):
-        common = CommonSettings.of(lines, worth=worth)
+        common = CommonLine.of(lines, worth=worth)
         settings += len(common.thresholds)
         for optimum in optima:
             optimum.consider(common)
