@@ -17,10 +17,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.selectors.parameters import Value
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.settings import LineSettings, furthest, neighbours
+from ctxbench.tuning.settings import LineSettings, Settings, neighbours
 from ctxbench.tuning.sweep.families import Family
 from ctxbench.tuning.sweep.lines import Line, Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
@@ -29,7 +28,7 @@ GRID = 2000
 """Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
 
 
-class CommonLine:
+class CommonLine(Settings):
     """Settings of lines that differ in the dataset only, at common thresholds."""
 
     def __init__(
@@ -83,17 +82,9 @@ class CommonLine:
         """From what offers fewest to what offers most."""
         return self._thresholds
 
-    def values_at(self, place: int) -> dict[str, Value]:
-        """The values of one setting."""
-        return self._one_line(place).values_at(0)
-
-    def rounded_values(self, place: int) -> dict[str, Value]:
-        """The same with a threshold of few digits that selects the same on every dataset."""
-        return self._one_line(place).rounded_values(0)
-
     def select_place(self, place: int) -> CommonLine:
         """One setting alone, holding nothing of the others."""
-        alone, here = self._one_line(place), np.zeros(1, dtype=np.int64)
+        alone, here = self.line_at(place), np.zeros(1, dtype=np.int64)
         picked = [
             replace(line.select_place(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
             for line, places in zip(self._lines, self._places, strict=True)
@@ -108,25 +99,13 @@ class CommonLine:
         """The means of the datasets' means; NaN where it applies to no query of any."""
         return _mean(self._each(measure, places))
 
-    def aims(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+    def objective_means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
         """The geometric means of what counts, else `means`."""
         each = self._each(measure, places)
         if measure.metric.declaration.scale != "amount":
             return _mean(each)
         aims: FloatArray = np.expm1(_mean(np.log1p(each)))
         return aims
-
-    def within(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """Compares the means."""
-        return sign * self.means(measure) >= sign * end
-
-    def aimed(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """Compares what an objective is."""
-        return sign * self.aims(measure) >= sign * end
-
-    def furthest(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
-        """Looks at the means."""
-        return furthest(self.means(measure), sign, among)
 
     def bounds(
         self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
@@ -161,7 +140,7 @@ class CommonLine:
         ]
         return np.stack(rows)
 
-    def _one_line(self, place: int) -> Line:
+    def line_at(self, place: int) -> Line:
         """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
         line = self._first
         if not line.axis:

@@ -24,7 +24,7 @@ from ctxbench.tuning.recommendation import Choice, choose
 from ctxbench.tuning.results import FIXED, RECOMMENDED, TOGETHER, DatasetTuning, Outcome, SettingResult
 from ctxbench.tuning.sweep.families import FixedK
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.tunables import Swept
+from ctxbench.tuning.tunables import FIRST_N, Swept
 from ctxbench.tuning.verdicts import Verdict, VerdictQueries, verdict
 
 DECIDING, READING = 0, -1  # of the splits that a dataset is measured on
@@ -57,7 +57,7 @@ class CommonSetting:
             own = [self._optimum(policy, tunable.name, tunable.values()) for policy in policies]
             fixed = [self._optimum(policy, tunable.name, {}) for policy in policies]
             self._sweep(family, tunable.name, own, progress)
-            self._sweep(tunable.fixed, tunable.name, fixed, progress)
+            self._sweep(FIRST_N, tunable.name, fixed, progress)
             for policy, optimum, first in zip(policies, own, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
                 self._fixed[policy.name, tunable.name] = None if first.found is None else int(first.found.values["n"])

@@ -18,7 +18,7 @@ from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose
 from ctxbench.tuning.results import DEFAULTS, FIXED, PRESET, RECOMMENDED, DatasetTuning, Outcome
-from ctxbench.tuning.search import Base, Competitor, Goal, SearchResult, first_n, search
+from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
 from ctxbench.tuning.sensitivity import first_trace, front_trace, heats, slices
 from ctxbench.tuning.tunables import Tunable
 
@@ -74,7 +74,7 @@ class DatasetTuner:
 
     def choose(self) -> None:
         """Look at the queries that decide and choose for every policy."""
-        query_set, goal = self.opened.tuning_set, Goal.of(self.file, self.policies)
+        query_set, file = self.opened.tuning_set, replace(self.file, policies=self.policies)
         for place, tunable in enumerate(self.tunables):
             self._say(f"{tunable.name}, ranking", place, len(self.tunables))
             competitor = Competitor.of(tunable, query_set, self.policies)
@@ -83,7 +83,7 @@ class DatasetTuner:
             def told(settings: int, name: str = tunable.name, done: int = place) -> None:
                 self._say(f"{name}, {settings:,} settings", done, len(self.tunables))
 
-            self.searched[tunable.name] = search(competitor.with_base(base), goal, base=base, progress=told)
+            self.searched[tunable.name] = search(competitor.with_base(base), file, base=base, progress=told)
         alone = self._alone()
         for policy in self.file.policies:
             if policy.name in self.opened.unanswered:
@@ -137,7 +137,7 @@ class DatasetTuner:
         if heads[0] == heads[1]:
             return searched.fixed
         other = Competitor.of(tunable, self.opened.tuning_set, self.policies, values).with_base(self.base)
-        return first_n(other, Goal.of(self.file, self.policies), base=self.base)
+        return first_n(other, replace(self.file, policies=self.policies), base=self.base)
 
     # ------------------------------------------------------------------------------------------ what is read
 
@@ -160,7 +160,8 @@ class DatasetTuner:
     ) -> tuple[Outcome, ...]:
         """The outcomes, each with what is chosen against the first n items of the base's ranking at equal tokens."""
         query_set = self.opened.evaluation_set
-        curve = first_items_curve(self.evaluator.full_ranking(self._base, {}, query_set.split), query_set)
+        ranking = self.evaluator.full_ranking(self._base, {}, query_set.split)
+        curve = first_items_curve(ranking.answers.candidates, query_set.labels)
         chosen = {policy: found["chosen"] for policy, found in measured.items()}
         found = at_own_tokens(chosen, curve, query_set, seed=self.file.seed)
         return tuple(replace(one, at_tokens=found.get(one.policy.name)) for one in outcomes)

@@ -65,7 +65,7 @@ class SettingEvaluator:
     """Where settings are measured: both splits of a dataset, or all its labels in one.
 
     Attributes:
-        sides: by split; the first decides, the last is read.
+        query_sets: by split; the first decides, the last is read.
         metrics: what is measured, in order.
         level: of the intervals.
     """
@@ -193,7 +193,7 @@ def compare_pairs(
 
     Args:
         pairs: base and other by policy and kind of comparison.
-        side: what is read, whose groups of queries are witnesses as a whole.
+        query_set: what is read, whose groups of queries are witnesses as a whole.
         seed: of the sign flips.
 
     Returns:

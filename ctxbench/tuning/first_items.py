@@ -17,7 +17,6 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import correct
 from ctxbench.core.candidates import Candidates
 from ctxbench.tuning.evaluation import SettingValues
-from ctxbench.tuning.full_rankings import FullRanking
 from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
@@ -25,13 +24,13 @@ from ctxbench.tuning.sweep.rankings import MeasuredRankings
 _COMPLETENESS, _TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
 
 
-def first_items_curve(full_ranking: FullRanking, query_set: QuerySet) -> Curve:
-    """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked."""
-    return ranking_curve(full_ranking.answers.candidates, query_set.labels)
+def first_items_curve(table: Candidates, labels: Labels) -> Curve:
+    """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked.
 
-
-def ranking_curve(table: Candidates, labels: Labels) -> Curve:
-    """The same for answers to the queries of `labels`, in their order, that no cut has marked."""
+    Args:
+        table: a ranking that nothing was cut of, in the order of the queries of `labels`.
+        labels: of the queries.
+    """
     rankings = MeasuredRankings.of(table, labels, (_COMPLETENESS, _TOKENS))
     values = [
         [rankings.values(measure, np.minimum(rankings.sizes, n)) for n in LENGTHS]
@@ -50,7 +49,7 @@ def at_own_tokens(
     Args:
         chosen: by policy, measured on the split of `query_set`.
         curve: on the same queries.
-        side: the split.
+        query_set: the split.
         seed: of the sign flips.
 
     Returns:

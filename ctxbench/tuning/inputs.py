@@ -42,7 +42,8 @@ class TuningDataset:
 
     Attributes:
         dataset: whole.
-        sides: by split, the judged queries, or a sample of them: `tuning` and `test`, or `all` where all labels decide.
+        query_sets: by split, the judged queries, or a sample of them: `tuning` and `test`, or `all` where all labels
+            decide.
         of: by split, how many there are to sample from.
         left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
         unanswered: by name of a policy what the labels cannot say, likewise.
@@ -140,7 +141,8 @@ def open_tuning(
     if faults or embedder is None or counter is None:
         own = sorted((fault for fault in faults if fault.path == file.path), key=lambda fault: fault.line)
         raise InputError([*dict.fromkeys([*own, *(fault for fault in faults if fault.path != file.path)])])
-    tunables = tuple(_ranged(one, list(found.values())) for one in tunables)
+    query_sets = [query_set for opened in found.values() for query_set in opened.query_sets.values()]
+    tunables = tuple(with_range_of(one, query_sets) for one in tunables)
     return TuningInputs(
         file=file, tunables=tunables, datasets=tuple(found.values()), embedder=embedder, counter=counter
     )
@@ -230,15 +232,6 @@ def _unanswered(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
             )
             faults.append(Fault(what))
     return faults
-
-
-def _ranged(one: Tunable, datasets: Sequence[TuningDataset]) -> Tunable:
-    """A competitor of answers with a cut that goes as far as their scores; any other as it is."""
-    answers = one.answers
-    if answers is None:
-        return one
-    query_sets = [query_set for opened in datasets for query_set in opened.query_sets.values()]
-    return with_range_of(one, (read_ranking(answers, query_set).answers for query_set in query_sets))
 
 
 def _leaking(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:

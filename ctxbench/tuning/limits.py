@@ -163,8 +163,8 @@ class Limit:
 
     def possible(self, settings: Settings) -> BoolArray:
         """Where the means do, shape (n_settings,)."""
-        found = settings.within(self.measure, self.sign, self.end)
-        return found if math.isnan(self.complete) else found | settings.within(COMPLETENESS, 1, self.complete)
+        found = settings.mean_reaches(self.measure, self.sign, self.end)
+        return found if math.isnan(self.complete) else found | settings.mean_reaches(COMPLETENESS, 1, self.complete)
 
     def ends(self, settings: Settings, places: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
         """What is held against the target at some places, if there were `times` as many queries."""

@@ -136,7 +136,7 @@ class Optimum:
         """Where the objective, as the first part of a key has it, is at most a value, or below it."""
         measure, sign = self._aims[0]
         room = rounding_error(key) * (-1 if strictly else 1)
-        return settings.aimed(measure, -sign, sign * (key + room))
+        return settings.objective_reaches(measure, -sign, sign * (key + room))
 
     def _choose(self, settings: Settings, places: IntArray) -> None:
         """Keep the best of these places if it beats what is kept; all keep the limits by their means."""
@@ -152,7 +152,7 @@ class Optimum:
         if met.any():
             place = self._first(settings, places[met])
             here = np.array([place])
-            key = tuple(sign * float(settings.aims(measure, here)[0]) for measure, sign in self._aims)
+            key = tuple(sign * float(settings.objective_means(measure, here)[0]) for measure, sign in self._aims)
             key = (*key, distance(settings.values_at(place), self._defaults))
             if self._best is None or precedes(key, self._key):
                 self._best, self._key = settings.select_place(place), key
@@ -168,7 +168,7 @@ class Optimum:
     def _first(self, settings: Settings, places: IntArray) -> int:
         """The best of these places by the rules at the top."""
         for measure, sign in self._aims:
-            values = sign * settings.aims(measure, places)
+            values = sign * settings.objective_means(measure, places)
             best = float(values.min())
             if not math.isnan(best):
                 places = places[values <= best + rounding_error(best)]
@@ -184,7 +184,7 @@ class Optimum:
 
     def _keep_reach(self, kept: list[Settings | None], which: int, settings: Settings, among: BoolArray | None) -> None:
         limit, old = self.limits[which], kept[which]
-        place = settings.furthest(limit.measure, limit.sign, among)
+        place = settings.best_place(limit.measure, limit.sign, among)
         if place is None:
             return
         mean = float(settings.means(limit.measure, np.array([place]))[0])

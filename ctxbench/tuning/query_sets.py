@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -84,14 +83,6 @@ class QuerySet:
     def seen(self) -> tuple[str, ...]:
         """What a fit calls the split that it was made on where it has seen queries of this one."""
         return (self.split, TUNING, TEST, *self.dataset.split_names) if self.split == ALL else (self.split, ALL)
-
-    @contextmanager
-    def sharing(self) -> Iterator[None]:
-        """Steps that settings share are computed once until the end of the block."""
-        try:
-            yield
-        finally:
-            self.memo.clear()
 
     def answers(self, selector: Selector) -> Slice:
         """Ask a selector.

@@ -37,7 +37,7 @@ from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.sweep.shared_budget import DomainPair
 from ctxbench.tuning.ties import distance, rounding_error
-from ctxbench.tuning.tunables import Tunable
+from ctxbench.tuning.tunables import FIRST_N, Tunable
 
 LINES = 128  # whose sums are held to see whether they come again
 CUTS = 8  # settings of the front that are tried with what comes behind them
@@ -51,8 +51,8 @@ class Competitor:
 
     Attributes:
         tunable: which.
-        side: the split.
-        uncut: what it finds there.
+        query_set: the split.
+        full_ranking: what it finds there.
         rankings: the same, measured at every length.
     """
 
@@ -180,7 +180,7 @@ class SearchResult:
     """What was found for one competitor.
 
     Attributes:
-        rival: which.
+        competitor: which.
         optima: the best setting by policy name.
         fixed: the best fixed number of items by policy name.
         front: settings that no other beats in prompt tokens and completeness.
@@ -196,39 +196,17 @@ class SearchResult:
     tried: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """What is looked for.
-
-    Attributes:
-        policies: those that the labels can answer.
-        confidence: level of the intervals.
-        trials: settings tried for parameters that break the prefix rule, a selector.
-        seed: of random search.
-    """
-
-    policies: tuple[Policy, ...]
-    confidence: float
-    trials: int
-    seed: int
-
-    @classmethod
-    def of(cls, file: PolicyFile, policies: tuple[Policy, ...]) -> Goal:
-        """Some of a file's policies."""
-        return cls(policies=policies, confidence=file.confidence, trials=file.trials, seed=file.seed)
-
-
-def search(competitor: Competitor, goal: Goal, *, base: Base, progress: Counted) -> SearchResult:
+def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Counted) -> SearchResult:
     """Look through all settings of a competitor.
 
     Args:
-        rival: which, with differences to the base.
-        goal: what is looked for.
+        competitor: which, with differences to the base.
+        file: the policy file, with the policies that the labels can answer.
         base: the base on the same split.
         progress: told how many settings have been looked at.
     """
-    best, front = optima_of(competitor, goal, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
-    fixed = first_n(competitor, goal, base=base)
+    best, front = optima_of(competitor, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
+    fixed = first_n(competitor, file, base=base)
     collectors: list[Collector] = [*best.values(), front]
     settings, cuts = 0, front
     if competitor.tunable.family is not None:
@@ -238,10 +216,10 @@ def search(competitor: Competitor, goal: Goal, *, base: Base, progress: Counted)
         seen = sweep(competitor.tunable.family, competitor.rankings, [shown], progress=progress)
         settings = 0 if always else seen
     if competitor.shared is not None:
-        settings = _both_domains(competitor.shared, goal.policies, collectors, base=base)
+        settings = _both_domains(competitor.shared, file.policies, collectors, base=base)
     tried = 0
     if competitor.tunable.searched or competitor.tunable.beyond({}):
-        for line in _tried(competitor, goal, cuts):
+        for line in _tried(competitor, file, cuts):
             if line.axis:
                 settings += len(line)
             for collector in collectors:
@@ -276,22 +254,22 @@ class RepeatFilter:
             collector.take(line)
 
 
-def optima_of(competitor: Competitor, goal: Goal, *, base: Base) -> dict[str, Optimum]:
+def optima_of(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
     """Where the best setting for each policy will be kept, by name of the policy."""
     reach = reach_ratio(base.within, competitor.rankings.reachable)
     defaults = competitor.tunable.values()
     return {
         policy.name: Optimum(
-            policy, level=goal.confidence, base=base.means, reach=reach, worth=base.worth, defaults=defaults
+            policy, level=file.confidence, base=base.means, reach=reach, worth=base.worth, defaults=defaults
         )
-        for policy in goal.policies
+        for policy in file.policies
     }
 
 
-def first_n(competitor: Competitor, goal: Goal, *, base: Base) -> dict[str, Optimum]:
+def first_n(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
     """The best fixed number of items of its ranking, by name of the policy."""
-    fixed = optima_of(competitor, goal, base=base)
-    sweep(competitor.tunable.fixed, competitor.rankings, list(fixed.values()))
+    fixed = optima_of(competitor, file, base=base)
+    sweep(FIRST_N, competitor.rankings, list(fixed.values()))
     return fixed
 
 
@@ -318,7 +296,7 @@ def _both_domains(
     return settings
 
 
-def _tried(competitor: Competitor, goal: Goal, cuts: Front) -> Iterator[Line]:
+def _tried(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[Line]:
     """Settings that are run, as lines: values that the file lists behind cuts of the front, or drawn from all.
 
     What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.
@@ -326,18 +304,18 @@ def _tried(competitor: Competitor, goal: Goal, cuts: Front) -> Iterator[Line]:
     tunable, runner = competitor.tunable, competitor.runner
     if tunable.family is None:
         settings = draw_settings(
-            tunable.definition, tunable.searched, fixed=tunable.entry.set, trials=goal.trials, seed=goal.seed
+            tunable.definition, tunable.searched, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
         )
         yield from runner.lines([setting for setting in settings if tunable.possible(setting)])
         return
-    behind = cuts.thinned(min(CUTS, goal.trials))
+    behind = cuts.thinned(min(CUTS, file.trials))
     for cut in behind:
         settings = draw_settings(
             tunable.definition,
             tunable.searched,
             fixed={**tunable.entry.set, **cut},
-            trials=max(goal.trials // len(behind), 1),
-            seed=goal.seed,
+            trials=max(file.trials // len(behind), 1),
+            seed=file.seed,
         )
         for setting in filter(tunable.possible, settings):
             if why_not_exact(tunable.definition, setting):

@@ -13,6 +13,7 @@ from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.tuning.results import Heat, Trace
 from ctxbench.tuning.search import SHOWN, Competitor, SearchResult
 from ctxbench.tuning.sweep.lines import Measure
+from ctxbench.tuning.tunables import FIRST_N
 
 POINTS = 40  # of a trace at most
 RUNS = 6  # of a trace whose settings have to be run
@@ -35,8 +36,7 @@ def front_trace(found: SearchResult, *, level: float) -> Trace:
 def first_trace(competitor: Competitor, *, level: float) -> Trace:
     """The first n items of the ranking."""
     settings: list[dict[str, Value]] = [{"n": n} for n in FIRST]
-    family = competitor.tunable.fixed
-    by_query = [family.by_query(competitor.rankings, values) for values in settings]
+    by_query = [FIRST_N.by_query(competitor.rankings, values) for values in settings]
     return _trace(competitor, f"{competitor.name}: first n", settings, by_query, level=level)
 
 

@@ -29,6 +29,8 @@ Swept = FixedK | StandardMargin | Threshold | Budget
 TOP_K = (10, 20, 50, 100)
 TOP_N = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 BUDGETS = 20  # of tokens, evenly by ratio
+FIRST_N = FixedK("n", range(101))
+"""The first n items of a ranking, for every n."""
 _ALONE = ("first", "standard", "at_least", "margin")  # a cut that decides how many items are offered
 
 
@@ -146,11 +148,6 @@ class Tunable:
     def swept(self) -> frozenset[str]:
         """The thresholds that are tried at every value that matters."""
         return frozenset(part.name for part in self._swept_parts if isinstance(part, Span) and part.swept)
-
-    @cached_property
-    def fixed(self) -> FixedK:
-        """The first n of its ranking, for every n."""
-        return FixedK("n", range(101))
 
     @cached_property
     def searched(self) -> dict[str, tuple[Value, ...]]:

@@ -113,7 +113,8 @@ def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
     """All figures of one dataset."""
     side = test.side
     complete, spent = test.default[0], test.default_tokens
-    curves = {name: first_items_curve(rank_with_pipeline(_head(name), side), side) for name in COMPARATORS}
+    found = {name: rank_with_pipeline(_head(name), side).answers.candidates for name in COMPARATORS}
+    curves = {name: first_items_curve(table, side.labels) for name, table in found.items()}
     table = test.ranked(shipped)
     within = test.within(table, spent)
     fitted = Logistic.read(fit_with_prior(tuning.made, shipped))

@@ -92,8 +92,8 @@ def test_each_dataset_weighs_the_same_whatever_its_size():
     common = CommonLine.of([large, small])
     assert common.means(COMPLETENESS).tolist() == [0.5]
     assert common.means(TOKENS).tolist() == [54]
-    assert common.aims(TOKENS) == pytest.approx([math.sqrt(100 * 10) - 1])
-    assert common.aims(COMPLETENESS).tolist() == [0.5]
+    assert common.objective_means(TOKENS) == pytest.approx([math.sqrt(100 * 10) - 1])
+    assert common.objective_means(COMPLETENESS).tolist() == [0.5]
 
 
 def test_a_dataset_to_which_a_measure_does_not_apply_has_no_part_in_its_mean():
@@ -109,7 +109,7 @@ def test_a_dataset_to_which_a_measure_does_not_apply_has_no_part_in_its_mean():
         assert (low[0], high[0]) == pytest.approx((interval.low, interval.high))
     neither = CommonLine.of([line([1.0], one)])
     assert math.isnan(neither.means(COMPLETENESS)[0])
-    assert not neither.within(COMPLETENESS, 1, 0.0)[0]
+    assert not neither.mean_reaches(COMPLETENESS, 1, 0.0)[0]
     assert np.isnan(neither.bounds(COMPLETENESS, here, level=0.95)).all()
 
 

@@ -29,7 +29,7 @@ def at(one, values, name="mine"):
 
 
 def test_the_curve_is_what_the_first_n_offer(one):
-    curve = first_items_curve(one.full_ranking, one.query_set)
+    curve = first_items_curve(one.full_ranking.answers.candidates, one.query_set.labels)
     assert len(curve.tokens) == len(LENGTHS)
     for n in (0, 3, 10):
         answers = one.tunable.first(one.full_ranking, n, one.query_set)
@@ -40,7 +40,7 @@ def test_the_curve_is_what_the_first_n_offer(one):
 
 
 def test_what_is_the_first_n_itself_gains_nothing_at_its_tokens(one):
-    curve = first_items_curve(one.full_ranking, one.query_set)
+    curve = first_items_curve(one.full_ranking.answers.candidates, one.query_set.labels)
     place = LENGTHS.index(4)
     same = at(one, {COMPLETE: curve.complete[place], TOKENS: curve.tokens[place]})
     found = at_own_tokens({"p": same}, curve, one.query_set, seed=0)["p"]
@@ -50,7 +50,7 @@ def test_what_is_the_first_n_itself_gains_nothing_at_its_tokens(one):
 
 
 def test_a_setting_that_is_always_complete_for_as_many_tokens_gains_the_rest(one):
-    curve = first_items_curve(one.full_ranking, one.query_set)
+    curve = first_items_curve(one.full_ranking.answers.candidates, one.query_set.labels)
     place = LENGTHS.index(2)
     applies = ~np.isnan(curve.complete[place])
     best = at(one, {COMPLETE: np.where(applies, 1.0, np.nan), TOKENS: curve.tokens[place]})
@@ -60,7 +60,7 @@ def test_a_setting_that_is_always_complete_for_as_many_tokens_gains_the_rest(one
 
 
 def test_a_setting_that_failed_on_a_query_is_left_out(one):
-    curve = first_items_curve(one.full_ranking, one.query_set)
+    curve = first_items_curve(one.full_ranking.answers.candidates, one.query_set.labels)
     tokens = curve.tokens[3].copy()
     tokens[0] = np.nan
     failed = at(one, {COMPLETE: curve.complete[3], TOKENS: tokens})

@@ -10,7 +10,7 @@ import pytest
 from ctxbench.tuning import search as module
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.query_sets import TUNING
-from ctxbench.tuning.search import CUTS, Base, Competitor, Goal, RepeatFilter, optima_of
+from ctxbench.tuning.search import CUTS, Base, Competitor, RepeatFilter, optima_of
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.front import Front
 
@@ -31,11 +31,11 @@ def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
     query_set = one.datasets[0].query_sets[TUNING]
     competitor = Competitor.of(one.tunables[0], query_set, one.file.policies)
     base = Base.of(competitor, one.file.policies)
-    competitor, goal = competitor.with_base(base), Goal.of(one.file, one.file.policies)
+    competitor, file = competitor.with_base(base), one.file
     defaults = one.tunables[0].values()
 
     def kept(through):
-        optima = optima_of(competitor, goal, base=base)
+        optima = optima_of(competitor, file, base=base)
         front, looked = Front(cost=TOKENS, gain=COMPLETENESS), []
         for collector in optima.values():
             take = collector.take
@@ -90,8 +90,8 @@ def test_a_grid_over_depth_has_depth_0_among_what_is_tried(ready):
     seen = []
     front = Front(cost=TOKENS, gain=COMPLETENESS)
     front.take(next(competitor.tunable.family.lines(competitor.rankings)))
-    goal = replace(Goal.of(file, file.policies), trials=3 * CUTS)
-    for line in module._tried(competitor, goal, front):
+    file = replace(file, trials=3 * CUTS)
+    for line in module._tried(competitor, file, front):
         seen.append((line.values["contextExpansionDepth"], line.axis))
     assert {depth for depth, _ in seen} == {0, 1, 2}
     assert {axis for depth, axis in seen if depth != 1} == {""}

@@ -10,7 +10,7 @@ from ctxbench.bench.stats import grouped_estimate
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.dataset_tuning import Base
 from ctxbench.tuning.query_sets import TUNING
-from ctxbench.tuning.search import Competitor, Goal, search
+from ctxbench.tuning.search import Competitor, search
 from ctxbench.tuning.sensitivity import (
     CELLS,
     FIRST,
@@ -134,7 +134,7 @@ def test_the_first_n_items(competitor):
 def test_a_front_rises_in_both(competitor):
     one, file = competitor(SEMANTIC)
     base = Base.of(one, file.policies)
-    found = search(one.with_base(base), Goal.of(file, file.policies), base=base, progress=lambda _: None)
+    found = search(one.with_base(base), file, base=base, progress=lambda _: None)
     front = front_trace(found, level=LEVEL)
     assert 5 < len(front.settings) <= POINTS
     assert (np.diff(front.means["tokens"]) > 0).all()

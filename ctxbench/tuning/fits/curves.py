@@ -85,7 +85,7 @@ def recall_of_first(examples: Examples, score: FloatArray, most: int) -> FloatAr
     """Mean recall of the best 1, 2, ... rows of each query, shape (most,); rows that tie all count as the last.
 
     Args:
-        made: candidates, rows by query.
+        examples: candidates, rows by query.
         score: shape (n_rows,).
         most: >= 1.
     """

@@ -173,7 +173,7 @@ def fit_values(examples: Examples, *, earlier: Logistic | None = None) -> dict[s
     together with what the vector counts beside the features.
 
     Args:
-        made: all rows.
+        examples: all rows.
         earlier: the earlier probability; None = the shipped one. No part of abstention.
 
     Returns:
@@ -199,7 +199,7 @@ def out_of_fold(
     """The probability of every row by a fit on the queries of the other folds, shape (n,).
 
     Args:
-        made: all rows.
+        examples: all rows.
         fold: of each query, shape (n_queries,); see `folds_of`.
         earlier: what the fits start from; see `fit_values`.
         progress: called with (folds done, folds).

@@ -39,7 +39,7 @@ def cut_trial(examples: Examples, score: Score, *, items: float, folds: int = 5)
     """Cut each fold at the threshold that gives a mean number of items on the other folds, out of fold there too.
 
     Args:
-        made: candidates.
+        examples: candidates.
         score: gives the scores of examples, such as `similarity` or `fitted_probability`.
         items: mean number of items a query.
         folds: >= 2.
@@ -57,7 +57,7 @@ class AbstentionData:
     """What a selector offers the queries of a split, and a signal below which nothing would be offered.
 
     Attributes:
-        made: the requests; `needs` says which of them need anything.
+        examples: the requests; `needs` says which of them need anything.
         recall: by query, 0 for those that need nothing, shape (n_queries,).
         shown: whether a query that needs nothing is offered anything, shape (n_queries,).
         items: how many items that are not even helpful it is offered, 0 for queries in need, shape (n_queries,).

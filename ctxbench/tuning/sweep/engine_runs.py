@@ -330,7 +330,7 @@ def draw_settings(
     Args:
         definition: the selector.
         search: the values that each parameter may take; `value_range` gives those of a whole range.
-        given: values of other parameters.
+        fixed: values of other parameters.
         trials: at most so many settings, >= 1.
         seed: another seed draws others.
 

@@ -51,9 +51,9 @@ class RankedItems:
         query: the dataset's query of each ranking, shape (n_queries,).
         start: shape (n_queries + 1,); ranking i is `[start[i], start[i + 1])`.
         item: catalog positions, best first, shape (n_ranked,).
-        held_start, held: what the sessions hold, likewise.
-        tokens, held_tokens: of what is shown of each item, shape (n_ranked,) and that of `session_item`.
-        enough, held_enough: False where what is shown is worth nothing to the query, likewise.
+        session_start, session_item: what the sessions hold, likewise.
+        tokens, session_tokens: of what is shown of each item, shape (n_ranked,) and that of `session_item`.
+        enough, session_enough: False where what is shown is worth nothing to the query, likewise.
     """
 
     labels: Labels

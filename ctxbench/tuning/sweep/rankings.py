@@ -66,8 +66,8 @@ class MeasuredRankings:
         reachable: True where the first `REACH` items of the ranking, and what the session holds, are all that is
             required; False where nothing is. Shape (n_queries,).
         failed: True where the selector failed, shape (n_queries,).
-        needing: by item type that a measure is about, the queries that require it, shape (n_queries,).
-        counted: by item type whose required items are counted, how many are offered by length, like `tables`.
+        queries_needing: by item type that a measure is about, the queries that require it, shape (n_queries,).
+        required_counts: by item type whose required items are counted, how many are offered by length, like `tables`.
         pairing: what differences are taken to; None = none are.
     """
 

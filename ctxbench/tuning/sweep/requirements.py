@@ -127,7 +127,7 @@ def values_of_measures(
         values: by metric, shape (n_queries,).
         evidence: what was offered.
         catalog: of the items.
-        needing: by item type, the queries that require an item of it, shape (n_queries,).
+        queries_needing: by item type, the queries that require an item of it, shape (n_queries,).
         reachable: the queries within reach, shape (n_queries,).
 
     Returns:
