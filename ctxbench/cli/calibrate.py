@@ -16,7 +16,7 @@ from ctxbench.io.console import say
 if TYPE_CHECKING:
     from ctxbench.bench.stats import Estimate
     from ctxbench.features.stored_fits import Fit
-    from ctxbench.tuning.calibration.figures import FoldFigures
+    from ctxbench.tuning.fits.figures import FoldFigures
 
 _HEADS = {
     "items": "items a query",
@@ -54,7 +54,7 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
 
     Raises:
         ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
-        UserError: as of `ctxbench.tuning.calibration.fits.fit`.
+        UserError: as of `ctxbench.tuning.fits.fit.fit`.
     """
     from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.embedding.names import open_embedder
@@ -65,9 +65,9 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
     from ctxbench.text.tokens import open_counter
-    from ctxbench.tuning.calibration.examples import examples, labelled
-    from ctxbench.tuning.calibration.figures import measure
-    from ctxbench.tuning.calibration.fits import columns_of, fit
+    from ctxbench.tuning.fits.examples import labelled_queries, make_examples
+    from ctxbench.tuning.fits.figures import measure
+    from ctxbench.tuning.fits.fit import columns_of, fit
 
     if asked.what not in KINDS:
         raise ParameterError(f"what is calibrated must be one of {', '.join(KINDS)}, got {asked.what!r}")
@@ -93,8 +93,8 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
         for dataset in opened:
             fits[dataset.name] = fit(asked.what, dataset, pipeline, resources, split=asked.split, requests=asked.texts)
             if asked.folds:
-                part, columns = labelled(dataset, asked.split), columns_of(requests=asked.texts)
-                made = examples(asked.what, part, pipeline, resources, columns=columns)
+                part, columns = labelled_queries(dataset, asked.split), columns_of(requests=asked.texts)
+                made = make_examples(asked.what, part, pipeline, resources, columns=columns)
                 figures[dataset.name] = measure(made, asked.folds, progress=partial(shown, f"{dataset.name}: folds"))
     write_calibrations(out, fits.values())
     written = [out]
@@ -133,7 +133,7 @@ def _table(figures: FoldFigures) -> list[str]:
     """The figures as lines of text."""
     head = (
         f"  out of {figures.folds} folds, {figures.queries:,} queries in {figures.groups:,} groups: area under the ROC "
-        f"curve {figures.area:.3f} [{figures.interval.low:.3f}, {figures.interval.high:.3f}]"
+        f"curve {figures.roc_area:.3f} [{figures.interval.low:.3f}, {figures.interval.high:.3f}]"
     )
     names = [_HEADS[name] for name in figures.columns]
     lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]

@@ -14,8 +14,8 @@ from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.console import is_plain, say
 
 if TYPE_CHECKING:
-    from ctxbench.tuning.inputs import Ready
-    from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+    from ctxbench.tuning.inputs import TuningInputs
+    from ctxbench.tuning.results import DatasetTuning, Outcome, SettingResult, Tuning
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def tune_presets(
     """
     from ctxbench.report.pages import refuse_foreign_tables
     from ctxbench.report.tuning import console_table, write_markdown, write_report
-    from ctxbench.tuning.own_fits import fit_files, open_fitted
     from ctxbench.tuning.policy_file import read_policies
+    from ctxbench.tuning.policy_fits import fit_files, open_fitted
     from ctxbench.tuning.presets import write_presets_of
     from ctxbench.tuning.tuner import tune
 
@@ -122,7 +122,7 @@ def _command(datasets: Sequence[str], policy: Path, markdown: Path | None, *, te
     return shlex.join([*words, *(["--markdown", str(markdown)] if markdown is not None else [])])
 
 
-def _facts(found: Tuning, ready: Ready, written: Sequence[Path], folder: Path) -> dict[str, Any]:
+def _facts(found: Tuning, ready: TuningInputs, written: Sequence[Path], folder: Path) -> dict[str, Any]:
     return {
         "name": found.name,
         "seed": found.seed,
@@ -139,13 +139,13 @@ def _dataset(one: DatasetTuning) -> dict[str, Any]:
         "items": one.items,
         "queries": dict(one.queries),
         "tokens": one.tokens,
-        "contenders": {contender.name: _contender(contender) for contender in one.contenders},
+        "contenders": {result.name: _result(result) for result in one.results},
         "policies": {outcome.policy.name: _outcome(one, outcome) for outcome in one.outcomes},
         "notes": list(one.notes),
     }
 
 
-def _contender(one: Contender) -> dict[str, Any]:
+def _result(one: SettingResult) -> dict[str, Any]:
     from ctxbench.bench.summary import estimate_dict
 
     splits = {"tuning": one.tuning, "test": one.test} if one.test else {"all": one.tuning}

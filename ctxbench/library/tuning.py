@@ -15,11 +15,11 @@ from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.library.data import Data, opened
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.selectors import Preset, Recorded
-from ctxbench.tuning.inputs import Ready, open_tuning
+from ctxbench.tuning.inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy_file import SET_METRICS, PolicyFile, policies_of
-from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
-from ctxbench.tuning.split_answers import Told
-from ctxbench.tuning.tuner import nobody
+from ctxbench.tuning.query_sets import Progress
+from ctxbench.tuning.results import DatasetTuning, Outcome, SettingResult, Tuning
+from ctxbench.tuning.tuner import no_progress
 from ctxbench.tuning.tuner import tune as run_tuning
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Tuned:
     """
 
     found: Tuning
-    ready: Ready
+    ready: TuningInputs
 
     @property
     def presets(self) -> dict[str, Preset]:
@@ -83,7 +83,7 @@ class Tuned:
                 **_measured(contender),
             }
             for one in self.found.datasets
-            for contender in one.contenders
+            for contender in one.results
         ]
         return pd.DataFrame(rows)
 
@@ -225,7 +225,7 @@ def tune(
     confidence: float = 0.95,
     seed: int = 0,
     together: bool = False,
-    progress: Told = nobody,
+    progress: Progress = no_progress,
     **constraints: float | str,
 ) -> Tuned:
     """Find the setting of a selector that a policy asks for, exactly, and measure it.
@@ -353,7 +353,7 @@ def _constraint(name: str, value: float | str) -> dict[str, Any]:
         ) from None
 
 
-def _measured(contender: Contender) -> dict[str, float]:
+def _measured(contender: SettingResult) -> dict[str, float]:
     row: dict[str, float] = {}
     for metric, found in contender.read.items():
         row |= {metric: found.value, f"{metric} low": found.interval.low, f"{metric} high": found.interval.high}

@@ -10,16 +10,16 @@ import numpy as np
 
 from ctxbench.bench.stats import Comparison
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.contenders import Arena, Measured, asked_metrics, compared, of_kind
+from ctxbench.tuning.evaluation import SettingEvaluator, SettingValues, compare_pairs, metrics_of, select_comparisons
 from ctxbench.tuning.first_items import at_own_tokens, first_items_curve
-from ctxbench.tuning.inputs import Opened, Ready
-from ctxbench.tuning.optima import FEWEST, Optimum
+from ctxbench.tuning.inputs import TuningDataset, TuningInputs
+from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose
 from ctxbench.tuning.results import DEFAULTS, FIXED, PRESET, RECOMMENDED, DatasetTuning, Outcome
-from ctxbench.tuning.search import Base, Goal, Rival, Searched, first_n, search
+from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
 from ctxbench.tuning.sensitivity import first_trace, front_trace, heats, slices
-from ctxbench.tuning.split_answers import COMPLETE, TEST, TUNING, Side, Told
 from ctxbench.tuning.tunables import Tunable
 
 ALL_DECIDE = (
@@ -39,13 +39,13 @@ class _Chosen:
         fixed, fixed_own: how many items of the base's and of its own ranking meet the policy; None = no number does.
     """
 
-    searched: Searched
+    searched: SearchResult
     values: Mapping[str, Value]
     fixed: int | None
     fixed_own: int | None
 
 
-class Work:
+class DatasetTuner:
     """Tuning on one dataset.
 
     Attributes:
@@ -56,14 +56,14 @@ class Work:
         choices: by policy.
     """
 
-    def __init__(self, ready: Ready, opened: Opened, progress: Told) -> None:
+    def __init__(self, ready: TuningInputs, opened: TuningDataset, progress: Progress) -> None:
         self.ready, self.opened, self._progress = ready, opened, progress
         self.file = ready.file
         self.name = opened.dataset.name
         self.tunables = tuple(one for one in ready.tunables if one.name not in opened.left_out)
         self.policies = tuple(one for one in ready.file.policies if one.name not in opened.unanswered)
         self.base: Base | None = None
-        self.searched: dict[str, Searched] = {}
+        self.searched: dict[str, SearchResult] = {}
         self.choices: dict[str, Choice] = {}
 
     # ------------------------------------------------------------------------------------------ what decides
@@ -74,16 +74,16 @@ class Work:
 
     def choose(self) -> None:
         """Look at the queries that decide and choose for every policy."""
-        side, goal = self.opened.deciding, Goal.of(self.file, self.policies)
+        query_set, file = self.opened.tuning_set, replace(self.file, policies=self.policies)
         for place, tunable in enumerate(self.tunables):
             self._say(f"{tunable.name}, ranking", place, len(self.tunables))
-            rival = Rival.of(tunable, side, self.policies)
-            base = self.base = self.base or Base.of(rival, self.policies)
+            competitor = Competitor.of(tunable, query_set, self.policies)
+            base = self.base = self.base or Base.of(competitor, self.policies)
 
             def told(settings: int, name: str = tunable.name, done: int = place) -> None:
                 self._say(f"{name}, {settings:,} settings", done, len(self.tunables))
 
-            self.searched[tunable.name] = search(rival.against(base), goal, base=base, progress=told)
+            self.searched[tunable.name] = search(competitor.with_base(base), file, base=base, progress=told)
         alone = self._alone()
         for policy in self.file.policies:
             if policy.name in self.opened.unanswered:
@@ -96,15 +96,15 @@ class Work:
 
     def _with_enough(self, choice: Choice) -> Choice:
         """The same; with too few labels for any advice it is not said that more are unlikely to help."""
-        lacking = 0 if self.base is None else FEWEST - self.base.in_need
+        lacking = 0 if self.base is None else MIN_QUERIES - self.base.in_need
         if choice.found is not None or choice.needed is not None or lacking <= 0:
             return choice
         return replace(choice, needed=(lacking, lacking))
 
     def _alone(self) -> str:
         """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""
-        side = self.opened.deciding
-        if self.base is None or len(np.unique(side.group[~np.isnan(self.base.complete)])) > 1:
+        query_set = self.opened.tuning_set
+        if self.base is None or len(np.unique(query_set.group[~np.isnan(self.base.complete)])) > 1:
             return ""
         return (
             f"the {self.base.in_need:,} labels in need are all of one group, which answers as one, so that "
@@ -128,53 +128,54 @@ class Work:
             fixed_own=None if own is None else int(own.values["n"]),
         )
 
-    def _first_n(self, searched: Searched, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
+    def _first_n(self, searched: SearchResult, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
         """The best fixed numbers of items of the ranking that a setting cuts, be it the one of the defaults or not."""
-        tunable = searched.rival.tunable
+        tunable = searched.competitor.tunable
         if tunable.answers is not None or tunable.swept_at(values) or self.base is None:
             return searched.fixed
         heads = [tunable.head(tunable.pipeline(one)).describe() for one in ({}, values)]
         if heads[0] == heads[1]:
             return searched.fixed
-        other = Rival.of(tunable, self.opened.deciding, self.policies, values).against(self.base)
-        return first_n(other, Goal.of(self.file, self.policies), base=self.base)
+        other = Competitor.of(tunable, self.opened.tuning_set, self.policies, values).with_base(self.base)
+        return first_n(other, replace(self.file, policies=self.policies), base=self.base)
 
     # ------------------------------------------------------------------------------------------ what is read
 
     @cached_property
-    def arena(self) -> Arena:
+    def evaluator(self) -> SettingEvaluator:
         """Where settings are measured; reads the test split, if there is one."""
-        made = Arena(self.opened.sides, asked_metrics(self.file.policies), self.file.confidence)
+        made = SettingEvaluator(self.opened.query_sets, metrics_of(self.file.policies), self.file.confidence)
         for one in self.searched.values():
-            made.know(one.rival.tunable, one.rival.uncut)
+            made.know(one.competitor.tunable, one.competitor.full_ranking)
         return made
 
     @cached_property
-    def defaults(self) -> Measured:
+    def defaults(self) -> SettingValues:
         """The base with its defaults."""
         base = self.ready.tunables[0]
-        return self.arena.setting(base, {}, name=defaults_name(base), role=DEFAULTS)
+        return self.evaluator.setting(base, {}, name=defaults_name(base), role=DEFAULTS)
 
     def _at_own_tokens(
-        self, outcomes: tuple[Outcome, ...], measured: Mapping[str, Mapping[str, Measured]]
+        self, outcomes: tuple[Outcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
     ) -> tuple[Outcome, ...]:
         """The outcomes, each with what is chosen against the first n items of the base's ranking at equal tokens."""
-        side = self.opened.reading
-        curve = first_items_curve(self.arena.uncut(self._base, {}, side.split), side)
+        query_set = self.opened.evaluation_set
+        ranking = self.evaluator.full_ranking(self._base, {}, query_set.split)
+        curve = first_items_curve(ranking.answers.candidates, query_set.labels)
         chosen = {policy: found["chosen"] for policy, found in measured.items()}
-        found = at_own_tokens(chosen, curve, side, seed=self.file.seed)
+        found = at_own_tokens(chosen, curve, query_set, seed=self.file.seed)
         return tuple(replace(one, at_tokens=found.get(one.policy.name)) for one in outcomes)
 
     def result(self) -> DatasetTuning:
         """Measure what is recommended and what it is held against."""
-        opened, file, arena, defaults = self.opened, self.file, self.arena, self.defaults
+        opened, file, evaluator, defaults = self.opened, self.file, self.evaluator, self.defaults
         self._say("measuring", 0, len(file.policies))
-        others = [*self._presets(arena), arena.everything()]
-        measured: dict[str, dict[str, Measured]] = {}
+        others = [*self._presets(evaluator), evaluator.everything()]
+        measured: dict[str, dict[str, SettingValues]] = {}
         for policy in file.policies:
             chosen = self._recommended(policy)
             if chosen is not None:
-                measured[policy.name] = self._measured(arena, policy, chosen)
+                measured[policy.name] = self._measured(evaluator, policy, chosen)
         pairs = {}
         for name, found in measured.items():
             pairs[name, "defaults"] = (defaults, found["chosen"])
@@ -183,103 +184,106 @@ class Work:
                     pairs[name, kind] = (found[kind], found["chosen"])
             if "fixed" in found and "fixed_own" in found:
                 pairs[name, "ranking"] = (found["fixed"], found["fixed_own"])
-        comparisons = compared(pairs, opened.reading, seed=file.seed)
-        outcomes = tuple(self._outcome(arena, policy, measured, comparisons, defaults) for policy in file.policies)
+        comparisons = compare_pairs(pairs, opened.evaluation_set, seed=file.seed)
+        outcomes = tuple(self._outcome(evaluator, policy, measured, comparisons, defaults) for policy in file.policies)
         outcomes = self._at_own_tokens(outcomes, measured)
         unique = {
             one.name: one for one in [defaults, *others, *(m for each in measured.values() for m in each.values())]
         }
         level = file.confidence
         traces = [front_trace(one, level=level) for one in self.searched.values() if one.settings or one.tried]
-        traces += [first_trace(one.rival, level=level) for one in self.searched.values()]
+        traces += [first_trace(one.competitor, level=level) for one in self.searched.values()]
         return DatasetTuning(
             dataset=self.name,
             version=opened.dataset.version,
             hash=opened.dataset.hash,
             items=len(opened.dataset.catalog),
-            queries={split: len(side) for split, side in opened.sides.items()},
+            queries={split: len(query_set) for split, query_set in opened.query_sets.items()},
             of=opened.of,
             tokens=self.ready.counter.name,
-            contenders=tuple(arena.contender(one) for one in unique.values()),
+            results=tuple(evaluator.result(one) for one in unique.values()),
             traces=tuple(traces),
             outcomes=outcomes,
             notes=tuple(self._notes()),
         )
 
-    def _presets(self, arena: Arena) -> list[Measured]:
+    def _presets(self, evaluator: SettingEvaluator) -> list[SettingValues]:
         """The presets that the base comes with, but for any that is its defaults."""
         base, found = self._base, []
         for preset, values in base.definition.presets.items():
             own = {name: value for name, value in values.items() if name not in base.entry.set}
             if base.in_force(own) != base.in_force({}):
-                found.append(arena.setting(base, own, name=f"{base.name}/{preset}", role=PRESET))
+                found.append(evaluator.setting(base, own, name=f"{base.name}/{preset}", role=PRESET))
         return found
 
-    def _measured(self, arena: Arena, policy: Policy, chosen: _Chosen) -> dict[str, Measured]:
+    def _measured(self, evaluator: SettingEvaluator, policy: Policy, chosen: _Chosen) -> dict[str, SettingValues]:
         """What is recommended, and the tuned fixed numbers of items."""
-        tunable = chosen.searched.rival.tunable
-        found = {"chosen": arena.setting(tunable, chosen.values, name=policy.name, role=RECOMMENDED)}
+        tunable = chosen.searched.competitor.tunable
+        found = {"chosen": evaluator.setting(tunable, chosen.values, name=policy.name, role=RECOMMENDED)}
         if chosen.fixed is not None:
             name = f"{self._base.name}, first {chosen.fixed}"
-            found["fixed"] = arena.first(self._base, {}, chosen.fixed, name=name, role=FIXED)
+            found["fixed"] = evaluator.first(self._base, {}, chosen.fixed, name=name, role=FIXED)
         if chosen.fixed_own is not None:
             name = f"{tunable.name}, first {chosen.fixed_own}"
-            found["fixed_own"] = arena.first(tunable, chosen.values, chosen.fixed_own, name=name, role=FIXED)
+            found["fixed_own"] = evaluator.first(tunable, chosen.values, chosen.fixed_own, name=name, role=FIXED)
         return found
 
     def _outcome(
         self,
-        arena: Arena,
+        evaluator: SettingEvaluator,
         policy: Policy,
-        measured: Mapping[str, Mapping[str, Measured]],
+        measured: Mapping[str, Mapping[str, SettingValues]],
         comparisons: Mapping[tuple[str, str, str], Comparison],
-        defaults: Measured,
+        defaults: SettingValues,
     ) -> Outcome:
         choice, found = self.choices[policy.name], measured.get(policy.name)
         tried = sum(one.tried for one in self.searched.values())
         outcome = Outcome(policy=policy, chosen=None, settings=choice.settings, tried=tried)
         if choice.found is None or found is None:
             return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
-        side, chosen = self.opened.reading, found["chosen"]
-        rival, level = self.searched[choice.selector].rival, self.file.confidence
-        by_kind = {kind: of_kind(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")}
-        before, after = (one.by_query[side.split] for one in (defaults, chosen))
+        query_set, chosen = self.opened.evaluation_set, found["chosen"]
+        competitor, level = self.searched[choice.selector].competitor, self.file.confidence
+        by_kind = {
+            kind: select_comparisons(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")
+        }
+        before, after = (one.by_query[query_set.split] for one in (defaults, chosen))
         return replace(
             outcome,
-            chosen=arena.contender(chosen),
+            chosen=evaluator.result(chosen),
             bounds=choice.found.bounds,
-            verdicts=arena.verdicts(policy, chosen, defaults),
-            fixed=arena.contender(found["fixed"]) if "fixed" in found else None,
-            fixed_own=arena.contender(found["fixed_own"]) if "fixed_own" in found else None,
+            verdicts=evaluator.verdicts(policy, chosen, defaults),
+            fixed=evaluator.result(found["fixed"]) if "fixed" in found else None,
+            fixed_own=evaluator.result(found["fixed_own"]) if "fixed_own" in found else None,
             against={kind: one for kind, one in by_kind.items() if one},
-            ranking=of_kind(comparisons, policy.name, "ranking"),
-            heats=heats(rival, choice.found.short),
-            slices=slices(rival, choice.found.short, level=level),
-            worst_scope=side.worst_scope(after),
-            worst_server=side.worst_server(after),
-            worse=side.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[side.split]),
+            ranking=select_comparisons(comparisons, policy.name, "ranking"),
+            heats=heats(competitor, choice.found.short),
+            slices=slices(competitor, choice.found.short, level=level),
+            worst_scope=query_set.worst_scope(after),
+            worst_server=query_set.worst_server(after),
+            worse=query_set.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[query_set.split]),
         )
 
     def _notes(self) -> list[str]:
         """What a reader must know."""
-        sides = self.opened.sides
-        notes = [READ_ONCE if TEST in sides else ALL_DECIDE]
+        query_sets = self.opened.query_sets
+        notes = [READ_ONCE if TEST in query_sets else ALL_DECIDE]
         for split, n in self.opened.of.items():
-            if len(sides[split]) < n:
+            if len(query_sets[split]) < n:
                 of = f"of the {split} split " if split in (TUNING, TEST) else ""
-                notes.append(f"Of {n:,} queries {of}{len(sides[split]):,} were drawn.")
+                notes.append(f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn.")
         notes += [f"{name} was left out: {reason}." for name, reason in self.opened.left_out.items()]
         if self.base is not None:
-            notes += _grouped_note(self.base, self.opened.deciding)
+            notes += _grouped_note(self.base, self.opened.tuning_set)
         for name, one in self.searched.items():
-            if one.rival.uncut.refitted:
+            if one.competitor.full_ranking.refitted:
                 notes.append(
                     f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
                     "other folds; a test split is scored by the fit itself."
                 )
-            if one.rival.uncut.shared:
+            if one.competitor.full_ranking.shared:
                 notes.append(
-                    f"{name}: its fit has seen queries that decide, among those of {one.rival.uncut.shared} datasets, "
+                    f"{name}: its fit has seen queries that decide, among those of "
+                    f"{one.competitor.full_ranking.shared} datasets, "
                     "so that it looks a little better here than on a dataset of your own."
                 )
             if one.tried:
@@ -287,9 +291,9 @@ class Work:
         return notes
 
 
-def _grouped_note(base: Base, side: Side) -> list[str]:
+def _grouped_note(base: Base, query_set: QuerySet) -> list[str]:
     """What groups of queries do to intervals; nothing where every query in need is alone."""
-    groups = len(np.unique(side.group[~np.isnan(base.complete)]))
+    groups = len(np.unique(query_set.group[~np.isnan(base.complete)]))
     if groups == base.in_need:
         return []
     note = (
@@ -301,10 +305,10 @@ def _grouped_note(base: Base, side: Side) -> list[str]:
     return [note]
 
 
-def _run_note(name: str, found: Searched) -> str:
+def _run_note(name: str, found: SearchResult) -> str:
     """What breaks the prefix rule, and what was done instead."""
-    searched = found.rival.tunable.searched
-    what = " and ".join([", ".join(searched)] * bool(searched) + ["expansion"] * found.rival.tunable.beyond({}))
+    searched = found.competitor.tunable.searched
+    what = " and ".join([", ".join(searched)] * bool(searched) + ["expansion"] * found.competitor.tunable.beyond({}))
     return (
         f"{name}: no exact sweep over {what}, which change more than how much of one ranking is offered; "
         f"{found.tried:,} settings were run on what the steps before had found, and the best of them need not be the "

@@ -16,38 +16,40 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import correct
 from ctxbench.core.candidates import Candidates
-from ctxbench.tuning.contenders import Measured
-from ctxbench.tuning.split_answers import Side
+from ctxbench.tuning.evaluation import SettingValues
+from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
-from ctxbench.tuning.uncut_rankings import Uncut
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
 _COMPLETENESS, _TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
 
 
-def first_items_curve(uncut: Uncut, side: Side) -> Curve:
-    """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked."""
-    return ranking_curve(uncut.answers.candidates, side.labels)
+def first_items_curve(table: Candidates, labels: Labels) -> Curve:
+    """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked.
 
-
-def ranking_curve(table: Candidates, labels: Labels) -> Curve:
-    """The same for answers to the queries of `labels`, in their order, that no cut has marked."""
-    ladders = Ladders.of(table, labels, (_COMPLETENESS, _TOKENS))
+    Args:
+        table: a ranking that nothing was cut of, in the order of the queries of `labels`.
+        labels: of the queries.
+    """
+    rankings = MeasuredRankings.of(table, labels, (_COMPLETENESS, _TOKENS))
     values = [
-        [ladders.values(measure, np.minimum(ladders.sizes, n)) for n in LENGTHS] for measure in (_COMPLETENESS, _TOKENS)
+        [rankings.values(measure, np.minimum(rankings.sizes, n)) for n in LENGTHS]
+        for measure in (_COMPLETENESS, _TOKENS)
     ]
     return Curve(*(np.stack(each) for each in values))
 
 
-def at_own_tokens(chosen: Mapping[str, Measured], curve: Curve, side: Side, *, seed: int) -> dict[str, AtTokens]:
+def at_own_tokens(
+    chosen: Mapping[str, SettingValues], curve: Curve, query_set: QuerySet, *, seed: int
+) -> dict[str, AtTokens]:
     """Recommended settings against the curve, each at its own mean tokens; Holm-corrected together.
 
     Groups of paraphrases are witnesses as a whole: the p-value is that of the groups, the interval that of queries.
 
     Args:
-        chosen: by policy, measured on the split of `side`.
+        chosen: by policy, measured on the split of `query_set`.
         curve: on the same queries.
-        side: the split.
+        query_set: the split.
         seed: of the sign flips.
 
     Returns:
@@ -55,9 +57,9 @@ def at_own_tokens(chosen: Mapping[str, Measured], curve: Curve, side: Side, *, s
     """
     found: dict[str, AtTokens] = {}
     for policy, one in chosen.items():
-        complete, tokens = (one.by_query[side.split][measure.metric] for measure in (_COMPLETENESS, _TOKENS))
+        complete, tokens = (one.by_query[query_set.split][measure.metric] for measure in (_COMPLETENESS, _TOKENS))
         if not np.isnan(tokens).any():
-            found[policy] = at_equal_tokens(complete, tokens, curve, groups=side.group, seed=seed)
+            found[policy] = at_equal_tokens(complete, tokens, curve, groups=query_set.group, seed=seed)
     corrected = correct(
         {policy: replace(one.comparison, p=one.p_groups) for policy, one in found.items() if one.comparison is not None}
     )

@@ -122,10 +122,12 @@ def surest(values: FloatArray, single: Sequence[bool]) -> tuple[int, int]:
     alone = np.flatnonzero(single)
     means = np.array([_mean(row) for row in values])
     base = int(alone[np.argmax(means[alone])])
-    away = values - values[base]
+    distance = values - values[base]
     n = values.shape[1]
-    error = away.std(axis=1, ddof=1) / math.sqrt(n) if n > 1 else np.where(np.any(away != 0, axis=1), np.inf, 0.0)
-    bound = np.array([_mean(row) for row in away]) - SURE * error
+    error = (
+        distance.std(axis=1, ddof=1) / math.sqrt(n) if n > 1 else np.where(np.any(distance != 0, axis=1), np.inf, 0.0)
+    )
+    bound = np.array([_mean(row) for row in distance]) - SURE * error
     best = int(np.argmax(bound))
     return (best if bound[best] > 0 else base), base
 

@@ -23,13 +23,13 @@ from ctxbench.io.cache import cache_dir
 from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.external import FileSelector
 from ctxbench.text.tokens import TokenCounter, open_counter
-from ctxbench.tuning.competitors import read_tunables, searched_scores, with_range_of
+from ctxbench.tuning.full_rankings import is_fitted_on, read_ranking
 from ctxbench.tuning.policy_file import PolicyFile
+from ctxbench.tuning.query_sets import ALL, TEST, TUNING, QuerySet
 from ctxbench.tuning.recommendation import unanswerable
 from ctxbench.tuning.results import EVERYTHING, TOGETHER
-from ctxbench.tuning.split_answers import ALL, TEST, TUNING, Side
+from ctxbench.tuning.tunable_reader import read_tunables, searched_scores, with_range_of
 from ctxbench.tuning.tunables import Tunable
-from ctxbench.tuning.uncut_rankings import found_in, seen_by
 
 T = TypeVar("T")
 FEW = 400  # queries in need over both splits, below which all labels decide
@@ -37,36 +37,37 @@ MOST = 0.9  # share of the scores of answers that may be 0 or less
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Opened:
+class TuningDataset:
     """A dataset that is tuned on.
 
     Attributes:
         dataset: whole.
-        sides: by split, the judged queries, or a sample of them: `tuning` and `test`, or `all` where all labels decide.
+        query_sets: by split, the judged queries, or a sample of them: `tuning` and `test`, or `all` where all labels
+            decide.
         of: by split, how many there are to sample from.
         left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
         unanswered: by name of a policy what the labels cannot say, likewise.
     """
 
     dataset: Dataset
-    sides: Mapping[str, Side]
+    query_sets: Mapping[str, QuerySet]
     of: Mapping[str, int]
     left_out: Mapping[str, str] = field(default_factory=dict)
     unanswered: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def deciding(self) -> Side:
+    def tuning_set(self) -> QuerySet:
         """The queries that decide."""
-        return self.sides.get(ALL) or self.sides[TUNING]
+        return self.query_sets.get(ALL) or self.query_sets[TUNING]
 
     @property
-    def reading(self) -> Side:
+    def evaluation_set(self) -> QuerySet:
         """The queries that figures are read from: those that decide, or the test split."""
-        return self.sides.get(ALL) or self.sides[TEST]
+        return self.query_sets.get(ALL) or self.query_sets[TEST]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Ready:
+class TuningInputs:
     """Tuning that was checked whole; nothing is embedded and no model is loaded.
 
     Attributes:
@@ -78,7 +79,7 @@ class Ready:
 
     file: PolicyFile
     tunables: tuple[Tunable, ...]
-    datasets: tuple[Opened, ...]
+    datasets: tuple[TuningDataset, ...]
     embedder: Embedder
     counter: TokenCounter
 
@@ -90,7 +91,7 @@ def open_tuning(
     notify: Callable[[str], None] = nothing_said,
     progress: Callable[[int, int], None] | None = None,
     opening: Callable[..., Dataset] = open_dataset,
-) -> Ready:
+) -> TuningInputs:
     """Open everything that tuning needs.
 
     Args:
@@ -122,7 +123,7 @@ def open_tuning(
     resources = None
     if embedder is not None and counter is not None:  # one for all, as datasets share catalogs
         resources = LocalResources(open_vectors(embedder, progress=progress), counter)
-    found: dict[str, Opened] = {}
+    found: dict[str, TuningDataset] = {}
     for reference in datasets:
         dataset = attempt(partial(opening, reference, base=Path(), notify=notify))
         if dataset is None or resources is None:
@@ -133,18 +134,21 @@ def open_tuning(
         opened = attempt(partial(_opened, dataset, file, resources))
         if opened is not None:
             left_out, wrong = _unsuited(file, tunables, opened)
-            unanswered = unanswerable(file.policies, opened.deciding.labels)
+            unanswered = unanswerable(file.policies, opened.tuning_set.labels)
             found[dataset.name] = replace(opened, left_out=left_out, unanswered=unanswered)
             faults += wrong
     faults += _unnamable(file, tunables, found)
     if faults or embedder is None or counter is None:
         own = sorted((fault for fault in faults if fault.path == file.path), key=lambda fault: fault.line)
         raise InputError([*dict.fromkeys([*own, *(fault for fault in faults if fault.path != file.path)])])
-    tunables = tuple(_ranged(one, list(found.values())) for one in tunables)
-    return Ready(file=file, tunables=tunables, datasets=tuple(found.values()), embedder=embedder, counter=counter)
+    query_sets = [query_set for opened in found.values() for query_set in opened.query_sets.values()]
+    tunables = tuple(with_range_of(one, query_sets) for one in tunables)
+    return TuningInputs(
+        file=file, tunables=tunables, datasets=tuple(found.values()), embedder=embedder, counter=counter
+    )
 
 
-def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Opened:
+def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> TuningDataset:
     """Both splits of a dataset, or all its labels in one where they are few, or where there are no two splits.
 
     Raises:
@@ -165,7 +169,7 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Op
         splits = set(both) if not lacking else {None, *dataset.split_names}
         parts = {ALL: dataset.take(query.id for query in dataset.queries if query.split in splits).judged()}
     item_tokens = resources.tokens(dataset.catalog)
-    sides = {}
+    query_sets = {}
     for split, part in parts.items():
         if not len(part):
             what = (
@@ -173,16 +177,18 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Op
             )
             raise InputError([Fault(what)])
         drawn = select_queries(part, sample=file.sample, seed=file.seed)
-        sides[split] = Side(drawn, split, item_tokens, resources)
-    return Opened(dataset=dataset, sides=sides, of={split: len(part) for split, part in parts.items()})
+        query_sets[split] = QuerySet(drawn, split, item_tokens, resources)
+    return TuningDataset(dataset=dataset, query_sets=query_sets, of={split: len(part) for split, part in parts.items()})
 
 
-def _unsuited(file: PolicyFile, tunables: Sequence[Tunable], opened: Opened) -> tuple[dict[str, str], list[Fault]]:
+def _unsuited(
+    file: PolicyFile, tunables: Sequence[Tunable], opened: TuningDataset
+) -> tuple[dict[str, str], list[Fault]]:
     """Why competitors cannot compete on a dataset, by name; and what is wrong wherever they do.
 
     That the base does not suit it is wrong, since all others are held against it.
     """
-    checks = StepChecks(opened.deciding.resources)
+    checks = StepChecks(opened.tuning_set.resources)
     faults: list[Fault] = []
     left_out: dict[str, str] = {}
     for place, one in enumerate(tunables):
@@ -194,7 +200,7 @@ def _unsuited(file: PolicyFile, tunables: Sequence[Tunable], opened: Opened) -> 
         wrong: list[str] = []
         try:
             pipeline = one.pipeline({})
-            messages = checks.faults(pipeline, opened.deciding.dataset)
+            messages = checks.faults(pipeline, opened.tuning_set.dataset)
             if not pipeline.ranks:
                 wrong.append("it ranks nothing, so that there is nothing to cut; leave it out")
             wrong += _leaking(one, pipeline, opened)
@@ -208,18 +214,18 @@ def _unsuited(file: PolicyFile, tunables: Sequence[Tunable], opened: Opened) -> 
     return left_out, faults
 
 
-def _unanswered(answers: FileSelector, opened: Opened) -> list[Fault]:
+def _unanswered(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
     """What is wrong with the answers to either split; they are only read, and held against no label."""
     faults: list[Fault] = []
-    for side in opened.sides.values():
+    for query_set in opened.query_sets.values():
         try:
-            found = found_in(answers, side).answers
+            found = read_ranking(answers, query_set).answers
         except InputError as error:
             faults += error.faults
             continue
         scores = searched_scores(found)
         if len(scores) and (scores <= 0).mean() > MOST:
-            where = f"answers {answers.name!r}, {side.called}"
+            where = f"answers {answers.name!r}, {query_set.called}"
             what = (
                 f"{where}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, and a cut offers only "
                 "what scores above 0; give scores that are higher by so much, or probabilities"
@@ -228,29 +234,20 @@ def _unanswered(answers: FileSelector, opened: Opened) -> list[Fault]:
     return faults
 
 
-def _ranged(one: Tunable, datasets: Sequence[Opened]) -> Tunable:
-    """A competitor of answers with a cut that goes as far as their scores; any other as it is."""
-    answers = one.answers
-    if answers is None:
-        return one
-    sides = [side for opened in datasets for side in opened.sides.values()]
-    return with_range_of(one, (found_in(answers, side).answers for side in sides))
-
-
-def _leaking(one: Tunable, pipeline: Pipeline, opened: Opened) -> Iterator[str]:
+def _leaking(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:
     """What would make figures look better than they are: a fit that has seen the queries that it is measured on."""
-    deciding = opened.deciding
-    if TEST in opened.sides and seen_by(pipeline, opened.sides[TEST]):
+    tuning_set = opened.tuning_set
+    if TEST in opened.query_sets and is_fitted_on(pipeline, opened.query_sets[TEST]):
         yield (
             "a step of it was fitted on queries of the test split, so that nothing measured there would hold "
             f"elsewhere; fit it with `ctxbench calibrate ... {opened.dataset.name} --split tuning`"
         )
-    elif seen_by(replace(pipeline, refine=pipeline.refine[one.first_cut :]), deciding):
+    elif is_fitted_on(replace(pipeline, refine=pipeline.refine[one.first_cut :]), tuning_set):
         yield (
             "a step behind its first cut, or in a domain, was fitted on the queries that are tuned on, where it says "
             "too much, and only what stands in front of all cuts is fitted anew by fold; leave the step out"
         )
-    elif seen_by(pipeline, deciding) and (one.searched or one.beyond({})):
+    elif is_fitted_on(pipeline, tuning_set) and (one.searched or one.beyond({})):
         what = f"{', '.join(one.searched)} can" if one.searched else "an expansion behind it can"
         yield (
             f"{what} only be tried by running it, and a step of it was fitted on the queries that are tuned on, where "
@@ -258,7 +255,7 @@ def _leaking(one: Tunable, pipeline: Pipeline, opened: Opened) -> Iterator[str]:
         )
 
 
-def _unnamable(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, Opened]) -> list[Fault]:
+def _unnamable(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]) -> list[Fault]:
     """Names that stand for something else in reports, and `together` where nothing can be swept for all."""
     faults = []
     for policy in file.policies:

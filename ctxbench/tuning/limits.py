@@ -1,12 +1,13 @@
 """What a recommended setting must keep: the constraints of a policy, and what holds whatever the policy asks.
 
-* A constraint `of: base` is held by paired differences to the base: the mean difference less `CAUTION` standard errors
-  must reach the target. So many since the best of many settings looks better than it is. Other constraints are held by
-  the unfavourable end of their interval. Both have the same `room`, where they are about shares; `USED` of it is used.
+* A constraint `of: base` is held by paired differences to the base: the mean difference less `SAFETY_ERRORS` standard
+  errors must reach the target. So many since the best of many settings looks better than it is. Other constraints are
+  held by the unfavourable end of their interval. Both have the same `room`, where they are about shares; `USED_ROOM` of
+  it is used.
 * What a policy maximises is no worse than the base's, likewise, if it is a share and the base keeps the policy.
-* Prompt tokens are at most `DEAR` times the base's, unless the setting is more complete beyond doubt.
-* Of the completeness of the base, and of that of the queries which need an item type, `KEPT` is kept; of a type that
-  fewer than `FEW_LABELS` queries need, as much of the required items of this type.
+* Prompt tokens are at most `MAX_TOKENS` times the base's, unless the setting is more complete beyond doubt.
+* Of the completeness of the base, and of that of the queries which need an item type, `MIN_KEPT` is kept; of a type
+  that fewer than `FEW_LABELS` queries need, as much of the required items of this type.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.settings import POWERS, Settings
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.ties import slack
+from ctxbench.tuning.ties import rounding_error
 
 COMPLETENESS, TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
-CAUTION = 2.6  # standard errors of a paired difference
-DEAR, KEPT, FEW_LABELS = 1.5, 0.75, 10
+SAFETY_ERRORS = 2.6  # standard errors of a paired difference
+MAX_TOKENS, MIN_KEPT, FEW_LABELS = 1.5, 0.75, 10
 _ROOM, _ROOM_OF_BASE = 0.02, 0.1  # points, and share of the base's completeness: the lesser one is the room
-USED = 0.75  # of the room, when choosing: what is chosen by few labels is worse than it looks (reports/regret.md)
+USED_ROOM = 0.75  # of the room, when choosing: what is chosen by few labels is worse than it looks (reports/regret.md)
 
 
 def measure_of(constraint: Constraint) -> Measure:
@@ -38,7 +39,7 @@ def measure_of(constraint: Constraint) -> Measure:
     return Measure(constraint.metric, constraint.of == "reachable")
 
 
-def measures_of(policies: Sequence[Policy]) -> dict[Measure, int]:
+def policy_measures(policies: Sequence[Policy]) -> dict[Measure, int]:
     """What must be measured to choose by some policies, and up to which power its values must be summed.
 
     Completeness and tokens come first and are always there: ties are broken by them. 1 = the sum is enough; 2 and 3:
@@ -54,20 +55,20 @@ def measures_of(policies: Sequence[Policy]) -> dict[Measure, int]:
     return found
 
 
-def paired_of(policies: Sequence[Policy]) -> tuple[Measure, ...]:
+def paired_measures(policies: Sequence[Policy]) -> tuple[Measure, ...]:
     """The measures whose differences to the base are wanted: completeness, those of constraints, what is maximised."""
     asked = (measure_of(one) for policy in policies for one in policy.constraints if one.of == "base")
     aims = (Measure(policy.objective) for policy in policies if not policy.minimise)
     return tuple(dict.fromkeys([COMPLETENESS, *asked, *aims]))
 
 
-def kept_of(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
+def kept_measures(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
     """What must be kept of each item type: by the queries that need it, or of a rare one by its required items.
 
     A type that all queries in need require is left out, since what is kept of it is what is kept at all.
 
     Args:
-        types: by item type, the queries that require an item of it, shape (n_queries,); see `needed_types`.
+        types: by item type, the queries that require an item of it, shape (n_queries,); see `queries_by_type`.
     """
     in_need = np.logical_or.reduce([*types.values()]) if types else np.empty(0, dtype=np.bool_)
     found = []
@@ -114,7 +115,7 @@ class Limit:
         Args:
             constraint: as the policy has it.
             base: means of the base; without its completeness there is no room.
-            reach: see `reach_of`; the target of what is reachable is multiplied by it.
+            reach: see `reach_ratio`; the target of what is reachable is multiplied by it.
 
         Raises:
             ParameterError: the base has no mean of the metric.
@@ -150,11 +151,11 @@ class Limit:
     @property
     def end(self) -> float:
         """What the unfavourable end of what is chosen must reach, with room for rounding."""
-        return self.target - self.sign * (USED * self.room + slack(self.target))
+        return self.target - self.sign * (USED_ROOM * self.room + rounding_error(self.target))
 
     def nearly(self, value: float) -> bool:
         """Whether a value is no further beyond the target than the room; NaN is not."""
-        return self.sign * (value - self.target) >= -(self.room + slack(self.target))
+        return self.sign * (value - self.target) >= -(self.room + rounding_error(self.target))
 
     def reached(self, values: FloatArray) -> BoolArray:
         """Whether what is held against the target reaches it, room taken; NaN does not."""
@@ -162,14 +163,14 @@ class Limit:
 
     def possible(self, settings: Settings) -> BoolArray:
         """Where the means do, shape (n_settings,)."""
-        found = settings.within(self.measure, self.sign, self.end)
-        return found if math.isnan(self.complete) else found | settings.within(COMPLETENESS, 1, self.complete)
+        found = settings.mean_reaches(self.measure, self.sign, self.end)
+        return found if math.isnan(self.complete) else found | settings.mean_reaches(COMPLETENESS, 1, self.complete)
 
     def ends(self, settings: Settings, places: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
         """What is held against the target at some places, if there were `times` as many queries."""
         if self.by == "paired":
             mean, error = settings.differences(self.measure, places, times=times)
-            return self.base + mean - self.sign * CAUTION * error
+            return self.base + mean - self.sign * SAFETY_ERRORS * error
         if self.by == "interval":
             low, high = settings.bounds(self.measure, places, level=level, times=times)
             return low if self.sign > 0 else high
@@ -177,7 +178,7 @@ class Limit:
         if math.isnan(self.complete):
             return means
         gain, error = settings.differences(COMPLETENESS, places, times=times)
-        return np.where(gain - CAUTION * error > 0, np.minimum(means, self.target), means)
+        return np.where(gain - SAFETY_ERRORS * error > 0, np.minimum(means, self.target), means)
 
 
 def room_of(base: Mapping[Measure, float]) -> float:
@@ -185,7 +186,7 @@ def room_of(base: Mapping[Measure, float]) -> float:
     return min(_ROOM, _ROOM_OF_BASE * base.get(COMPLETENESS, 0.0))
 
 
-def reach_of(base: BoolArray, own: BoolArray) -> float:
+def reach_ratio(base: BoolArray, own: BoolArray) -> float:
     """How many times as many queries the base's ranking makes complete within reach as a competitor's own.
 
     What is reachable is what the base reaches, so that all competitors have the same target. It is held against the
@@ -204,8 +205,8 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
 
     Args:
         policy: whose.
-        base: means of the base by measure, those of `kept_of` among them; what is missing sets no limit.
-        reach: see `reach_of`.
+        base: means of the base by measure, those of `kept_measures` among them; what is missing sets no limit.
+        reach: see `reach_ratio`.
 
     Raises:
         ParameterError: the base has no mean of a metric that a constraint relates to it.
@@ -214,17 +215,17 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
     kept = []
     for measure, mean in base.items():
         if (measure == COMPLETENESS or measure.needed) and not math.isnan(mean):
-            text = f"{measure} >= {KEPT:g} x the base's"
+            text = f"{measure} >= {MIN_KEPT:g} x the base's"
             kept.append(
-                Limit(text=text, measure=measure, sign=1, target=KEPT * mean, unit=mean, by="mean", asked=False)
+                Limit(text=text, measure=measure, sign=1, target=MIN_KEPT * mean, unit=mean, by="mean", asked=False)
             )
     if TOKENS in base and COMPLETENESS in base:
         kept.append(
             Limit(
-                text=f"tokens <= {DEAR:g} x the base's, or more complete beyond doubt",
+                text=f"tokens <= {MAX_TOKENS:g} x the base's, or more complete beyond doubt",
                 measure=TOKENS,
                 sign=-1,
-                target=DEAR * base[TOKENS],
+                target=MAX_TOKENS * base[TOKENS],
                 unit=base[TOKENS],
                 by="mean",
                 complete=base[COMPLETENESS],

@@ -23,14 +23,14 @@ import numpy as np
 from ctxbench.bench.stats import LEVEL
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import CAUTION, COMPLETENESS, TOKENS, Limit, limits_of, no_worse
+from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, limits_of, no_worse
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.settings import LineSettings, Settings
 from ctxbench.tuning.sweep.lines import Line, Measure
-from ctxbench.tuning.ties import SAME, away, precedes, slack, steadiest
+from ctxbench.tuning.ties import SAME, distance, most_stable, precedes, rounding_error
 
-FEWEST = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
-UNLIKELY = 10  # times as many labels, past which more are unlikely to help
+MIN_QUERIES = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
+MAX_FACTOR = 10  # times as many labels, past which more are unlikely to help
 _KNOWN = 50  # queries, below which that many are taken for it, since little is known of the means
 _DOUBT = 0.5  # standard errors by which the mean may be lower than seen, for the larger number of labels needed
 
@@ -82,7 +82,7 @@ class Optimum:
             policy: what is chosen by.
             level: of the intervals.
             base: means of the base by measure; without, nothing is held against it, and there is no room.
-            reach: see `reach_of`, for constraints `of: reachable`.
+            reach: see `reach_ratio`, for constraints `of: reachable`.
             worth: how many independent queries a query is worth, above 0: below 1 where queries of one group answer
                 alike (see `stats.worth`). One factor for all measures and settings, so that sweeps need no groups.
             defaults: values of the selector's parameters, to which the setting that is chosen of equals is nearest:
@@ -104,13 +104,13 @@ class Optimum:
         self._key: tuple[float, ...] = ()
         self._near: Settings | None = None
         self._short = math.inf  # how many times as many queries the nearest would need, roughly
-        self._alone: list[Settings | None] = [None] * len(policy.constraints)
-        self._beside: list[Settings | None] = [None] * len(policy.constraints)
+        self._best_each: list[Settings | None] = [None] * len(policy.constraints)
+        self._best_beside: list[Settings | None] = [None] * len(policy.constraints)
 
     def _to_beat(self, base: Mapping[Measure, float]) -> float:
         """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
         means = {limit: base.get(limit.measure, math.nan) for limit in self.limits if limit.asked}
-        kept = all(limit.sign * (mean - limit.target) >= -slack(limit.target) for limit, mean in means.items())
+        kept = all(limit.sign * (mean - limit.target) >= -rounding_error(limit.target) for limit, mean in means.items())
         return base.get(self._aims[0][0], math.nan) if kept else math.nan
 
     def take(self, line: Line) -> None:
@@ -135,8 +135,8 @@ class Optimum:
     def _better(self, settings: Settings, key: float, *, strictly: bool = False) -> BoolArray:
         """Where the objective, as the first part of a key has it, is at most a value, or below it."""
         measure, sign = self._aims[0]
-        room = slack(key) * (-1 if strictly else 1)
-        return settings.aimed(measure, -sign, sign * (key + room))
+        room = rounding_error(key) * (-1 if strictly else 1)
+        return settings.objective_reaches(measure, -sign, sign * (key + room))
 
     def _choose(self, settings: Settings, places: IntArray) -> None:
         """Keep the best of these places if it beats what is kept; all keep the limits by their means."""
@@ -152,14 +152,14 @@ class Optimum:
         if met.any():
             place = self._first(settings, places[met])
             here = np.array([place])
-            key = tuple(sign * float(settings.aims(measure, here)[0]) for measure, sign in self._aims)
-            key = (*key, away(settings.at(place), self._defaults))
+            key = tuple(sign * float(settings.objective_means(measure, here)[0]) for measure, sign in self._aims)
+            key = (*key, distance(settings.values_at(place), self._defaults))
             if self._best is None or precedes(key, self._key):
-                self._best, self._key = settings.pick(place), key
+                self._best, self._key = settings.select_place(place), key
         elif self._best is None:
             nearest = int(short.argmin())
             if self._near is None or short[nearest] < self._short:
-                self._near, self._short = settings.pick(int(places[nearest])), float(short[nearest])
+                self._near, self._short = settings.select_place(int(places[nearest])), float(short[nearest])
 
     def _times(self, limit: Limit) -> float:
         """How many queries a query is worth to a limit; differences are by group themselves."""
@@ -168,28 +168,28 @@ class Optimum:
     def _first(self, settings: Settings, places: IntArray) -> int:
         """The best of these places by the rules at the top."""
         for measure, sign in self._aims:
-            values = sign * settings.aims(measure, places)
+            values = sign * settings.objective_means(measure, places)
             best = float(values.min())
             if not math.isnan(best):
-                places = places[values <= best + slack(best)]
-        return steadiest(settings.thresholds, places)
+                places = places[values <= best + rounding_error(best)]
+        return most_stable(settings.thresholds, places)
 
     def _note_reach(self, settings: Settings, reached: Sequence[BoolArray]) -> None:
         """Keep the best mean of every constraint, and the best among those that meet the other constraints."""
-        for which in range(len(self._alone)):
+        for which in range(len(self._best_each)):
             others = [each for other, each in enumerate(reached) if other != which]
-            self._keep_reach(self._alone, which, settings, None)
+            self._keep_reach(self._best_each, which, settings, None)
             if others:
-                self._keep_reach(self._beside, which, settings, _all(others, len(settings.thresholds)))
+                self._keep_reach(self._best_beside, which, settings, _all(others, len(settings.thresholds)))
 
     def _keep_reach(self, kept: list[Settings | None], which: int, settings: Settings, among: BoolArray | None) -> None:
         limit, old = self.limits[which], kept[which]
-        place = settings.furthest(limit.measure, limit.sign, among)
+        place = settings.best_place(limit.measure, limit.sign, among)
         if place is None:
             return
         mean = float(settings.means(limit.measure, np.array([place]))[0])
         if old is None or limit.sign * mean > limit.sign * float(old.means(limit.measure)[0]):
-            kept[which] = settings.pick(place)
+            kept[which] = settings.select_place(place)
 
     # ------------------------------------------------------------------------------------------ what was found
 
@@ -220,8 +220,9 @@ class Optimum:
         """About how many more queries of the same kinds as those measured it would take to recommend a setting.
 
         From the smallest number at which the best setting, or else the nearest, keeps all limits and every measure of
-        the policy applies to `FEWEST` queries, with the means and variances that were seen, to the number at which it
-        would if its mean were half a standard error less favourable. None if `UNLIKELY` times as many would not do.
+        the policy applies to `MIN_QUERIES` queries, with the means and variances that were seen, to the number at which
+        it would if its mean were half a standard error less favourable. None if `MAX_FACTOR` times as many would not
+        do.
         """
         kept = self._best or self._near
         if kept is None or not all(kept.n(measure) for measure in self.concerned):
@@ -230,11 +231,11 @@ class Optimum:
         fewest, most = (self._smallest(kept, now, doubt=doubt) for doubt in (0.0, _DOUBT))
         if fewest is None:
             return None
-        return max(fewest - now, 1), max((UNLIKELY * max(now, _KNOWN) if most is None else most) - now, 1)
+        return max(fewest - now, 1), max((MAX_FACTOR * max(now, _KNOWN) if most is None else most) - now, 1)
 
     def _smallest(self, kept: Settings, now: int, *, doubt: float) -> int | None:
-        """The smallest number of queries that is enough, from as many as there are; None above `UNLIKELY` times."""
-        low, high = now, UNLIKELY * max(now, _KNOWN)
+        """The smallest number of queries that is enough, from as many as there are; None above `MAX_FACTOR` times."""
+        low, high = now, MAX_FACTOR * max(now, _KNOWN)
         if self._enough(kept, 1.0, doubt=doubt):
             return now
         if not self._enough(kept, high / now, doubt=doubt):
@@ -253,12 +254,12 @@ class Optimum:
     @property
     def queries(self) -> int:
         """How many queries were measured; 0 before any line."""
-        kept = self._best or self._near or next((one for one in self._alone if one is not None), None)
+        kept = self._best or self._near or next((one for one in self._best_each if one is not None), None)
         return 0 if kept is None else self._queries(kept)
 
     def reach(self, which: int) -> tuple[Found | None, Found | None]:
         """The best mean of one constraint: among all settings, and among those whose means meet all the others."""
-        alone, beside = self._alone[which], self._beside[which]
+        alone, beside = self._best_each[which], self._best_beside[which]
         return (
             None if alone is None else self._found(alone),
             None if beside is None else self._found(beside),
@@ -269,14 +270,14 @@ class Optimum:
 
     def _enough(self, kept: Settings, times: float, *, doubt: float) -> bool:
         here = np.zeros(1, dtype=np.int64)
-        if any(kept.n(measure) * times < FEWEST - SAME * FEWEST for measure in self.concerned):
+        if any(kept.n(measure) * times < MIN_QUERIES - SAME * MIN_QUERIES for measure in self.concerned):
             return False
         for limit in self.limits:
             now, then = (
                 limit.ends(kept, here, level=self._level, times=one * self._times(limit)) for one in (1.0, times)
             )
-            away = (kept.means(limit.measure, here) - now) * doubt / CAUTION if doubt else 0.0
-            if not limit.reached(then - away)[0]:
+            shift = (kept.means(limit.measure, here) - now) * doubt / SAFETY_ERRORS if doubt else 0.0
+            if not limit.reached(then - shift)[0]:
                 return False
         return True
 
@@ -287,8 +288,8 @@ class Optimum:
         )
         ends = [limit.ends(one, here, level=self._level, times=self._times(limit)) for limit in self.limits]
         return Found(
-            values=one.at(0),
-            short=one.shortly(0),
+            values=one.values_at(0),
+            short=one.rounded_values(0),
             means={measure: float(one.means(measure)[0]) for measure in measures},
             n={measure: one.n(measure) for measure in measures},
             bounds={

@@ -11,15 +11,15 @@ from ctxbench.bench.summary import finite
 from ctxbench.core.errors import StorageError
 from ctxbench.selectors.definitions import is_file
 from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
-from ctxbench.tuning.inputs import Ready
+from ctxbench.tuning.inputs import TuningInputs
 from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.results import Contender, DatasetTuning, Outcome
+from ctxbench.tuning.results import DatasetTuning, Outcome, SettingResult
 from ctxbench.tuning.verdicts import Verdict
 
 _READ = "read once, for the figures below, when all values were fixed"
 
 
-def write_presets_of(found: DatasetTuning, ready: Ready, path: Path) -> bool:
+def write_presets_of(found: DatasetTuning, ready: TuningInputs, path: Path) -> bool:
     """Write what is recommended on a dataset; whether there is anything.
 
     Args:
@@ -59,7 +59,7 @@ def write_presets_of(found: DatasetTuning, ready: Ready, path: Path) -> bool:
     return True
 
 
-def _preset(outcome: Outcome, chosen: Contender, ready: Ready) -> TunedPreset:
+def _preset(outcome: Outcome, chosen: SettingResult, ready: TuningInputs) -> TunedPreset:
     policy = outcome.policy
     tunable = next(one for one in ready.tunables if one.name == chosen.selector)
     own = tunable.answers is None

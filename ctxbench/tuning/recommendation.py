@@ -10,8 +10,8 @@ import numpy as np
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, Offered, evaluate
 from ctxbench.selectors.parameters import Value, shown
-from ctxbench.tuning.limits import COMPLETENESS, measures_of
-from ctxbench.tuning.optima import FEWEST, Found, Optimum
+from ctxbench.tuning.limits import COMPLETENESS, policy_measures
+from ctxbench.tuning.optima import MIN_QUERIES, Found, Optimum
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.sweep.lines import REACH, Measure
 
@@ -48,7 +48,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
     Returns:
         By name of the policy what is wrong, as a sentence without its end; those that can be answered are left out.
     """
-    asked = dict.fromkeys(measure.metric for measure in measures_of(policies))
+    asked = dict.fromkeys(measure.metric for measure in policy_measures(policies))
     nothing = np.zeros(0, dtype=np.int64)
     start = np.zeros(len(labels.dataset) + 1, dtype=np.int64)
     evidence = Evidence(
@@ -75,7 +75,7 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
     """The best of what competing selectors reach; of equals that of the earlier selector.
 
     The default is kept where no setting keeps all limits beyond doubt, and where a measure of the policy applies to
-    fewer than `FEWEST` queries: then it is said how many more labels would do.
+    fewer than `MIN_QUERIES` queries: then it is said how many more labels would do.
 
     Args:
         policy: what all optima were kept by.
@@ -123,13 +123,15 @@ def _best(optima: Mapping[str, Optimum]) -> str:
 def _few(optimum: Optimum) -> list[Measure]:
     """The measures that apply to too few queries."""
     found = optimum.found
-    return [] if found is None else [one for one in optimum.concerned if found.n[one] < FEWEST]
+    return [] if found is None else [one for one in optimum.concerned if found.n[one] < MIN_QUERIES]
 
 
 def _few_queries(optimum: Optimum) -> str:
     measure = _few(optimum)[0]
     n = optimum.found.n[measure] if optimum.found is not None else 0
-    return f"{measure} applies to {n} of {optimum.queries} queries, and nothing is recommended on fewer than {FEWEST}"
+    return (
+        f"{measure} applies to {n} of {optimum.queries} queries, and nothing is recommended on fewer than {MIN_QUERIES}"
+    )
 
 
 def _wide(optimum: Optimum, selector: str) -> str:
@@ -142,8 +144,8 @@ def _wide(optimum: Optimum, selector: str) -> str:
         if not limit.asked:
             missed.append(f"not beyond doubt: {limit.text}")
             continue
-        mean, side = limit.told(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
-        what = f"{limit.text} is met by the mean, {mean:.4g}, but the {side} end of what is likely is"
+        mean, query_set = limit.told(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
+        what = f"{limit.text} is met by the mean, {mean:.4g}, but the {query_set} end of what is likely is"
         missed.append(f"{what} {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries")
     return f"the nearest is {setting_text(selector, found.short)}: {'; '.join(missed)}"
 

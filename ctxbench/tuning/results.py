@@ -20,7 +20,7 @@ TOGETHER = "together"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Contender:
+class SettingResult:
     """One setting of one selector, measured by running it.
 
     Attributes:
@@ -125,7 +125,7 @@ class Outcome:
     """
 
     policy: Policy
-    chosen: Contender | None
+    chosen: SettingResult | None
     reason: str = ""
     needed: tuple[int, int] | None = None
     answered: bool = True
@@ -133,8 +133,8 @@ class Outcome:
     tried: int = 0
     bounds: Mapping[str, float] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
-    fixed: Contender | None = None
-    fixed_own: Contender | None = None
+    fixed: SettingResult | None = None
+    fixed_own: SettingResult | None = None
     against: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
     at_tokens: AtTokens | None = None
     ranking: Mapping[str, Comparison] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class Outcome:
     worse: tuple[Worse, ...] = ()
 
     @property
-    def recommended(self) -> Contender | None:
+    def recommended(self) -> SettingResult | None:
         """What is recommended: what was found better, unless the queries that are read say that it falls short."""
         return None if any(one.short or one.met is False for one in self.verdicts) else self.chosen
 
@@ -160,7 +160,7 @@ class DatasetTuning:
         queries: by split, how many were measured: `tuning` and `test`, or `all` where all labels decide.
         of: by split, how many could have been; more where a sample was.
         tokens: name of the token counter.
-        contenders: references and recommendations, measured on all that was asked: the documents' defaults, today's
+        results: references and recommendations, measured on all that was asked: the documents' defaults, today's
             presets, tuned fixed k, everything, and what is recommended.
         traces: fronts and first-n curves of every selector on the queries that decide.
         outcomes: one a policy, in the order of the file.
@@ -175,7 +175,7 @@ class DatasetTuning:
     queries: Mapping[str, int]
     of: Mapping[str, int]
     tokens: str
-    contenders: tuple[Contender, ...]
+    results: tuple[SettingResult, ...]
     traces: tuple[Trace, ...]
     outcomes: tuple[Outcome, ...]
     notes: tuple[str, ...] = ()
@@ -186,9 +186,9 @@ class DatasetTuning:
         return "test" not in self.queries
 
     @property
-    def default(self) -> Contender | None:
+    def default(self) -> SettingResult | None:
         """What is kept where nothing is recommended."""
-        return next((one for one in self.contenders if one.role == DEFAULTS), None)
+        return next((one for one in self.results if one.role == DEFAULTS), None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,23 +13,31 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import worth_of
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import COMPLETENESS, KEPT, TOKENS, kept_of, measures_of, paired_of, reach_of
+from ctxbench.tuning.full_rankings import FullRanking
+from ctxbench.tuning.limits import (
+    COMPLETENESS,
+    MIN_KEPT,
+    TOKENS,
+    kept_measures,
+    paired_measures,
+    policy_measures,
+    reach_ratio,
+)
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.policy_file import PolicyFile
-from ctxbench.tuning.split_answers import Side
+from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.engine_runs import Reused, drawn
-from ctxbench.tuning.sweep.expansions import Expansions, why_not_exact
+from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
+from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
 from ctxbench.tuning.sweep.front import Front
-from ctxbench.tuning.sweep.lines import Keeper, Line, Measure
-from ctxbench.tuning.sweep.needs import needed_types
+from ctxbench.tuning.sweep.lines import Collector, Line, Measure
 from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.sweep.rankings import Ladders
-from ctxbench.tuning.sweep.shared_budget import Shared
-from ctxbench.tuning.ties import away, slack
-from ctxbench.tuning.tunables import Tunable
-from ctxbench.tuning.uncut_rankings import Uncut
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.requirements import queries_by_type
+from ctxbench.tuning.sweep.shared_budget import DomainPair
+from ctxbench.tuning.ties import distance, rounding_error
+from ctxbench.tuning.tunables import FIRST_N, Tunable
 
 LINES = 128  # whose sums are held to see whether they come again
 CUTS = 8  # settings of the front that are tried with what comes behind them
@@ -38,76 +46,84 @@ SHOWN = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "toke
 
 
 @dataclass(frozen=True, eq=False)
-class Rival:
+class Competitor:
     """A competitor on the tuning split of a dataset.
 
     Attributes:
         tunable: which.
-        side: the split.
-        uncut: what it finds there.
-        ladders: the same, measured at every length.
+        query_set: the split.
+        full_ranking: what it finds there.
+        rankings: the same, measured at every length.
     """
 
     tunable: Tunable
-    side: Side
-    uncut: Uncut
-    ladders: Ladders
+    query_set: QuerySet
+    full_ranking: FullRanking
+    rankings: MeasuredRankings
 
     @classmethod
     def of(
-        cls, tunable: Tunable, side: Side, policies: Sequence[Policy], chosen: Mapping[str, Value] | None = None
-    ) -> Rival:
+        cls,
+        tunable: Tunable,
+        query_set: QuerySet,
+        policies: Sequence[Policy],
+        chosen: Mapping[str, Value] | None = None,
+    ) -> Competitor:
         """Ask it once, with its defaults or with what is chosen, and measure its rankings at every length.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
         """
-        uncut = tunable.finds(side, chosen)
-        powers = {**measures_of(policies), **dict.fromkeys(kept_of(needed_types(side.labels)), 1)}
-        failed = np.array([query in uncut.answers.errors for query in uncut.answers.queries], dtype=np.bool_)
+        full_ranking = tunable.finds(query_set, chosen)
+        powers = {**policy_measures(policies), **dict.fromkeys(kept_measures(queries_by_type(query_set.labels)), 1)}
+        failed = np.array(
+            [query in full_ranking.answers.errors for query in full_ranking.answers.queries], dtype=np.bool_
+        )
         measures = tuple(dict.fromkeys([*powers, *SHOWN]))
-        ladders = Ladders.of(uncut.answers.candidates, side.labels, measures, powers=powers, failed=failed)
-        return cls(tunable, side, uncut, ladders)
+        rankings = MeasuredRankings.of(
+            full_ranking.answers.candidates, query_set.labels, measures, powers=powers, failed=failed
+        )
+        return cls(tunable, query_set, full_ranking, rankings)
 
     @property
     def name(self) -> str:
         """What tables call it."""
         return self.tunable.name
 
-    def against(self, base: Base) -> Rival:
+    def with_base(self, base: Base) -> Competitor:
         """The same, with differences taken to the base."""
-        return replace(self, ladders=self.ladders.against(base.pairing))
+        return replace(self, rankings=self.rankings.with_base(base.pairing))
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, by query."""
         if self.tunable.swept_at(values):
             if self.tunable.family is not None:
-                return self.tunable.family.by_query(self.ladders, self.tunable.values(values))
+                return self.tunable.family.by_query(self.rankings, self.tunable.values(values))
             if self.shared is not None:
-                return self.shared.at(self.tunable.values(values))
-        return dict(self.reused.values(self.tunable.values(values)))
+                return self.shared.by_query(self.tunable.values(values))
+        return dict(self.runner.values(self.tunable.values(values)))
 
     @cached_property
-    def shared(self) -> Shared | None:
+    def shared(self) -> DomainPair | None:
         """Both domains of a selector that has two."""
-        return Shared(self.ladders, self.tunable.domains) if self.tunable.domains else None
+        return DomainPair(self.rankings, self.tunable.domains) if self.tunable.domains else None
 
     @cached_property
-    def reused(self) -> Reused:
+    def runner(self) -> SettingRunner:
         """Runs settings that a sweep cannot evaluate.
 
         Raises:
             RuntimeError: its scores are out of fold, which no run of the whole selector gives; see `opening`.
         """
-        if self.uncut.refitted or self.tunable.answers is not None:
+        if self.full_ranking.refitted or self.tunable.answers is not None:
             raise RuntimeError(f"selector {self.name!r} cannot be run on queries that it was fitted on")
-        return Reused(
+        return SettingRunner(
             self.tunable.definition,
-            self.side.batch,
-            resources=self.side.resources,
-            labels=self.side.labels,
-            measures=self.ladders.measures,
-            pairing=self.ladders.pairing,
+            self.query_set.batch,
+            resources=self.query_set.resources,
+            labels=self.query_set.labels,
+            measures=self.rankings.measures,
+            pairing=self.rankings.pairing,
         )
 
 
@@ -118,7 +134,7 @@ class Base:
     Attributes:
         means: by measure, of those that apply to any query.
         pairing: its values by query, for what differences are taken of.
-        needing: by item type of which something must be kept, the queries that require it, shape (n_queries,).
+        queries_needing: by item type of which something must be kept, the queries that require it, shape (n_queries,).
         within: the queries that the first items of its ranking make complete, shape (n_queries,).
         complete: completeness by query, shape (n_queries,); NaN where nothing is needed.
         answers: how many independent queries in need its completeness is worth, as queries come in groups.
@@ -126,7 +142,7 @@ class Base:
 
     means: Mapping[Measure, float]
     pairing: Pairing
-    needing: Mapping[str, BoolArray]
+    queries_needing: Mapping[str, BoolArray]
     within: BoolArray
     complete: FloatArray
     answers: float
@@ -142,27 +158,29 @@ class Base:
         return self.answers / self.in_need if self.in_need else 1.0
 
     @classmethod
-    def of(cls, rival: Rival, policies: Sequence[Policy]) -> Base:
+    def of(cls, competitor: Competitor, policies: Sequence[Policy]) -> Base:
         """Measure it, and keep what differences are taken to for some policies."""
-        values = rival.by_query({})
+        values = competitor.by_query({})
         known = {measure: found for measure, found in values.items() if not np.isnan(found).all()}
         complete = values[COMPLETENESS]
         return cls(
             means={measure: float(np.nanmean(found)) for measure, found in known.items()},
-            pairing=Pairing(base={one: values[one] for one in paired_of(policies)}, group=rival.side.group),
-            needing=rival.ladders.needing,
-            within=rival.ladders.reachable,
+            pairing=Pairing(
+                base={one: values[one] for one in paired_measures(policies)}, group=competitor.query_set.group
+            ),
+            queries_needing=competitor.rankings.queries_needing,
+            within=competitor.rankings.reachable,
             complete=complete,
-            answers=worth_of(complete, rival.side.group),
+            answers=worth_of(complete, competitor.query_set.group),
         )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Searched:
+class SearchResult:
     """What was found for one competitor.
 
     Attributes:
-        rival: which.
+        competitor: which.
         optima: the best setting by policy name.
         fixed: the best fixed number of items by policy name.
         front: settings that no other beats in prompt tokens and completeness.
@@ -170,7 +188,7 @@ class Searched:
         tried: how many were run.
     """
 
-    rival: Rival
+    competitor: Competitor
     optima: Mapping[str, Optimum]
     fixed: Mapping[str, Optimum]
     front: Front
@@ -178,150 +196,132 @@ class Searched:
     tried: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """What is looked for.
-
-    Attributes:
-        policies: those that the labels can answer.
-        confidence: level of the intervals.
-        trials: settings tried for parameters that break the prefix rule, a selector.
-        seed: of random search.
-    """
-
-    policies: tuple[Policy, ...]
-    confidence: float
-    trials: int
-    seed: int
-
-    @classmethod
-    def of(cls, file: PolicyFile, policies: tuple[Policy, ...]) -> Goal:
-        """Some of a file's policies."""
-        return cls(policies=policies, confidence=file.confidence, trials=file.trials, seed=file.seed)
-
-
-def search(rival: Rival, goal: Goal, *, base: Base, progress: Counted) -> Searched:
+def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Counted) -> SearchResult:
     """Look through all settings of a competitor.
 
     Args:
-        rival: which, with differences to the base.
-        goal: what is looked for.
+        competitor: which, with differences to the base.
+        file: the policy file, with the policies that the labels can answer.
         base: the base on the same split.
         progress: told how many settings have been looked at.
     """
-    best, front = optima_of(rival, goal, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
-    fixed = first_n(rival, goal, base=base)
-    keepers: list[Keeper] = [*best.values(), front]
+    best, front = optima_of(competitor, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
+    fixed = first_n(competitor, file, base=base)
+    collectors: list[Collector] = [*best.values(), front]
     settings, cuts = 0, front
-    if rival.tunable.family is not None:
-        always = rival.tunable.beyond({})
+    if competitor.tunable.family is not None:
+        always = competitor.tunable.beyond({})
         cuts = Front(cost=TOKENS, gain=COMPLETENESS) if always else front
-        shown = Repeats([cuts] if always else [*best.values(), front], rival.tunable.values())
-        seen = sweep(rival.tunable.family, rival.ladders, [shown], progress=progress)
+        shown = RepeatFilter([cuts] if always else [*best.values(), front], competitor.tunable.values())
+        seen = sweep(competitor.tunable.family, competitor.rankings, [shown], progress=progress)
         settings = 0 if always else seen
-    if rival.shared is not None:
-        settings = _both_domains(rival.shared, goal.policies, keepers, base=base)
+    if competitor.shared is not None:
+        settings = _both_domains(competitor.shared, file.policies, collectors, base=base)
     tried = 0
-    if rival.tunable.searched or rival.tunable.beyond({}):
-        for line in _tried(rival, goal, cuts):
+    if competitor.tunable.searched or competitor.tunable.beyond({}):
+        for line in _tried(competitor, file, cuts):
             if line.axis:
                 settings += len(line)
-            for keeper in keepers:
-                keeper.take(line)
-        tried = rival.reused.runs
-    return Searched(rival=rival, optima=best, fixed=fixed, front=front, settings=settings, tried=tried)
+            for collector in collectors:
+                collector.take(line)
+        tried = competitor.runner.runs
+    return SearchResult(competitor=competitor, optima=best, fixed=fixed, front=front, settings=settings, tried=tried)
 
 
-class Repeats:
-    """Shows lines to keepers, but for those that repeat what an earlier one shows with nothing nearer to the defaults.
+class RepeatFilter:
+    """Shows lines to collectors, but none that repeats an earlier one and is no nearer to the defaults.
 
     From some topK on a larger one offers nothing else, and such lines share their sums. Of equals an optimum keeps the
     one nearest to the defaults, then the first, and a front the first: so they miss nothing.
     """
 
-    def __init__(self, keepers: Sequence[Optimum | Front], defaults: Mapping[str, Value]) -> None:
-        self._keepers, self._defaults = keepers, defaults
+    def __init__(self, collectors: Sequence[Optimum | Front], defaults: Mapping[str, Value]) -> None:
+        self._keepers, self._defaults = collectors, defaults
         self._nearest: OrderedDict[int, tuple[object, float]] = OrderedDict()  # by identity, held so that it stays
 
     def take(self, line: Line) -> None:
         """Look at a line, or count its settings only."""
-        far = away(line.values, self._defaults)
+        far = distance(line.values, self._defaults)
         sums, nearest = self._nearest.get(id(line.sums), (None, 0.0))
-        if sums is line.sums and far >= nearest - slack(nearest):
-            for keeper in self._keepers:
-                keeper.settings += len(line)
+        if sums is line.sums and far >= nearest - rounding_error(nearest):
+            for collector in self._keepers:
+                collector.settings += len(line)
             return
         self._nearest[id(line.sums)] = (line.sums, far)
         while len(self._nearest) > LINES:
             self._nearest.popitem(last=False)
-        for keeper in self._keepers:
-            keeper.take(line)
+        for collector in self._keepers:
+            collector.take(line)
 
 
-def optima_of(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
+def optima_of(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
     """Where the best setting for each policy will be kept, by name of the policy."""
-    reach = reach_of(base.within, rival.ladders.reachable)
-    defaults = rival.tunable.values()
+    reach = reach_ratio(base.within, competitor.rankings.reachable)
+    defaults = competitor.tunable.values()
     return {
         policy.name: Optimum(
-            policy, level=goal.confidence, base=base.means, reach=reach, worth=base.worth, defaults=defaults
+            policy, level=file.confidence, base=base.means, reach=reach, worth=base.worth, defaults=defaults
         )
-        for policy in goal.policies
+        for policy in file.policies
     }
 
 
-def first_n(rival: Rival, goal: Goal, *, base: Base) -> dict[str, Optimum]:
+def first_n(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
     """The best fixed number of items of its ranking, by name of the policy."""
-    fixed = optima_of(rival, goal, base=base)
-    sweep(rival.tunable.fixed, rival.ladders, list(fixed.values()))
+    fixed = optima_of(competitor, file, base=base)
+    sweep(FIRST_N, competitor.rankings, list(fixed.values()))
     return fixed
 
 
-def _both_domains(shared: Shared, policies: Sequence[Policy], keepers: Sequence[Keeper], *, base: Base) -> int:
-    """Show keepers what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
+def _both_domains(
+    shared: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector], *, base: Base
+) -> int:
+    """Show collectors what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
 
     The optimum of a policy with one such measure is among these, since what is held against it rises with them; of
     pairs with equal sums one is shown. Where types must keep their completeness, also what nothing beats of those
     pairs that keep it.
     """
     settings = 0
-    wanted = {COMPLETENESS, *(one for one in measures_of(policies) if one.metric == COMPLETENESS.metric)}
+    wanted = {COMPLETENESS, *(one for one in policy_measures(policies) if one.metric == COMPLETENESS.metric)}
     typed = [one for one in base.means if one.needed and not one.counts]
-    floors = {one: KEPT * base.means[one] * float(base.needing[one.needed].sum()) for one in typed}
+    floors = {one: MIN_KEPT * base.means[one] * float(base.queries_needing[one.needed].sum()) for one in typed}
     for gain in sorted(wanted):
         for kept in ({}, floors) if floors else ({},):
             front = shared.front(gain, TOKENS, floors=kept)
             settings = max(settings, front.settings)
             for line in shared.lines(front):
-                for keeper in keepers:
-                    keeper.take(line)
+                for collector in collectors:
+                    collector.take(line)
     return settings
 
 
-def _tried(rival: Rival, goal: Goal, cuts: Front) -> Iterator[Line]:
+def _tried(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[Line]:
     """Settings that are run, as lines: values that the file lists behind cuts of the front, or drawn from all.
 
     What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.
     """
-    tunable, reused = rival.tunable, rival.reused
+    tunable, runner = competitor.tunable, competitor.runner
     if tunable.family is None:
-        settings = drawn(
-            tunable.definition, tunable.searched, given=tunable.entry.set, trials=goal.trials, seed=goal.seed
+        settings = draw_settings(
+            tunable.definition, tunable.searched, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
         )
-        yield from reused.lines([setting for setting in settings if tunable.possible(setting)])
+        yield from runner.lines([setting for setting in settings if tunable.possible(setting)])
         return
-    behind = cuts.thinned(min(CUTS, goal.trials))
+    behind = cuts.thinned(min(CUTS, file.trials))
     for cut in behind:
-        settings = drawn(
+        settings = draw_settings(
             tunable.definition,
             tunable.searched,
-            given={**tunable.entry.set, **cut},
-            trials=max(goal.trials // len(behind), 1),
-            seed=goal.seed,
+            fixed={**tunable.entry.set, **cut},
+            trials=max(file.trials // len(behind), 1),
+            seed=file.seed,
         )
         for setting in filter(tunable.possible, settings):
             if why_not_exact(tunable.definition, setting):
-                yield from reused.lines([setting])
+                yield from runner.lines([setting])
             else:
-                own = Expansions.of(reused, setting, labels=rival.side.labels, measures=rival.ladders.measures)
+                own = ExpansionSweep.of(
+                    runner, setting, labels=competitor.query_set.labels, measures=competitor.rankings.measures
+                )
                 yield from own.lines()

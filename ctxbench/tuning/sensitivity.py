@@ -11,8 +11,9 @@ from ctxbench.bench.metrics import mean
 from ctxbench.bench.stats import grouped_estimate
 from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.tuning.results import Heat, Trace
-from ctxbench.tuning.search import SHOWN, Rival, Searched
+from ctxbench.tuning.search import SHOWN, Competitor, SearchResult
 from ctxbench.tuning.sweep.lines import Measure
+from ctxbench.tuning.tunables import FIRST_N
 
 POINTS = 40  # of a trace at most
 RUNS = 6  # of a trace whose settings have to be run
@@ -22,43 +23,42 @@ FIRST = (*range(21), 25, 30, 40, 50)  # items of the curve of a fixed number of 
 IN_HEAT = ("completeness", "tokens")
 
 
-def trace(rival: Rival, name: str, settings: Sequence[Mapping[str, Value]], *, level: float) -> Trace:
+def trace(competitor: Competitor, name: str, settings: Sequence[Mapping[str, Value]], *, level: float) -> Trace:
     """Means and intervals of some settings on the tuning split."""
-    return _trace(rival, name, settings, [rival.by_query(values) for values in settings], level=level)
+    return _trace(competitor, name, settings, [competitor.by_query(values) for values in settings], level=level)
 
 
-def front_trace(found: Searched, *, level: float) -> Trace:
+def front_trace(found: SearchResult, *, level: float) -> Trace:
     """The settings that no other beats in prompt tokens and completeness, thinned."""
-    return trace(found.rival, f"{found.rival.name}: front", found.front.thinned(POINTS), level=level)
+    return trace(found.competitor, f"{found.competitor.name}: front", found.front.thinned(POINTS), level=level)
 
 
-def first_trace(rival: Rival, *, level: float) -> Trace:
+def first_trace(competitor: Competitor, *, level: float) -> Trace:
     """The first n items of the ranking."""
     settings: list[dict[str, Value]] = [{"n": n} for n in FIRST]
-    family = rival.tunable.fixed
-    by_query = [family.by_query(rival.ladders, values) for values in settings]
-    return _trace(rival, f"{rival.name}: first n", settings, by_query, level=level)
+    by_query = [FIRST_N.by_query(competitor.rankings, values) for values in settings]
+    return _trace(competitor, f"{competitor.name}: first n", settings, by_query, level=level)
 
 
-def slices(rival: Rival, chosen: Mapping[str, Value], *, level: float) -> tuple[Trace, ...]:
+def slices(competitor: Competitor, chosen: Mapping[str, Value], *, level: float) -> tuple[Trace, ...]:
     """How means change with one parameter, all others as chosen."""
     return tuple(
-        trace(rival, one.name, [{**chosen, one.name: value} for value in values], level=level)
-        for one, values in _turned(rival, chosen, POINTS if rival.tunable.swept_at(chosen) else RUNS)
+        trace(competitor, one.name, [{**chosen, one.name: value} for value in values], level=level)
+        for one, values in _turned(competitor, chosen, POINTS if competitor.tunable.swept_at(chosen) else RUNS)
     )
 
 
-def heats(rival: Rival, chosen: Mapping[str, Value]) -> tuple[Heat, ...]:
+def heats(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[Heat, ...]:
     """Heat maps over pairs of parameters that the exact sweep turns; none where settings would have to be run."""
-    turned = [one for one in _turned(rival, chosen, CELLS) if one[0].name in rival.tunable.turned]
-    if not rival.tunable.swept_at(chosen):
+    turned = [one for one in _turned(competitor, chosen, CELLS) if one[0].name in competitor.tunable.turned]
+    if not competitor.tunable.swept_at(chosen):
         return ()
     pairs = list(itertools.combinations(turned, 2))
     if len(pairs) > MAPS:
         pairs = list(itertools.pairwise(turned))[:MAPS]
     found = []
     for (y, ys), (x, xs) in pairs:
-        rows = [[rival.by_query({**chosen, x.name: at, y.name: of}) for at in xs] for of in ys]
+        rows = [[competitor.by_query({**chosen, x.name: at, y.name: of}) for at in xs] for of in ys]
         means = {
             str(one): np.array([[mean(cell[one]).value for cell in row] for row in rows])
             for one in SHOWN
@@ -68,19 +68,21 @@ def heats(rival: Rival, chosen: Mapping[str, Value]) -> tuple[Heat, ...]:
     return tuple(found)
 
 
-def _turned(rival: Rival, chosen: Mapping[str, Value], most: int) -> list[tuple[Parameter, tuple[Value, ...]]]:
+def _turned(
+    competitor: Competitor, chosen: Mapping[str, Value], most: int
+) -> list[tuple[Parameter, tuple[Value, ...]]]:
     """The numbers that tuning turns and that have an effect at a setting, with at most so many values each."""
-    values, found = rival.tunable.values(chosen), []
-    for name in rival.tunable.varied(chosen):
+    values, found = competitor.tunable.values(chosen), []
+    for name in competitor.tunable.varied(chosen):
         value = values[name]
         if not isinstance(value, bool | str):
-            one, listed = rival.tunable.definition.parameters[name], rival.tunable.entry.search.get(name)
-            own = _spread(one, value, most) if listed is None else tuple(sorted({*listed, value}))
-            found.append((one, tuple(at for at in own if rival.tunable.possible({**chosen, name: at}))))
+            one, listed = competitor.tunable.definition.parameters[name], competitor.tunable.entry.search.get(name)
+            own = _repeat(one, value, most) if listed is None else tuple(sorted({*listed, value}))
+            found.append((one, tuple(at for at in own if competitor.tunable.possible({**chosen, name: at}))))
     return found
 
 
-def _spread(parameter: Parameter, value: float, most: int) -> tuple[Value, ...]:
+def _repeat(parameter: Parameter, value: float, most: int) -> tuple[Value, ...]:
     """Values over the range of a parameter, denser below, where more changes; that which is chosen among them."""
     low, high = parameter.low, parameter.high
     steps = low + (high - low) * np.linspace(0.0, 1.0, most - 1) ** 2
@@ -90,14 +92,14 @@ def _spread(parameter: Parameter, value: float, most: int) -> tuple[Value, ...]:
 
 
 def _trace(
-    rival: Rival,
+    competitor: Competitor,
     name: str,
     settings: Sequence[Mapping[str, Value]],
     by_query: Sequence[Mapping[Measure, np.ndarray]],
     *,
     level: float,
 ) -> Trace:
-    group = rival.side.group
+    group = competitor.query_set.group
     found = {
         str(one): [
             grouped_estimate(values[one], group, scale=one.metric.declaration.scale, level=level)  # type: ignore[arg-type]

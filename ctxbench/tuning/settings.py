@@ -1,11 +1,11 @@
-"""Settings along a threshold as a chooser sees them: means, what an objective is, and intervals of some of them."""
+"""Settings along a threshold, as an optimum compares them: means, and intervals of some of these."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -54,62 +54,66 @@ def bounds(
     return np.where(size < 2.0, 0.0, np.maximum(low, 0.0)), np.where(size < 2.0, math.inf, high)
 
 
-class Settings(Protocol):
-    """Settings along one threshold, as an optimum sees them."""
+class Settings(ABC):
+    """Settings along one threshold: their values, their means, and intervals of some of these."""
 
     @property
+    @abstractmethod
     def thresholds(self) -> FloatArray:
         """From what offers fewest to what offers most, shape (n_settings,)."""
-        ...
 
-    def at(self, place: int) -> dict[str, Value]:
-        """The values of one setting."""
-        ...
+    @abstractmethod
+    def line_at(self, place: int) -> Line:
+        """A line of one setting alone."""
 
-    def shortly(self, place: int) -> dict[str, Value]:
-        """The same with a threshold of few digits that selects the same."""
-        ...
+    @abstractmethod
+    def select_place(self, place: int) -> Settings:
+        """One of them alone, in arrays of its own."""
 
-    def pick(self, place: int) -> Settings:
-        """One of them alone."""
-        ...
-
+    @abstractmethod
     def n(self, measure: Measure) -> int:
         """How many queries a measure applies to; where settings differ in this, the most."""
-        ...
 
+    @abstractmethod
     def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
-        """What constraints are about, at some places or all; NaN where it applies to no query."""
-        ...
+        """The means of a measure at some places or all; NaN where it applies to no query."""
 
-    def aims(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
-        """What an objective is, at some places or all."""
-        ...
-
-    def within(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """Where sign x mean >= sign x end, shape (n_settings,); nowhere if the measure applies to no query."""
-        ...
-
-    def aimed(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """The same of what an objective is."""
-        ...
-
-    def furthest(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
-        """The first place with the highest (sign 1) or lowest mean, among some; None if there is no mean."""
-        ...
-
+    @abstractmethod
     def bounds(
         self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
     ) -> tuple[FloatArray, FloatArray]:
         """Ends of the intervals of some means, if there were `times` as many queries of the same kinds."""
-        ...
 
+    @abstractmethod
     def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
         """Means of paired differences to the base with their standard errors, if there were `times` as many queries."""
-        ...
+
+    def values_at(self, place: int) -> dict[str, Value]:
+        """The values of one setting."""
+        return self.line_at(place).values_at(0)
+
+    def rounded_values(self, place: int) -> dict[str, Value]:
+        """The same with a threshold of few digits that selects the same (see `Line.rounded_threshold`)."""
+        return self.line_at(place).rounded_values(0)
+
+    def objective_means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+        """What an objective is compared by, at some places or all: as a rule its means."""
+        return self.means(measure, places)
+
+    def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """Where sign x mean >= sign x end, shape (n_settings,); nowhere if the measure applies to no query."""
+        return sign * self.means(measure) >= sign * end
+
+    def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """The same of what an objective is compared by."""
+        return sign * self.objective_means(measure) >= sign * end
+
+    def best_place(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
+        """The first place with the highest (sign 1) or lowest mean, among some; None if there is no mean."""
+        return best_place(self.means(measure), sign, among)
 
 
-class LineSettings:
+class LineSettings(Settings):
     """The settings of one line over one dataset.
 
     Attributes:
@@ -124,34 +128,29 @@ class LineSettings:
         """The line's."""
         return self.line.thresholds
 
-    def at(self, place: int) -> dict[str, Value]:
-        """The values of one setting."""
-        return self.line.at(place)
+    def line_at(self, place: int) -> Line:
+        """The line with one of its thresholds; its sums are those of all."""
+        one = self.line.thresholds[place : place + 1].copy()
+        return replace(self.line, thresholds=one, beyond=neighbours(self.line, place))
 
-    def shortly(self, place: int) -> dict[str, Value]:
-        """See `Line.short`."""
-        return self.line.shortly(place)
-
-    def pick(self, place: int) -> LineSettings:
-        """One setting alone, holding nothing of the others."""
+    def select_place(self, place: int) -> LineSettings:
+        """One setting alone, in arrays of its own."""
         line, one = self.line, slice(place, place + 1)
         sums, squares, cubes = (
             {measure: np.array(each[one], dtype=np.float64) for measure, each in power.items()}
             for power in (line.sums, line.squares, line.cubes)
         )
         applies = {measure: int(each[place]) for measure, each in line.applies.items()}
-        picked = replace(
-            line,
-            thresholds=line.thresholds[one].copy(),
+        selected = replace(
+            self.line_at(place),
             sums=sums,
             squares=squares,
             cubes=cubes,
             n={**line.n, **applies},
             applies={},
-            differences={measure: each.at(np.array([place])) for measure, each in line.differences.items()},
-            beyond=neighbours(line, place),
+            differences={measure: each.select(np.array([place])) for measure, each in line.differences.items()},
         )
-        return LineSettings(picked)
+        return LineSettings(selected)
 
     def n(self, measure: Measure) -> int:
         """How many queries a measure applies to; where settings differ in this, the most."""
@@ -163,23 +162,19 @@ class LineSettings:
         sums = sums if places is None else sums[places]
         return sums / self._counts(measure, places)
 
-    def aims(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
-        """The means."""
-        return self.means(measure, places)
-
-    def within(self, measure: Measure, sign: int, end: float) -> BoolArray:
+    def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
         """Compares sums, which is faster by half than to divide them all."""
         sums, ends = self.line.sums[measure], end * self._counts(measure)
         return sums >= ends if sign > 0 else sums <= ends
 
-    def aimed(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """That of the means."""
-        return self.within(measure, sign, end)
+    def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
+        """The same, as an objective is compared by its means."""
+        return self.mean_reaches(measure, sign, end)
 
-    def furthest(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
+    def best_place(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
         """Looks at sums where all are over as many queries."""
         even = measure not in self.line.applies and self.line.n[measure] > 0
-        return furthest(self.line.sums[measure] if even else self.means(measure), sign, among)
+        return best_place(self.line.sums[measure] if even else self.means(measure), sign, among)
 
     def bounds(
         self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
@@ -195,7 +190,7 @@ class LineSettings:
 
     def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
         """See `Differences.errors`."""
-        return self.line.differences[measure].at(places).errors(times=times)
+        return self.line.differences[measure].select(places).errors(times=times)
 
     def _counts(self, measure: Measure, places: IntArray | None = None) -> FloatArray | float:
         """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""
@@ -206,7 +201,7 @@ class LineSettings:
         return np.where(some > 0, some, math.nan)
 
 
-def furthest(means: FloatArray, sign: int, among: BoolArray | None = None) -> int | None:
+def best_place(means: FloatArray, sign: int, among: BoolArray | None = None) -> int | None:
     """The first place of the highest (sign 1) or lowest (-1) of some values, NaN passed over; None if there is none."""
     if among is not None:
         means = np.where(among, means, math.nan)

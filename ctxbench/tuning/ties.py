@@ -14,7 +14,7 @@ SAME = 1e-12
 """Relative difference up to which two means are the same: they may differ by the order in which they were added up."""
 
 
-def slack(value: float) -> float:
+def rounding_error(value: float) -> float:
     """How far from a value what is the same may be."""
     return SAME * max(1.0, abs(value))
 
@@ -22,12 +22,12 @@ def slack(value: float) -> float:
 def precedes(key: tuple[float, ...], other: tuple[float, ...]) -> bool:
     """Whether a key is less than another, parts that are the same up to rounding, or NaN, passed over."""
     for mine, theirs in zip(key, other, strict=True):
-        if abs(mine - theirs) > slack(theirs):
+        if abs(mine - theirs) > rounding_error(theirs):
             return mine < theirs
     return False
 
 
-def away(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
+def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
     """How far values are from defaults, over the parameters that have one."""
     total = 0.0
     for name, default in defaults.items():
@@ -39,7 +39,7 @@ def away(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
     return total
 
 
-def steadiest(thresholds: FloatArray, places: IntArray) -> int:
+def most_stable(thresholds: FloatArray, places: IntArray) -> int:
     """Of places with the same means the one with its threshold furthest from those of others; the first of equals."""
     if len(places) == 1:
         return int(places[0])

@@ -14,13 +14,14 @@ from ctxbench.core.stages import ByDomain
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.full_rankings import FullRanking, rank_with_pipeline, read_ranking
 from ctxbench.tuning.policy_file import SelectorEntry
-from ctxbench.tuning.split_answers import Side
+from ctxbench.tuning.query_sets import QuerySet
+from ctxbench.tuning.sweep.cut_reader import CutReader, fixed_names, parameter_name
 from ctxbench.tuning.sweep.domains import Domain, domains_of
-from ctxbench.tuning.sweep.engine_runs import spread
+from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
-from ctxbench.tuning.uncut_rankings import Uncut, found_by, found_in
 
 Swept = FixedK | StandardMargin | Threshold | Budget
 # Values of whole numbers that are tried where all of them would be too many: with two domains, where every pair of
@@ -28,6 +29,8 @@ Swept = FixedK | StandardMargin | Threshold | Budget
 TOP_K = (10, 20, 50, 100)
 TOP_N = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 BUDGETS = 20  # of tokens, evenly by ratio
+FIRST_N = FixedK("n", range(101))
+"""The first n items of a ranking, for every n."""
 _ALONE = ("first", "standard", "at_least", "margin")  # a cut that decides how many items are offered
 
 
@@ -74,23 +77,25 @@ class Tunable:
             return False
         return True
 
-    def finds(self, side: Side, chosen: Mapping[str, Value] | None = None) -> Uncut:
+    def finds(self, query_set: QuerySet, chosen: Mapping[str, Value] | None = None) -> FullRanking:
         """What it finds before it cuts, with the defaults, what the file gives, and what is chosen.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
         """
         if self.answers is not None:
-            return found_in(self.answers, side)
-        return found_by(self.head(self.pipeline(chosen or {})), side)
+            return read_ranking(self.answers, query_set)
+        return rank_with_pipeline(self.head(self.pipeline(chosen or {})), query_set)
 
-    def cut(self, uncut: Uncut, chosen: Mapping[str, Value], side: Side) -> Slice:
+    def cut(self, full_ranking: FullRanking, chosen: Mapping[str, Value], query_set: QuerySet) -> Slice:
         """What it offers at one setting."""
-        return uncut.cut(self.pipeline(chosen).refine[self.first_cut :], side)
+        return full_ranking.cut(self.pipeline(chosen).refine[self.first_cut :], query_set)
 
-    def first(self, uncut: Uncut, n: int, side: Side) -> Slice:
+    def first(self, full_ranking: FullRanking, n: int, query_set: QuerySet) -> Slice:
         """The first n items of what it finds."""
-        return uncut.cut(Pipeline.of({"retrieve": "everything", "refine": [{"first": {"n": n}}]}).refine, side)
+        return full_ranking.cut(
+            Pipeline.of({"retrieve": "everything", "refine": [{"first": {"n": n}}]}).refine, query_set
+        )
 
     def head(self, pipeline: Pipeline) -> Pipeline:
         """A pipeline of it up to its first cut."""
@@ -128,12 +133,12 @@ class Tunable:
             return None
         if budget is None:
             return made
-        if any(self._value(budget.get(name)) for name in ("skip", "session", "frame")):
+        if any(self._reader.value(budget.get(name)) for name in ("skip", "session", "frame")):
             return None
         tokens = budget.get("tokens", 2000)
-        name = _parameter(tokens)
+        name = parameter_name(tokens)
         if not name or name in self._given:
-            return Budget(made, self._counts(tokens))
+            return Budget(made, self._reader.counts(tokens))
         if isinstance(made, FixedK):
             own = self.definition.parameters[name]
             return Budget(made, Span(name, float(own.low), float(own.high)))
@@ -143,11 +148,6 @@ class Tunable:
     def swept(self) -> frozenset[str]:
         """The thresholds that are tried at every value that matters."""
         return frozenset(part.name for part in self._swept_parts if isinstance(part, Span) and part.swept)
-
-    @cached_property
-    def fixed(self) -> FixedK:
-        """The first n of its ranking, for every n."""
-        return FixedK("n", range(101))
 
     @cached_property
     def searched(self) -> dict[str, tuple[Value, ...]]:
@@ -163,7 +163,7 @@ class Tunable:
         free = [one for name, one in own.parameters.items() if name not in self._given]
         listed = self.entry.search
         return {
-            one.name: listed.get(one.name, spread(one))
+            one.name: listed.get(one.name, value_range(one))
             for one in free
             if one.name in listed or one.name != own.search_switch
         }
@@ -175,20 +175,12 @@ class Tunable:
         if steps != ["by_domain"]:
             return ()
         try:
-            found = domains_of(self.definition, topKs=TOP_K, topNs=TOP_N, given=self.entry.set)
+            found = domains_of(
+                self.definition, topKs=TOP_K, topNs=TOP_N, fixed=self.entry.set, search=self.entry.search
+            )
         except ParameterError:
             return ()  # other cuts than those that are swept: settings are tried
-        return tuple(replace(one, family=self._listed(one.family)) for one in found) if len(found) == 2 else ()
-
-    def _listed(self, family: StandardMargin | Threshold) -> StandardMargin | Threshold:
-        """A domain's cut with the values of whole numbers that the file lists, where it does."""
-        if not isinstance(family, StandardMargin):
-            return family
-        topK, topN = (  # noqa: N806 - the documents' names
-            Counts(one.name, tuple(map(int, self.entry.search.get(one.name, one.values))))
-            for one in (family.topK, family.topN)
-        )
-        return replace(family, topK=topK, topN=topN)
+        return found if len(found) == 2 else ()
 
     def beyond(self, chosen: Mapping[str, Value]) -> bool:
         """Whether an expansion brings items in behind the prefix of the ranking at this setting."""
@@ -196,7 +188,7 @@ class Tunable:
 
         def on(written: Mapping[str, Any]) -> bool:
             enabled, depth = written.get("enabled", True), written.get("depth", 1)
-            return bool(values.get(_parameter(enabled), enabled)) and values.get(_parameter(depth), depth) != 0
+            return bool(values.get(parameter_name(enabled), enabled)) and values.get(parameter_name(depth), depth) != 0
 
         steps = [_named(step) for step in self.definition.refining(values)[self.first_cut :]]
         return any(name == EXPANSION and on(written) for name, written in steps)
@@ -211,7 +203,7 @@ class Tunable:
         names = {*self.turned, *self.searched} - self._given
         if self.beyond(chosen):
             steps = [_named(step) for step in self.definition.refining(self.values(chosen))]
-            names |= {_parameter(value) for name, own in steps if name == EXPANSION for value in own.values()}
+            names |= {parameter_name(value) for name, own in steps if name == EXPANSION for value in own.values()}
             names -= self._given
         values = self.values(chosen)
         return tuple(name for name in self.definition.in_force(values, switches=True) if name in names)
@@ -242,16 +234,19 @@ class Tunable:
     @cached_property
     def _given(self) -> frozenset[str]:
         """The parameters whose value the file gives, itself or by a choice."""
-        own = self.definition.parameters
-        return frozenset({*self.entry.set, *(name for one in self.entry.set for name in own[one].sets)})
+        return fixed_names(self.definition, self.entry.set)
+
+    @cached_property
+    def _reader(self) -> CutReader:
+        return CutReader(definition=self.definition, values=self.values(), fixed=self._given, search=self.entry.search)
 
     def _budgets(self, name: str) -> tuple[int, ...]:
         """Budgets of tokens over the range of a parameter, and its default."""
         own = self.definition.parameters[name]
         low = max(own.low, 1.0)
         ratio = (max(own.high, low) / low) ** (1 / (BUDGETS - 1))
-        spread = [min(max(round(low * ratio**place), int(own.low)), int(own.high)) for place in range(BUDGETS)]
-        return tuple(sorted({*spread, int(self._value(f"${name}"))}))
+        budgets = [min(max(round(low * ratio**place), int(own.low)), int(own.high)) for place in range(BUDGETS)]
+        return tuple(sorted({*budgets, int(self._reader.value(f"${name}"))}))
 
     def _cut(self, chain: dict[str, Mapping[str, Any]]) -> FixedK | StandardMargin | Threshold | None:
         """The family of the cut at the front of a chain, which is taken out of it."""
@@ -260,52 +255,26 @@ class Tunable:
             return None
         written = chain.pop(first)
         if first == "first":
-            n = self._counts(written.get("n", 5))
+            n = self._reader.counts(written.get("n", 5))
             return FixedK(n.name, n.values) if n.name else None
         if first == "margin":
             return Threshold(
-                threshold=self._span(written.get("margin", 0.1)),
-                at_least=self._counts(written.get("at_least", 0)),
-                at_most=self._counts(written.get("at_most", 20)),
-                of=str(self._value(written.get("of", "difference"))),  # type: ignore[arg-type]
+                threshold=self._reader.span(written.get("margin", 0.1)),
+                at_least=self._reader.counts(written.get("at_least", 0)),
+                at_most=self._reader.counts(written.get("at_most", 20)),
+                of=str(self._reader.value(written.get("of", "difference"))),  # type: ignore[arg-type]
             )
         if first == "at_least":
             most = written.get("at_most")
             return Threshold(
-                threshold=self._span(written.get("threshold", 0.5)),
-                at_least=self._counts(written.get("at_least", 0)),
-                at_most=None if most is None else self._counts(most),
+                threshold=self._reader.span(written.get("threshold", 0.5)),
+                at_least=self._reader.counts(written.get("at_least", 0)),
+                at_most=None if most is None else self._reader.counts(most),
             )
         margin = chain.pop("margin", None)
-        if margin is not None and (margin.get("of") != "ratio" or self._value(margin.get("at_least", 0)) != 0):
+        if margin is not None and (margin.get("of") != "ratio" or self._reader.value(margin.get("at_least", 0)) != 0):
             return None
-        return StandardMargin(
-            topK=self._counts(written.get("topK", 20)),
-            topN=self._counts(written.get("topN", 5)),
-            includeScore=self._span(written.get("includeScore", 0.7)),
-            margin=None if margin is None else self._span(margin.get("margin", 0.1)),
-            at_most=100 if margin is None else int(self._value(margin.get("at_most", 20))),
-        )
-
-    def _value(self, written: Any) -> Any:
-        """What a value in the specification comes to by default."""
-        name = _parameter(written)
-        return written if not name else self.values()[name]
-
-    def _counts(self, written: Any) -> Counts:
-        name = _parameter(written)
-        if not name or name in self._given:
-            return Counts(name, (int(self._value(written)),))
-        tried = self.entry.search.get(name)
-        own = self.definition.parameters[name]
-        return Counts(name, tuple(map(int, tried)) if tried else tuple(range(int(own.low), int(own.high) + 1)))
-
-    def _span(self, written: Any) -> Span:
-        name = _parameter(written)
-        if not name or name in self._given:
-            return Span.fixed(name, float(self._value(written)))
-        own = self.definition.parameters[name]
-        return Span(name, float(own.low), float(own.high))
+        return self._reader.standard_margin(written, margin)
 
 
 _EACH_ALONE = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
@@ -348,8 +317,3 @@ def _named(step: Any) -> tuple[str, Mapping[str, Any]]:
         return step, {}
     name, written = next(iter(step.items()))
     return str(name), written if isinstance(written, Mapping) else {}
-
-
-def _parameter(written: Any) -> str:
-    """The parameter that a value in a specification stands for; empty if it is a value itself."""
-    return written[1:] if isinstance(written, str) and written.startswith("$") else ""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ctxbench.tuning.dataset_tuning import Work
-from ctxbench.tuning.inputs import Ready
-from ctxbench.tuning.joint_setting import ForAll
+from ctxbench.tuning.common_setting import CommonSetting
+from ctxbench.tuning.dataset_tuning import DatasetTuner
+from ctxbench.tuning.inputs import TuningInputs
+from ctxbench.tuning.query_sets import Progress
 from ctxbench.tuning.results import Tuning
-from ctxbench.tuning.split_answers import Told
 
 
-def nobody(text: str, done: int, total: int) -> None:
+def no_progress(text: str, done: int, total: int) -> None:
     """Tell nobody."""
 
 
-def tune(ready: Ready, *, command: str, progress: Told = nobody) -> Tuning:
+def tune(ready: TuningInputs, *, command: str, progress: Progress = no_progress) -> Tuning:
     """Tune on every dataset.
 
     All choices on all datasets are made before the test split of any is read.
@@ -26,13 +26,13 @@ def tune(ready: Ready, *, command: str, progress: Told = nobody) -> Tuning:
     Raises:
         UserError: a selector fails.
     """
-    works = [Work(ready, opened, progress) for opened in ready.datasets]
-    for work in works:
+    tuners = [DatasetTuner(ready, opened, progress) for opened in ready.datasets]
+    for work in tuners:
         work.choose()
-    together = ForAll(works) if ready.file.together and len(works) > 1 else None
+    together = CommonSetting(tuners) if ready.file.together and len(tuners) > 1 else None
     if together is not None:
         together.choose(progress)
-    found = [work.result() for work in works]
+    found = [work.result() for work in tuners]
     return Tuning(
         name=ready.file.name,
         about=ready.file.about,

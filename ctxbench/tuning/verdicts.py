@@ -10,12 +10,12 @@ import numpy as np
 
 from ctxbench.bench.stats import Scale, critical, grouped_estimate
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.tuning.limits import CAUTION, Limit
-from ctxbench.tuning.optima import FEWEST, UNLIKELY
+from ctxbench.tuning.limits import SAFETY_ERRORS, Limit
+from ctxbench.tuning.optima import MAX_FACTOR, MIN_QUERIES
 from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.ties import slack
+from ctxbench.tuning.ties import rounding_error
 
-Said: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]
+Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Verdict:
     """
 
     text: str
-    said: Said
+    said: Status
     value: float
     low: float
     high: float
@@ -49,7 +49,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Ground:
+class VerdictQueries:
     """The queries that a verdict is about.
 
     Attributes:
@@ -63,7 +63,7 @@ class Ground:
     chosen_here: bool
 
 
-def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: Ground, *, scale: Scale) -> Verdict | None:
+def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale) -> Verdict | None:
     """Hold what was measured against a constraint.
 
     Args:
@@ -80,10 +80,10 @@ def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: Ground, *, 
         return None
     value, low, high = _likely(limit, own, base, ground, scale)
     worse, better = (low, high) if limit.sign > 0 else (high, low)
-    said: Said
-    if n < FEWEST:
+    said: Status
+    if n < MIN_QUERIES:
         said = "too few to say"
-    elif limit.sign * (worse - limit.target) >= -slack(limit.target):
+    elif limit.sign * (worse - limit.target) >= -rounding_error(limit.target):
         said = "holds"
     elif limit.nearly(worse):
         said = "holds within 2 points"
@@ -100,7 +100,7 @@ def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: Ground, *, 
 
 
 def _likely(
-    limit: Limit, own: FloatArray, base: FloatArray, ground: Ground, scale: Scale
+    limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, scale: Scale
 ) -> tuple[float, float, float]:
     """The mean, and the ends of what is likely: paired where the constraint is of the base."""
     if limit.by != "paired":
@@ -108,19 +108,19 @@ def _likely(
         return found.value, found.interval.low, found.interval.high
     pairing = Pairing(base={limit.measure: base}, group=ground.group)
     mean, error = pairing.differences({limit.measure: own})[limit.measure].errors()
-    away = (CAUTION if ground.chosen_here else critical(ground.level)) * float(error[0])
+    distance = (SAFETY_ERRORS if ground.chosen_here else critical(ground.level)) * float(error[0])
     value = limit.base + float(mean[0])
-    return value, value - away, value + away
+    return value, value - distance, value + distance
 
 
 def _needed(limit: Limit, n: int, value: float, worse: float, better: float) -> int | None:
     """How many queries more would settle a constraint, as what is likely narrows with the root of their number."""
     edge = limit.target - limit.sign * limit.room
-    away, room = (
+    distance, room = (
         (abs(value - worse), abs(value - edge))
         if limit.nearly(value)
         else (abs(value - better), abs(value - limit.target))
     )
-    if not math.isfinite(away) or room <= slack(limit.target) or (away / room) ** 2 > UNLIKELY:
-        return max(FEWEST - n, 0) or None
-    return max(math.ceil(n * (away / room) ** 2), FEWEST) - n or None
+    if not math.isfinite(distance) or room <= rounding_error(limit.target) or (distance / room) ** 2 > MAX_FACTOR:
+        return max(MIN_QUERIES - n, 0) or None
+    return max(math.ceil(n * (distance / room) ** 2), MIN_QUERIES) - n or None

@@ -31,7 +31,7 @@ from ctxbench.embedding.base import Embedder
 from ctxbench.embedding.names import open_embedder
 from ctxbench.io.files import write_atomic
 from ctxbench.text.chunking.items import DOCUMENTS
-from ctxbench.tuning.first_items import ranking_curve
+from ctxbench.tuning.first_items import first_items_curve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,8 +153,8 @@ def at_equal_tokens(prepared: Prepared, res: ctxbench.Results, frame: pd.DataFra
         spent = frame.loc[(dataset, res.summary.compare_to), "tokens"]
         for name in res.selectors:
             table = stacked([block.candidates for block in res.run.load(dataset, name).answers.blocks()])
-            uncut = replace(table, out=np.zeros(len(table), dtype=np.int64))
-            tokens, complete = ranking_curve(uncut, labels).means()
+            full_ranking = replace(table, out=np.zeros(len(table), dtype=np.int64))
+            tokens, complete = first_items_curve(full_ranking, labels).means()
             found[dataset, name] = float(np.interp(spent, tokens, complete))
     return found
 

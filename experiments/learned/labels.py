@@ -12,7 +12,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.request import Items, RequestText, Slots
 from ctxbench.features.words import Words
-from ctxbench.tuning.calibration.fits import fit_alone, fit_around
+from ctxbench.tuning.fits.fit import fit_with_prior, fit_without_prior
 
 N_LABELS = (25, 50, 100, 200, 400)
 EARLIER = (
@@ -62,10 +62,10 @@ def own_labels(n: int, *, test: Half, tuning: Half, shipped: Logistic, draws: in
         rows[np.random.default_rng(draw).permutation(made.n_queries)[:n]] = True
         fits: dict[str, Logistic] = {}
         for kind, make in (
-            (AROUND, lambda rows=rows: fit_around(made.part(rows), shipped)),
-            (REQUESTS, lambda rows=rows: fit_around(labelled.part(rows), shipped)),
-            (ALONE, lambda rows=rows: fit_alone(made.part(rows))),
-            (BEFORE, lambda rows=rows: fit_alone(earlier.part(rows), precision=_FIRM)),
+            (AROUND, lambda rows=rows: fit_with_prior(made.select_queries(rows), shipped)),
+            (REQUESTS, lambda rows=rows: fit_with_prior(labelled.select_queries(rows), shipped)),
+            (ALONE, lambda rows=rows: fit_without_prior(made.select_queries(rows))),
+            (BEFORE, lambda rows=rows: fit_without_prior(earlier.select_queries(rows), precision=_FIRM)),
         ):
             try:
                 fits[kind] = Logistic.read(make())

@@ -28,10 +28,10 @@ from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.logistic import Logistic
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.calibration.fits import fit_around, fit_pool
 from ctxbench.tuning.first_items import first_items_curve
+from ctxbench.tuning.fits.fit import fit_examples, fit_with_prior
+from ctxbench.tuning.full_rankings import rank_with_pipeline
 from ctxbench.tuning.token_budget import Prices
-from ctxbench.tuning.uncut_rankings import found_by
 
 COMPARATORS = ("semantic", "bm25", "hybrid")
 PRESETS = ("aggressive", "normal", "conservative")
@@ -108,17 +108,18 @@ def main() -> None:
 
 def left_out(family: str, tuning: Sequence[Half]) -> Logistic:
     """The ranking fitted without a family."""
-    return Logistic.read(fit_pool([one.made for one in tuning if one.family != family]))
+    return Logistic.read(fit_examples([one.made for one in tuning if one.family != family]))
 
 
 def measured(test: Half, tuning: Half, shipped: Logistic) -> Row:
     """All figures of one dataset."""
     side = test.side
     complete, spent = test.default[0], test.default_tokens
-    curves = {name: first_items_curve(found_by(_head(name), side), side) for name in COMPARATORS}
+    found = {name: rank_with_pipeline(_head(name), side).answers.candidates for name in COMPARATORS}
+    curves = {name: first_items_curve(table, side.labels) for name, table in found.items()}
     table = test.ranked(shipped)
     within = test.within(table, spent)
-    own, requests = (Logistic.read(fit_around(one, shipped)) for one in (tuning.made, tuning.labelled))
+    own, requests = (Logistic.read(fit_with_prior(one, shipped)) for one in (tuning.made, tuning.labelled))
     gain = at_equal_tokens(*within, curves["semantic"], groups=side.group).comparison
     if gain is None:
         raise RuntimeError(f"{test.name}: the first n items never cost as much as the defaults")

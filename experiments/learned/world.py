@@ -28,11 +28,11 @@ from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Probability
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.calibration.examples import Examples, examples
-from ctxbench.tuning.calibration.fits import columns_of, fit_pooled
-from ctxbench.tuning.split_answers import Side
+from ctxbench.tuning.fits.examples import Examples, make_examples
+from ctxbench.tuning.fits.fit import columns_of, fit_pooled
+from ctxbench.tuning.full_rankings import rank_with_pipeline
+from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.token_budget import Prices
-from ctxbench.tuning.uncut_rankings import found_by
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {
@@ -97,7 +97,7 @@ class Half:
 
     name: str
     family: str
-    side: Side
+    side: QuerySet
 
     @cached_property
     def front(self) -> Outcome:
@@ -116,7 +116,7 @@ class Half:
 
     def examples(self, columns: Sequence[str]) -> Examples:
         """Features of other columns, and labels."""
-        return examples(
+        return make_examples(
             PROBABILITY, self.side.dataset, in_front(learned(), PROBABILITY), self.side.resources, columns=columns
         )
 
@@ -138,7 +138,7 @@ class Half:
     @cached_property
     def found(self):
         """Answers with nothing cut."""
-        return found_by(Pipeline.of({"retrieve": "dense"}), self.side).answers
+        return rank_with_pipeline(Pipeline.of({"retrieve": "dense"}), self.side).answers
 
     @cached_property
     def default(self) -> tuple[FloatArray, FloatArray]:
@@ -179,7 +179,7 @@ def halves(split: str, opened: LocalResources, told: Callable[[str], None]) -> l
 def half(dataset: Dataset, family: str, split: str, opened: LocalResources) -> Half:
     """One split of a dataset."""
     part = select_queries(dataset, split=split, sample=SAMPLE, seed=_SEEDS[split]).judged()
-    return Half(dataset.name, family, Side(part, split, opened.tokens(part.catalog), opened))
+    return Half(dataset.name, family, QuerySet(part, split, opened.tokens(part.catalog), opened))
 
 
 def mean(values: FloatArray) -> float:

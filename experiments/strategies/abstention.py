@@ -42,15 +42,15 @@ from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Abstain
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.calibration.curves import CutCurve, CutPoint, area, area_interval, recall_of_first
-from ctxbench.tuning.calibration.examples import ALL, Examples, examples, joined_groups, labelled
-from ctxbench.tuning.calibration.fits import fit
-from ctxbench.tuning.calibration.trials import (
-    Silence,
-    SilenceTrial,
-    calibrated,
+from ctxbench.tuning.fits.curves import CutCurve, CutPoint, recall_of_first, roc_area, roc_area_interval
+from ctxbench.tuning.fits.examples import ALL, Examples, joined_groups, labelled_queries, make_examples
+from ctxbench.tuning.fits.fit import fit
+from ctxbench.tuning.fits.trials import (
+    AbstentionData,
+    AbstentionTrial,
+    abstention_trial,
     cut_trial,
-    silence_trial,
+    fitted_probability,
     similarity,
 )
 
@@ -85,7 +85,7 @@ class CutTrial:
 def cut_trials(made: Examples, known: Logistic) -> dict[str, CutTrial]:
     """The probability, calibrated around what is known of other datasets, and the similarity."""
     trials = {}
-    for name, score in {CALIBRATED: partial(calibrated, known=known), "similarity": similarity}.items():
+    for name, score in {CALIBRATED: partial(fitted_probability, earlier=known), "similarity": similarity}.items():
         points = {items: cut_trial(made, score, items=AIM * items, folds=FOLDS) for items in BARS}
         own = score(made)
         trials[name] = CutTrial(points, CutCurve.of(made, own), recall_of_first(made, own, 8))
@@ -103,11 +103,12 @@ def cut_section(made: Examples, known: Logistic, trials: Mapping[str, CutTrial])
             yield f"| threshold on the {name} | {point} | {wanted} |"
     for name, one in trials.items():
         yield f"| the first 1, 3, 5 by {name} | 1, 3, 5 | {', '.join(f'{one.first[n - 1]:.3f}' for n in (1, 3, 5))} | |"
-    said, groups = calibrated(made, known=known), [made.groups[query] for query in made.query]
-    inside = tables.figure(area(made.label, said), area_interval(made.label, said, groups))
+    said, groups = fitted_probability(made, earlier=known), [made.groups[query] for query in made.query]
+    inside = tables.figure(roc_area(made.label, said), roc_area_interval(made.label, said, groups))
     yield ""
     yield f"Area under the ROC curve over all {len(made.label):,} candidates: {inside} for the probability,"
-    yield f"{area(made.label, similarity(made)):.3f} for the similarity. Is it a probability? Candidates out of fold:"
+    by_similarity = roc_area(made.label, similarity(made))
+    yield f"{by_similarity:.3f} for the similarity. Is it a probability? Candidates out of fold:"
     yield ""
     yield from tables.said_and_was(made.label, said)
 
@@ -130,12 +131,12 @@ class Trial:
     the test split that share no item of their lists with any query of the tuning split.
     """
 
-    nested: Mapping[str, SilenceTrial]
+    nested: Mapping[str, AbstentionTrial]
     dealt: FloatArray
-    tuning: Mapping[str, Silence]
-    test: Mapping[str, Silence]
+    tuning: Mapping[str, AbstentionData]
+    test: Mapping[str, AbstentionData]
     apart: BoolArray
-    after: Silence
+    after: AbstentionData
     size: IntArray
     limit: float
 
@@ -146,49 +147,54 @@ def trial(name: str, resources: LocalResources, folder: Path) -> Trial:
     pipeline = own.pipeline(own.values("documents"))
     found = fit(ABSTENTION, dataset, pipeline, resources)
     write_calibrations(folder / f"{name}.json", [found])
-    tuning, test = (labelled(dataset, split) for split in ("tuning", "test"))
+    tuning, test = (labelled_queries(dataset, split) for split in ("tuning", "test"))
     by_tuning = silences(tuning, pipeline, resources, None)
     by_test = silences(test, pipeline, resources, found)
     limit = by_tuning[CALIBRATED].threshold(ALLOWED)
     step = Step("cut", "abstain", Abstain(str(folder / f"{name}.json"), limit))
     silent = PipelineSelector("abstain", replace(pipeline, refine=(*pipeline.refine, step)), resources)
-    made = by_test[CALIBRATED].made
-    after = Silence.of(made, silent, test, by_fit(found, made))
-    nested = in_folds(name, labelled(dataset, ALL), pipeline, resources)
-    joined = nested[CALIBRATED].before.made
+    made = by_test[CALIBRATED].examples
+    after = AbstentionData.of(made, silent, test, by_fit(found, made))
+    nested = in_folds(name, labelled_queries(dataset, ALL), pipeline, resources)
+    joined = nested[CALIBRATED].before.examples
     known = dict(zip(joined.ids, joined.groups, strict=True))
-    met = {known[query] for query in by_tuning[CALIBRATED].made.ids}
+    met = {known[query] for query in by_tuning[CALIBRATED].examples.ids}
     apart = np.array([known[query] not in met for query in made.ids])
     size = test.batch().eligible.counts()
     dealt = np.array([dealt_otherwise(nested[CALIBRATED].before, number) for number in range(DEALINGS)])
     return Trial(nested, dealt, by_tuning, by_test, apart, after, size, limit)
 
 
-def in_folds(name: str, whole: Dataset, pipeline: Pipeline, resources: LocalResources) -> dict[str, SilenceTrial]:
+def in_folds(name: str, whole: Dataset, pipeline: Pipeline, resources: LocalResources) -> dict[str, AbstentionTrial]:
     """Every query out of fold, fit and threshold from the other folds."""
-    made = examples(ABSTENTION, whole, pipeline, resources)
-    asked = Silence.of(made, PipelineSelector("default", pipeline, resources), whole, similarity(made))
-    again = partial(silence_trial, lost=LOSSES, folds=FOLDS)
+    made = make_examples(ABSTENTION, whole, pipeline, resources)
+    asked = AbstentionData.of(made, PipelineSelector("default", pipeline, resources), whole, similarity(made))
+    again = partial(abstention_trial, lost=LOSSES, folds=FOLDS)
     if name != LISTED:
-        return {CALIBRATED: again(asked, calibrated), BEST: again(asked, similarity)}
+        return {CALIBRATED: again(asked, fitted_probability), BEST: again(asked, similarity)}
     groups = joined_groups(made.groups, whole.batch().eligible)
-    joined = replace(asked, made=replace(made, groups=groups))
-    signals = {CALIBRATED: again(joined, calibrated), BEST: again(joined, similarity)}
-    return signals | {BY_GROUP: again(asked, calibrated)}
+    joined = replace(asked, examples=replace(made, groups=groups))
+    signals = {CALIBRATED: again(joined, fitted_probability), BEST: again(joined, similarity)}
+    return signals | {BY_GROUP: again(asked, fitted_probability)}
 
 
-def dealt_otherwise(whole: Silence, number: int) -> tuple[float, float, float]:
+def dealt_otherwise(whole: AbstentionData, number: int) -> tuple[float, float, float]:
     """What is lost and gone if groups go into other folds: the hash of a name decides, and they get other names."""
-    made = replace(whole.made, groups=tuple(f"{number} {group}" for group in whole.made.groups))
-    tried = silence_trial(replace(whole, made=made), calibrated, lost=(ALLOWED,), folds=FOLDS)
+    made = replace(whole.examples, groups=tuple(f"{number} {group}" for group in whole.examples.groups))
+    tried = abstention_trial(replace(whole, examples=made), fitted_probability, lost=(ALLOWED,), folds=FOLDS)
     return tables.gone(tried.before, tried.after[ALLOWED])
 
 
-def silences(part: Dataset, pipeline: Pipeline, resources: LocalResources, found: Fit | None) -> dict[str, Silence]:
+def silences(
+    part: Dataset, pipeline: Pipeline, resources: LocalResources, found: Fit | None
+) -> dict[str, AbstentionData]:
     """The default on a split by each signal; without a fit, probabilities are out of fold."""
-    made, default = examples(ABSTENTION, part, pipeline, resources), PipelineSelector("default", pipeline, resources)
-    scores = {CALIBRATED: calibrated if found is None else partial(by_fit, found), BEST: similarity}
-    return {signal: Silence.of(made, default, part, score(made)) for signal, score in scores.items()}
+    made, default = (
+        make_examples(ABSTENTION, part, pipeline, resources),
+        PipelineSelector("default", pipeline, resources),
+    )
+    scores = {CALIBRATED: fitted_probability if found is None else partial(by_fit, found), BEST: similarity}
+    return {signal: AbstentionData.of(made, default, part, score(made)) for signal, score in scores.items()}
 
 
 def by_fit(found: Fit, made: Examples) -> FloatArray:
@@ -198,8 +204,8 @@ def by_fit(found: Fit, made: Examples) -> FloatArray:
 
 def silence_section(one: Trial, p: Mapping[str, Mapping[str, Comparison]]) -> Iterator[str]:
     """The tables of one dataset."""
-    nested, before, needs = one.nested[CALIBRATED], one.test[CALIBRATED], one.after.made.needs
-    made, bars = nested.before.made, {"fewer": FEWER, "loss": LOSS}
+    nested, before, needs = one.nested[CALIBRATED], one.test[CALIBRATED], one.after.examples.needs
+    made, bars = nested.before.examples, {"fewer": FEWER, "loss": LOSS}
     yield f"All {len(made.needs):,} queries in {FOLDS} folds, of which {int(made.needs.sum()):,} need something."
     for table in (
         tables.silence_table(nested.before, nested.after[ALLOWED], p["all"], **bars),
@@ -232,7 +238,7 @@ def concluded(cuts: Mapping[str, CutTrial], trials: Mapping[str, Trial]) -> Iter
         nested, test = one.nested[CALIBRATED], one.test[CALIBRATED]
         yield f"* `{name}`, all queries in folds: {tables.held(nested.before, nested.after[ALLOWED], FEWER, LOSS)}"
         yield f"* `{name}`, the test split alone: {tables.held(test, one.after, FEWER, LOSS)}"
-        most, plain = test.silenced(test.threshold(LOSS)), one.test[BEST].silenced(one.test[BEST].threshold(LOSS))
+        most, plain = test.effect_of(test.threshold(LOSS)), one.test[BEST].effect_of(one.test[BEST].threshold(LOSS))
         yield (
             f"  Where the curve of the test split itself crosses {LOSS}, which no choice beforehand can aim at, "
             f"{most[1]:.0%} and {most[2]:.0%} are gone; by the best similarity, {plain[1]:.0%} and {plain[2]:.0%}."
@@ -274,7 +280,9 @@ def main() -> None:
     resources = LocalResources(
         Vectors(embedder, VectorStore(embedder.identity)), open_counter("o200k", cache=cache_dir())
     )
-    made = examples(PROBABILITY, labelled(open_dataset(SIMPLE), ALL), Pipeline.of({"retrieve": "dense"}), resources)
+    made = make_examples(
+        PROBABILITY, labelled_queries(open_dataset(SIMPLE), ALL), Pipeline.of({"retrieve": "dense"}), resources
+    )
     others = [name for name, family in FAMILIES.items() if SIMPLE not in family]
     known = Logistic.read(fitted(others, resources).values)
     cuts = cut_trials(made, known)
@@ -295,9 +303,9 @@ def main() -> None:
         "sections": sections,
         "verdict": list(concluded(cuts, trials)),
     }
-    idle, listed = int((~trials["workbench"].after.made.needs).sum()), trials[LISTED]
-    apart = tables.gone(listed.test[CALIBRATED].part(listed.apart), listed.after.part(listed.apart))
-    largest = sorted(Counter(listed.nested[BY_GROUP].before.made.groups).values())[-2:]
+    idle, listed = int((~trials["workbench"].after.examples.needs).sum()), trials[LISTED]
+    apart = tables.gone(listed.test[CALIBRATED].select_queries(listed.apart), listed.after.select_queries(listed.apart))
+    largest = sorted(Counter(listed.nested[BY_GROUP].before.examples.groups).values())[-2:]
     text = (Path(__file__).parent / "abstention_page.txt").read_text("utf-8")
     filled = {name: "\n".join(lines) for name, lines in parts.items()}
     numbers = {"others": FOLDS - 1, "aim": AIM, "allowed": ALLOWED, "tests": len(corrected), "idle": idle}
@@ -310,8 +318,10 @@ def main() -> None:
 
 def silence_figure(trials: Mapping[str, Trial]) -> str:
     """False inclusions gone against recall lost, on the test split."""
-    lines = {f"{name}, {signal}": (s.lost, s.gone) for name, one in trials.items() for signal, s in one.test.items()}
-    points = {name: one.test[CALIBRATED].silenced(one.limit) for name, one in trials.items()}
+    lines = {
+        f"{name}, {signal}": (s.lost, s.removed_share) for name, one in trials.items() for signal, s in one.test.items()
+    }
+    points = {name: one.test[CALIBRATED].effect_of(one.limit) for name, one in trials.items()}
     rings = [Ring(name, lost, queries) for name, (lost, queries, _) in points.items()]
     return line_chart(
         lines, x=Scale("recall lost", 0, 0.1), y=Scale("share of false inclusions gone (queries)", 0, 1), rings=rings

@@ -10,8 +10,8 @@ import numpy as np
 
 from ctxbench.bench.stats import Comparison, Estimate, Interval, Scale, compare, sign_flip
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.tuning.calibration.curves import area, area_interval, area_within, ratio_interval, reliability
-from ctxbench.tuning.calibration.trials import Silence, SilenceTrial
+from ctxbench.tuning.fits.curves import ratio_interval, reliability, roc_area, roc_area_by_stratum, roc_area_interval
+from ctxbench.tuning.fits.trials import AbstentionData, AbstentionTrial
 
 EDGES = (0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 
@@ -32,23 +32,23 @@ def said_and_was(label: BoolArray, probability: FloatArray) -> Iterator[str]:
     yield "| probability | rows | mean said | share that was |"
     yield "| --- | ---: | ---: | ---: |"
     for one in reliability(label, probability, EDGES):
-        yield f"| {one.low:g} to {one.high:g} | {one.n:,} | {one.said:.3f} | {one.was:.3f} |"
+        yield f"| {one.low:g} to {one.high:g} | {one.n:,} | {one.predicted:.3f} | {one.observed:.3f} |"
 
 
-def silence_comparisons(before: Silence, after: Silence) -> dict[str, Comparison]:
+def silence_comparisons(before: AbstentionData, after: AbstentionData) -> dict[str, Comparison]:
     """The same queries before and after: who in no need gets something, how many items, and recall of the others.
 
     The test flips the signs of whole groups: queries of one group are no independent witnesses.
     """
-    needs = after.made.needs
+    needs = after.examples.needs
     sides: dict[str, tuple[Scale, BoolArray, list[FloatArray]]] = {
-        "queries": ("yes/no", ~needs, [side.shown.astype(np.float64) for side in (before, after)]),
+        "queries": ("yes/no", ~needs, [side.falsely_offered.astype(np.float64) for side in (before, after)]),
         "items": ("amount", ~needs, [side.items for side in (before, after)]),
         "recall": ("share", needs, [side.recall for side in (before, after)]),
     }
     found = {}
     for name, (scale, rows, (was, now)) in sides.items():
-        _, group = np.unique(np.array(after.made.groups, dtype=object)[rows], return_inverse=True)
+        _, group = np.unique(np.array(after.examples.groups, dtype=object)[rows], return_inverse=True)
         p = sign_flip(np.bincount(group, weights=(now - was)[rows]))
         compared = compare(was[rows], now[rows], scale=scale)
         found[name] = replace(compared, p=p, p_holm=p, test="sign flips of groups")
@@ -56,7 +56,7 @@ def silence_comparisons(before: Silence, after: Silence) -> dict[str, Comparison
 
 
 def silence_table(
-    before: Silence, after: Silence, p: Mapping[str, Comparison], *, fewer: float, loss: float
+    before: AbstentionData, after: AbstentionData, p: Mapping[str, Comparison], *, fewer: float, loss: float
 ) -> Iterator[str]:
     """What abstaining took away, and what it cost, each held against a bar.
 
@@ -66,11 +66,11 @@ def silence_table(
         fewer: share of false inclusions that is to go.
         loss: recall that may be lost.
     """
-    needs = after.made.needs
-    idle, needy = (list(itertools.compress(after.made.groups, some)) for some in (~needs, needs))
+    needs = after.examples.needs
+    idle, needy = (list(itertools.compress(after.examples.groups, some)) for some in (~needs, needs))
     yield "| | default | with `abstain` | change | wanted | p |"
     yield "| --- | ---: | ---: | --- | --- | --- |"
-    shown = [side.shown[~needs].astype(np.float64) for side in (before, after)]
+    shown = [side.falsely_offered[~needs].astype(np.float64) for side in (before, after)]
     items = [side.items[~needs] for side in (before, after)]
     rows = {"queries that need nothing and get something": ("queries", shown), "items that they get": ("items", items)}
     for title, (name, (was, now)) in rows.items():
@@ -85,7 +85,9 @@ def silence_table(
     yield f"| recall | {was.mean():.3f} | {now.mean():.3f} | {change} lost | {wanted} | {p_value(p['recall'])} |"
 
 
-def area_table(tuning: Mapping[str, Silence], test: Mapping[str, Silence], size: IntArray) -> Iterator[str]:
+def area_table(
+    tuning: Mapping[str, AbstentionData], test: Mapping[str, AbstentionData], size: IntArray
+) -> Iterator[str]:
     """Areas under the ROC curves of signals, on both splits and within queries over lists of one size.
 
     Args:
@@ -96,28 +98,33 @@ def area_table(tuning: Mapping[str, Silence], test: Mapping[str, Silence], size:
     yield "| --- | --- | --- | ---: |"
     for signal in test:
         both = [
-            figure(area(one.made.needs, one.signal), area_interval(one.made.needs, one.signal, one.made.groups))
+            figure(
+                roc_area(one.examples.needs, one.signal),
+                roc_area_interval(one.examples.needs, one.signal, one.examples.groups),
+            )
             for one in (tuning[signal], test[signal])
         ]
-        within = area_within(test[signal].made.needs, test[signal].signal, size)
+        within = roc_area_by_stratum(test[signal].examples.needs, test[signal].signal, size)
         yield f"| {signal} | {both[0]} | {both[1]} | {within:.3f} |"
-    needs = next(iter(test.values())).made.needs
-    by_size = area(needs, size.astype(np.float64))
+    needs = next(iter(test.values())).examples.needs
+    by_size = roc_area(needs, size.astype(np.float64))
     yield f"| how many items the query may get (no feature; to compare) | | {by_size:.3f} | |"
 
 
-def trade_table(tuning: Mapping[str, Silence], test: Mapping[str, Silence], allowed: Sequence[float]) -> Iterator[str]:
+def trade_table(
+    tuning: Mapping[str, AbstentionData], test: Mapping[str, AbstentionData], allowed: Sequence[float]
+) -> Iterator[str]:
     """What thresholds chosen on the tuning split for several losses of recall give on the test split."""
     yield "| signal | recall it may lose on tuning | threshold | recall lost | queries gone | items gone |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for signal in test:
         for loss in allowed:
             limit = tuning[signal].threshold(loss)
-            lost, queries, items = test[signal].silenced(limit)
+            lost, queries, items = test[signal].effect_of(limit)
             yield f"| {signal} | {loss:g} | {limit:.3f} | {lost:.4f} | {queries:.3f} | {items:.3f} |"
 
 
-def nested_table(trials: Mapping[str, SilenceTrial]) -> Iterator[str]:
+def nested_table(trials: Mapping[str, AbstentionTrial]) -> Iterator[str]:
     """What thresholds chosen on the other folds for several losses of recall give, over all queries.
 
     Args:
@@ -126,18 +133,18 @@ def nested_table(trials: Mapping[str, SilenceTrial]) -> Iterator[str]:
     yield "| signal | recall it may lose on the other folds | thresholds | recall lost | queries gone | items gone |"
     yield "| --- | ---: | --- | ---: | ---: | ---: |"
     for signal, one in trials.items():
-        for loss, limit in one.limit.items():
+        for loss, limit in one.thresholds.items():
             lost, queries, items = gone(one.before, one.after[loss])
             between = f"{limit.min():.3f} to {limit.max():.3f}"
             yield f"| {signal} | {loss:g} | {between} | {lost:.4f} | {queries:.3f} | {items:.3f} |"
 
 
-def held(before: Silence, after: Silence, fewer: float, loss: float) -> str:
+def held(before: AbstentionData, after: AbstentionData, fewer: float, loss: float) -> str:
     """What is gone and lost, as a sentence, against the bars: by the figures, and by the ends of their intervals."""
-    needs = after.made.needs
-    idle, needy = (list(itertools.compress(after.made.groups, some)) for some in (~needs, needs))
+    needs = after.examples.needs
+    idle, needy = (list(itertools.compress(after.examples.groups, some)) for some in (~needs, needs))
     lost, queries, items = gone(before, after)
-    shown = [side.shown.astype(np.float64) for side in (before, after)]
+    shown = [side.falsely_offered.astype(np.float64) for side in (before, after)]
     sides = (shown, [before.items, after.items])
     ends = [ratio_interval((was - now)[~needs], was[~needs], idle).low for was, now in sides]
     most = ratio_interval((before.recall - after.recall)[needs], np.ones(int(needs.sum())), needy).high
@@ -153,7 +160,7 @@ def held(before: Silence, after: Silence, fewer: float, loss: float) -> str:
 def answer(
     lost: Mapping[str, tuple[float, float, float]],
     alone: Mapping[str, tuple[float, float, float]],
-    calibrated: tuple[float, float],
+    fitted_probability: tuple[float, float],
     similarity: tuple[float, float],
     *,
     cut_on: str,
@@ -173,8 +180,8 @@ def answer(
     )
     return (
         "**Of the requests that need nothing and are offered something, a probability that is fitted to labels spares "
-        f"{spared}; as a cut on `{cut_on}` it finds {100 * calibrated[1]:.1f}% of what is required with "
-        f"{calibrated[0]:.2f} items a request, where similarity finds {100 * similarity[1]:.1f}% with "
+        f"{spared}; as a cut on `{cut_on}` it finds {100 * fitted_probability[1]:.1f}% of what is required with "
+        f"{fitted_probability[0]:.2f} items a request, where similarity finds {100 * similarity[1]:.1f}% with "
         f"{similarity[0]:.2f}.**"
     )
 
@@ -195,10 +202,10 @@ def bars_table(found: Mapping[str, tuple[float, float, float]], *, fewer: float,
         yield f"| {name} | {queries:.0%} | {items:.0%} | {lost:.4f} | {met} |"
 
 
-def gone(before: Silence, after: Silence) -> tuple[float, float, float]:
+def gone(before: AbstentionData, after: AbstentionData) -> tuple[float, float, float]:
     """Recall lost, and the shares of falsely offered queries and of false items that are gone."""
-    lost = float((before.recall - after.recall).sum()) / max(int(before.made.needs.sum()), 1)
-    queries = 1.0 - float(after.shown.sum()) / max(float(before.shown.sum()), 1.0)
+    lost = float((before.recall - after.recall).sum()) / max(int(before.examples.needs.sum()), 1)
+    queries = 1.0 - float(after.falsely_offered.sum()) / max(float(before.falsely_offered.sum()), 1.0)
     return lost, queries, 1.0 - float(after.items.sum()) / max(float(before.items.sum()), 1.0)
 
 

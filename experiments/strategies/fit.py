@@ -21,7 +21,7 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.calibration.fits import fit
+from ctxbench.tuning.fits.fit import fit
 
 HERE = Path(__file__).parents[1]
 BEHIND: dict[str, dict[str, Any]] = {

@@ -22,13 +22,13 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import measures_of
+from ctxbench.tuning.limits import policy_measures
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.families import Counts, FixedK, Span, StandardMargin
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
 Cuts: TypeAlias = FixedK | StandardMargin
 
@@ -65,7 +65,7 @@ MARGIN = StandardMargin(
 FAMILIES: Mapping[str, tuple[Cuts, ...]] = {"first k": (FIRST,), "all": (FIRST, MARGIN)}
 
 
-def population(seed: int) -> Ladders:
+def population(seed: int) -> MeasuredRankings:
     """Queries with rankings of 30 items.
 
     The best score is normal, and scores fall by exponential steps whose mean differs from query to query. A query
@@ -91,8 +91,8 @@ def population(seed: int) -> Ladders:
         labels += [Label(name, catalog[int(item)].key, 2) for item in wanted]
     dataset = Dataset(name="made-up", version="1", catalog=catalog, queries=tuple(queries), labels=tuple(labels))
     sizes = np.rint(rng.lognormal(np.log(150), 0.6, ITEMS)).astype(np.int64)
-    powers = measures_of(POLICIES)
-    return Ladders.of(_table(items[:, :DEPTH], scores), Labels.of(dataset, sizes), list(powers), powers=powers)
+    powers = policy_measures(POLICIES)
+    return MeasuredRankings.of(_table(items[:, :DEPTH], scores), Labels.of(dataset, sizes), list(powers), powers=powers)
 
 
 def _table(items: IntArray, scores: FloatArray) -> Candidates:
@@ -119,7 +119,7 @@ def _table(items: IntArray, scores: FloatArray) -> Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Status:
     """What a sample said of one mean of the chosen setting.
 
     Attributes:
@@ -143,10 +143,12 @@ class Choice:
 
     met: bool
     objective: float
-    said: Mapping[str, tuple[Said, Said]]
+    said: Mapping[str, tuple[Status, Status]]
 
 
-def choices(whole: Ladders, families: Sequence[Cuts], n: int, *, samples: int, seed: int) -> list[list[Choice | None]]:
+def choices(
+    whole: MeasuredRankings, families: Sequence[Cuts], n: int, *, samples: int, seed: int
+) -> list[list[Choice | None]]:
     """Choose on `n` queries for every arm, look at `n` others, and compare with all; None where nothing is chosen.
 
     Args:
@@ -163,7 +165,7 @@ def choices(whole: Ladders, families: Sequence[Cuts], n: int, *, samples: int, s
     rows = []
     for _ in range(samples):
         drawn = rng.choice(whole.n_queries, 2 * n, replace=False)
-        tuning, test = (whole.only(_mask(whole.n_queries, part)) for part in (drawn[:n], drawn[n:]))
+        tuning, test = (whole.select_queries(_mask(whole.n_queries, part)) for part in (drawn[:n], drawn[n:]))
         found = chosen(tuning, families)
         sides = {"tuning": tuning, "test": test}
         row = [
@@ -174,20 +176,22 @@ def choices(whole: Ladders, families: Sequence[Cuts], n: int, *, samples: int, s
     return [list(arm) for arm in zip(*rows, strict=True)]
 
 
-def chosen(ladders: Ladders, families: Sequence[Cuts]) -> list[Mapping[str, Value] | None]:
+def chosen(rankings: MeasuredRankings, families: Sequence[Cuts]) -> list[Mapping[str, Value] | None]:
     """The values that each arm comes to."""
     optima = [Optimum(policy, level=level) for policy, level in ARMS]
     for family in families:
-        sweep(family, ladders, optima)
+        sweep(family, rankings, optima)
     return [None if one.found is None else one.found.values for one in optima]
 
 
-def measured(ladders: Ladders, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+def measured(rankings: MeasuredRankings, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
     """All measures by query at a setting."""
-    return (FIRST if FIRST.n in values else MARGIN).by_query(ladders, values)
+    return (FIRST if FIRST.n in values else MARGIN).by_query(rankings, values)
 
 
-def _choice(policy: Policy, values: Mapping[str, Value], sides: Mapping[str, Ladders], whole: Ladders) -> Choice:
+def _choice(
+    policy: Policy, values: Mapping[str, Value], sides: Mapping[str, MeasuredRankings], whole: MeasuredRankings
+) -> Choice:
     limit, aim = Optimum(policy).limits[0], Measure(policy.objective)
     true = {m: float(np.nanmean(each)) for m, each in measured(whole, values).items()}
     found = {name: measured(side, values) for name, side in sides.items()}
@@ -195,11 +199,11 @@ def _choice(policy: Policy, values: Mapping[str, Value], sides: Mapping[str, Lad
     return Choice(limit.sign * true[limit.measure] >= limit.sign * limit.target, true[aim], said)
 
 
-def _said(found: Mapping[Measure, FloatArray], measure: Measure, true: Mapping[Measure, float]) -> Said:
+def _said(found: Mapping[Measure, FloatArray], measure: Measure, true: Mapping[Measure, float]) -> Status:
     truth, amount = true[measure], measure.metric == TOKENS
     one = estimate(found[measure], scale="amount" if amount else "yes/no")
     unit = truth if amount else 1.0
-    return Said(one.interval.low <= truth <= one.interval.high, (one.value - truth) / unit)
+    return Status(one.interval.low <= truth <= one.interval.high, (one.value - truth) / unit)
 
 
 def _mask(n: int, rows: IntArray) -> BoolArray:

@@ -42,11 +42,11 @@ from ctxbench.io.files import write_atomic
 from ctxbench.report.pages import write_parted
 from ctxbench.selectors.definition import Definition
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.joint_lines import CommonSettings, sweep_together
+from ctxbench.tuning.common_lines import CommonLine, sweep_common
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.sweep.engine_runs import single
+from ctxbench.tuning.sweep.engine_runs import setting_line
 from ctxbench.tuning.sweep.lines import Measure
 
 DATASETS = ("workbench", "freight")
@@ -59,13 +59,13 @@ LOWER = 0.05  # a target that no setting meets is lowered by so much, again and 
 
 def mode(name: str, which: int, topK: int, cases: Sequence[Case], by: str) -> Mode:  # noqa: N803 - documents' name
     """The setting of one domain alone that a policy asks for, its target lowered until one meets it."""
-    ladders = [case.of_domain(which) for case in cases]
+    rankings = [case.of_domain(which) for case in cases]
     base = documents(cases, which)
     asked, _ = TARGETS[name]
     target, found = asked, None
     while found is None:
         optimum = optimum_of(name, target, base[0], by)
-        sweep_together(domains([topK])[which].family, ladders, [optimum])
+        sweep_common(domains([topK])[which].family, rankings, [optimum])
         found, target = optimum.found, round(target - LOWER, 2)
     return Mode(
         asked=asked,
@@ -75,7 +75,7 @@ def mode(name: str, which: int, topK: int, cases: Sequence[Case], by: str) -> Mo
         tokens=found.means[TOKENS],
         bound=next(iter(found.bounds.values())) / unit_of(name, base[0]),
         base=base,
-        queries=[one.applies[COMPLETENESS] for one in ladders],
+        queries=[one.applies[COMPLETENESS] for one in rankings],
     )
 
 
@@ -87,11 +87,11 @@ def modes(topK: int, cases: Sequence[Case], by: str = "bound") -> dict[tuple[str
 def reached(name: str, values: Values, cases: Sequence[Case], which: int | None = None) -> tuple[float, float, float]:
     """What a policy is about at a setting, as it counts: the mean with the ends of its interval."""
     if which is None:
-        by_query = [case.shared.at(values) for case in cases]
+        by_query = [case.shared.by_query(values) for case in cases]
     else:
         family = domains([int(values["contextTopK"])])[which].family
         by_query = [family.by_query(case.of_domain(which), values) for case in cases]
-    lines = CommonSettings.of([single(values, one) for one in by_query])
+    lines = CommonLine.of([setting_line(values, one) for one in by_query])
     about = Measure(COMPLETENESS.metric, TARGETS[name][1] == "reachable")
     unit = 1.0 if about.reachable else documents(cases, which)[0]
     (low,), (high,) = lines.bounds(about, np.zeros(1, dtype=np.int64), level=LEVEL)
@@ -109,7 +109,7 @@ def by_policy(cases: Sequence[Case], settings: Sequence[Values]) -> dict[str, Va
     base = documents(cases)[0]
     optima = {name: optimum_of(name, TARGETS[name][0], base) for name in MODES}
     for values in settings:
-        lines = CommonSettings.of([single(values, case.shared.at(values)) for case in cases])
+        lines = CommonLine.of([setting_line(values, case.shared.by_query(values)) for case in cases])
         for optimum in optima.values():
             optimum.consider(lines)
     return {name: one.found.short for name, one in optima.items() if one.found is not None}
@@ -120,7 +120,7 @@ def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
     limit = Constraint(metric=Metric("tokens"), at_most=tokens)
     aim = Policy(name="counterpart", about="", objective=COMPLETENESS.metric, minimise=False, constraints=(limit,))
     optimum = held_by(Optimum(aim), mean=True)
-    sweep_together(FAMILY, [case.ladders for case in cases], [optimum])
+    sweep_common(FAMILY, [case.rankings for case in cases], [optimum])
     if optimum.found is None:
         raise RuntimeError(f"offering nothing costs more than {tokens} tokens")
     return optimum.found.short
@@ -180,7 +180,7 @@ def budgeted(
         for times in BUDGETS:
             budget = times * spent
             one, two = (int(np.flatnonzero(side[0] <= budget)[-1]) for side in (drawn.one, drawn.two))
-            at = after.against(after.shared.at(own.two[two]), own.one[one])
+            at = after.against(after.shared.by_query(own.two[two]), own.one[one])
             made.append(
                 Budgeted(
                     dataset=drawn.dataset,

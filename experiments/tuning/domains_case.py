@@ -17,24 +17,24 @@ from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.limits import COMPLETENESS, TOKENS, measures_of
-from ctxbench.tuning.split_answers import Side
-from ctxbench.tuning.sweep.domains import Domain, alone, domains_of, held_by
+from ctxbench.tuning.full_rankings import FullRanking, rank_with_pipeline
+from ctxbench.tuning.limits import COMPLETENESS, TOKENS, policy_measures
+from ctxbench.tuning.query_sets import QuerySet
+from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of, restrict_to_domain
 from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.engine_runs import measured
+from ctxbench.tuning.sweep.engine_runs import measure_answers
 from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
 from ctxbench.tuning.sweep.front import Front
 from ctxbench.tuning.sweep.lines import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
-from ctxbench.tuning.sweep.shared_budget import Shared
-from ctxbench.tuning.uncut_rankings import Uncut, found_by
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.shared_budget import DomainPair
 
 ROOT = Path(__file__).parents[2]
 ONE, TWO = definition("semantic"), definition("semantic-domains")
 DEFAULTS = ONE.values("documents")
 TOPKS, TOPNS = (20, 30, 50, 100), tuple(range(51))
 STEPS = np.linspace(0.0, 1.0, 201)  # of a threshold along a curve
-POWERS = measures_of([optimum_of(mode, TARGETS[mode][0], 1.0).policy for mode in MODES])
+POWERS = policy_measures([optimum_of(mode, TARGETS[mode][0], 1.0).policy for mode in MODES])
 FAMILY = StandardMargin(
     topK=Counts("contextTopK", TOPKS),
     topN=Counts("contextTopN", TOPNS),
@@ -53,44 +53,44 @@ def domains(topKs: Sequence[int]) -> tuple[Domain, ...]:  # noqa: N803 - the doc
 class Case:
     """One split of a dataset, and the whole ranking of `semantic`."""
 
-    side: Side
-    uncut: Uncut
+    side: QuerySet
+    full_ranking: FullRanking
 
     @classmethod
     def of(cls, name: str, split: str, resources: LocalResources) -> Case:
         """Open it and search."""
         part = open_dataset(str(ROOT / "datasets" / name), base=ROOT).split(split).judged()
-        side = Side(part, split, resources.tokens(part.catalog), resources)
-        return cls(side, found_by(replace(ONE.pipeline(DEFAULTS), refine=()), side))
+        side = QuerySet(part, split, resources.tokens(part.catalog), resources)
+        return cls(side, rank_with_pipeline(replace(ONE.pipeline(DEFAULTS), refine=()), side))
 
     @cached_property
-    def ladders(self) -> Ladders:
+    def rankings(self) -> MeasuredRankings:
         """Of all items."""
-        return Ladders.of(self.uncut.answers.candidates, self.side.labels, list(POWERS), powers=POWERS)
+        return MeasuredRankings.of(self.full_ranking.answers.candidates, self.side.labels, list(POWERS), powers=POWERS)
 
-    def of_domain(self, which: int) -> Ladders:
+    def of_domain(self, which: int) -> MeasuredRankings:
         """Of the items of one domain, as if there were no other."""
-        own = alone(self.uncut.answers.candidates, self.side.labels, self._held[which])
-        return Ladders.of(*own, list(POWERS), powers=POWERS)
+        own = restrict_to_domain(self.full_ranking.answers.candidates, self.side.labels, self._held[which])
+        return MeasuredRankings.of(*own, list(POWERS), powers=POWERS)
 
     @cached_property
-    def shared(self) -> Shared:
+    def shared(self) -> DomainPair:
         """Of both domains."""
-        return Shared(self.ladders, domains(TOPKS))
+        return DomainPair(self.rankings, domains(TOPKS))
 
     @cached_property
     def _held(self) -> tuple[BoolArray, ...]:
-        return held_by(self.side.dataset.catalog, [domain.types for domain in domains(TOPKS)])
+        return domain_items(self.side.dataset.catalog, [domain.types for domain in domains(TOPKS)])
 
     def offered(self, selector: Definition, values: Values) -> Candidates:
         """What the engine offers at a setting."""
-        return self.uncut.cut(selector.pipeline(selector.with_defaults(values)).refine, self.side).candidates
+        return self.full_ranking.cut(selector.pipeline(selector.with_defaults(values)).refine, self.side).candidates
 
     def values(self, offered: Candidates, which: int | None = None) -> ByQuery:
         """Completeness and tokens by query: of all that is needed, or of what is needed of one domain."""
         labels = self.side.labels
-        own = (offered, labels) if which is None else alone(offered, labels, self._held[which])
-        return measured(*own, [COMPLETENESS, TOKENS])
+        own = (offered, labels) if which is None else restrict_to_domain(offered, labels, self._held[which])
+        return measure_answers(*own, [COMPLETENESS, TOKENS])
 
     def against(self, values: ByQuery, base: Values) -> AtTokens:
         """What two domains offer, against one domain at as many tokens."""
@@ -107,9 +107,9 @@ class Case:
             turned = [{"contextTopN": n} for n in range(topN)]
             turned += [{"contextIncludeScore": step} for step in STEPS[::-1].tolist()]
         none = np.zeros(len(self.side), dtype=np.int64)
-        found: list[ByQuery] = [{one: self.ladders.values(one, none) for one in (COMPLETENESS, TOKENS)}]
+        found: list[ByQuery] = [{one: self.rankings.values(one, none) for one in (COMPLETENESS, TOKENS)}]
         loose = {"contextIncludeScore": 1.0, "contextMargin": 1.0}
-        found += [FAMILY.by_query(self.ladders, {**values, **loose, **step}) for step in turned]
+        found += [FAMILY.by_query(self.rankings, {**values, **loose, **step}) for step in turned]
         return Curve(*(np.stack([one[measure] for one in found]) for measure in (COMPLETENESS, TOKENS)))
 
 
@@ -125,14 +125,14 @@ class Fronts:
     def of(cls, case: Case) -> Fronts:
         """All settings compared, exactly."""
         kept = Front(cost=TOKENS, gain=COMPLETENESS)
-        sweep(FAMILY, case.ladders, [kept])
+        sweep(FAMILY, case.rankings, [kept])
         found = case.shared.front(COMPLETENESS, TOKENS)
-        return cls(kept.values, found.shown, found.settings)
+        return cls(kept.values, found.rounded, found.settings)
 
     def drawn(self, case: Case) -> Drawn:
         """Their means on a split: tokens and completeness."""
-        one = [FAMILY.by_query(case.ladders, values) for values in self.one]
-        two = [case.shared.at(values) for values in self.two]
+        one = [FAMILY.by_query(case.rankings, values) for values in self.one]
+        two = [case.shared.by_query(values) for values in self.two]
         return Drawn(dataset=case.side.dataset.name, split=case.side.split, one=_means(one), two=_means(two))
 
 

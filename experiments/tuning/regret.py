@@ -36,26 +36,25 @@ from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import write_fitted
 from ctxbench.selectors.parameters import Value
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.calibration.fits import fit_pool, shipped_fit
+from ctxbench.tuning.fits.fit import fit_examples, shipped_fit
 from ctxbench.tuning.limits import (
-    CAUTION,
     COMPLETENESS,
-    DEAR,
+    MAX_TOKENS,
+    SAFETY_ERRORS,
     TOKENS,
-    kept_of,
+    kept_measures,
     limits_of,
-    measures_of,
+    policy_measures,
 )
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.policy_file import SelectorEntry
+from ctxbench.tuning.query_sets import ALL, TUNING, QuerySet
 from ctxbench.tuning.recommendation import choose
-from ctxbench.tuning.split_answers import ALL, TUNING, Side
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.needs import needed_types
 from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.tunables import Swept, Tunable, coarse
 
 ROOT = Path(__file__).parents[2]
@@ -89,12 +88,12 @@ class Candidate:
     Attributes:
         tunable: which.
         family: the settings that are compared, fewer values of topK and topN than `tune` has.
-        ladders: of all requests, with differences to the default.
+        rankings: of all requests, with differences to the default.
     """
 
     tunable: Tunable
     family: Swept
-    ladders: Ladders
+    rankings: MeasuredRankings
 
 
 Found: TypeAlias = tuple[Candidate, Mapping[str, Value]] | None
@@ -102,7 +101,7 @@ Found: TypeAlias = tuple[Candidate, Mapping[str, Value]] | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Ground:
+class VerdictQueries:
     """A dataset on which teams tune.
 
     Attributes:
@@ -120,24 +119,24 @@ class Ground:
     pairing: Pairing
 
     @classmethod
-    def of(cls, reference: str, tunables: Sequence[Tunable], resources: LocalResources) -> Ground:
+    def of(cls, reference: str, tunables: Sequence[Tunable], resources: LocalResources) -> VerdictQueries:
         """Rank every request of a dataset, or of a sample of it."""
         dataset = draw_sample(open_dataset(reference, base=ROOT).judged(), SAMPLE, seed=SEED)
-        side = Side(dataset, ALL, resources.tokens(dataset.catalog), resources)
-        types = needed_types(side.labels)
+        side = QuerySet(dataset, ALL, resources.tokens(dataset.catalog), resources)
+        types = queries_by_type(side.labels)
         typed = [Measure(Metric(one), needed=name) for name in types for one in ("completeness", "items")]
         found = []
         for tunable in tunables:
             if tunable.family is None:
                 sys.exit(f"{tunable.name} has no cut that is swept exactly")
             answers = tunable.finds(side).answers.candidates
-            ladders = Ladders.of(answers, side.labels, (*measures_of([NORMAL]), *typed))
-            found.append(Candidate(tunable=tunable, family=coarse(tunable.family), ladders=ladders))
-        values = found[0].family.by_query(found[0].ladders, found[0].tunable.values())
+            rankings = MeasuredRankings.of(answers, side.labels, (*policy_measures([NORMAL]), *typed))
+            found.append(Candidate(tunable=tunable, family=coarse(tunable.family), rankings=rankings))
+        values = found[0].family.by_query(found[0].rankings, found[0].tunable.values())
         pairing = Pairing(base={COMPLETENESS: values[COMPLETENESS]}, group=side.group)
         return cls(
             name=dataset.name,
-            candidates=tuple(replace(one, ladders=one.ladders.against(pairing)) for one in found),
+            candidates=tuple(replace(one, rankings=one.rankings.with_base(pairing)) for one in found),
             values=values,
             types=types,
             pairing=pairing,
@@ -145,7 +144,7 @@ class Ground:
 
     def base(self, among: BoolArray) -> dict[Measure, float]:
         """Means of the default over some requests, of all that a recommendation is held to there."""
-        kept = kept_of({name: one[among] for name, one in self.types.items()})
+        kept = kept_measures({name: one[among] for name, one in self.types.items()})
         values = {one: self.values[one][among] for one in (COMPLETENESS, TOKENS, *kept)}
         return {one: float(np.nanmean(each)) for one, each in values.items() if not np.isnan(each).all()}
 
@@ -155,7 +154,7 @@ class Ground:
         optima = {}
         for one in self.candidates:
             optimum = optima[one.tunable.name] = Optimum(NORMAL, base=base, defaults=one.tunable.values())
-            sweep(one.family, one.ladders.only(among), [optimum])
+            sweep(one.family, one.rankings.select_queries(among), [optimum])
         choice = choose(NORMAL, optima)
         if choice.found is None:
             return None
@@ -168,7 +167,7 @@ class Ground:
         for one in self.candidates:
             optimum = Optimum(NORMAL, base=base, defaults=one.tunable.values())
             optimum.limits = tuple(replace(limit, by="mean", room=0.0) for limit in limits_of(NORMAL, base))
-            sweep(one.family, one.ladders.only(among), [optimum])
+            sweep(one.family, one.rankings.select_queries(among), [optimum])
             if optimum.found is not None and (best is None or optimum.beats(best[1])):
                 best = one, optimum
         return None if best is None or best[1].found is None else (best[0], best[1].found.values)
@@ -194,7 +193,7 @@ class Ground:
                 yield team, rest
 
 
-def teams(ground: Ground, n: int) -> Iterator[Team]:
+def teams(ground: VerdictQueries, n: int) -> Iterator[Team]:
     """What following the advice came to, by team."""
     for team, rest in ground.draws(n):
         advice, best = ground.advice(team), ground.best(rest)
@@ -210,29 +209,29 @@ def teams(ground: Ground, n: int) -> Iterator[Team]:
         )
 
 
-def worth(ground: Ground, found: Found, among: BoolArray) -> tuple[float, float]:
+def worth(ground: VerdictQueries, found: Found, among: BoolArray) -> tuple[float, float]:
     """The share of the default's tokens that a setting saves, and what it adds to its completeness."""
     if found is None:
         return 0.0, 0.0
     candidate, values = found
-    own = candidate.family.by_query(candidate.ladders.only(among), values)
+    own = candidate.family.by_query(candidate.rankings.select_queries(among), values)
     tokens, complete = (
         float(np.nanmean(own[one]) - np.nanmean(ground.values[one][among])) for one in (TOKENS, COMPLETENESS)
     )
     return -tokens / float(np.nanmean(ground.values[TOKENS][among])), complete
 
 
-def harm(ground: Ground, found: Found, among: BoolArray) -> str:
+def harm(ground: VerdictQueries, found: Found, among: BoolArray) -> str:
     """What a setting does that it must not, in a word; empty where it does nothing of it."""
     if found is None:
         return ""
     candidate, values = found
-    complete = candidate.family.by_query(candidate.ladders.only(among), values)[COMPLETENESS]
+    complete = candidate.family.by_query(candidate.rankings.select_queries(among), values)[COMPLETENESS]
     before = ground.values[COMPLETENESS][among]
     if np.nanmean(complete) < KEEP * np.nanmean(before) - 0.02:
         return "incomplete"
-    mean, error = ground.pairing.only(among).differences({COMPLETENESS: complete})[COMPLETENESS].errors()
-    if -worth(ground, found, among)[0] > DEAR - 1 and not mean[0] - CAUTION * error[0] > 0:
+    mean, error = ground.pairing.select_queries(among).differences({COMPLETENESS: complete})[COMPLETENESS].errors()
+    if -worth(ground, found, among)[0] > MAX_TOKENS - 1 and not mean[0] - SAFETY_ERRORS * error[0] > 0:
         return "dear"
     for needing in ground.types.values():
         own = needing[among]
@@ -257,7 +256,7 @@ def main(arguments: Sequence[str]) -> None:
     for reference in DATASETS:
         say(f"{reference}: ranking")
         tunables = [tunable_of(one if fits is None else fits.selector(one, reference)) for one in names]
-        ground = Ground.of(reference, tunables, resources)
+        ground = VerdictQueries.of(reference, tunables, resources)
         for n in LABELS:
             found += teams(ground, n)
             say(f"{reference}: {n} labels")
@@ -280,7 +279,7 @@ class FamilyFits:
             return name
         family = next(family for family, names in FAMILIES.items() if reference in names)
         fits = self._folder / f"{LEARNED}-{family}.json"
-        values = fit_pool([one.made for one in self._tuning if one.family != family])
+        values = fit_examples([one.made for one in self._tuning if one.family != family])
         fits.unlink(missing_ok=True)
         write_calibrations(fits, [replace(shipped_fit(), dataset=f"all but {family}", values=values)])
         return str(write_fitted(find_definition(LEARNED)[0], fits, preset or None))

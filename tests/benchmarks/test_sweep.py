@@ -31,7 +31,7 @@ from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
 from ctxbench.tuning.sweep.front import Front
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
 QUERIES, ITEMS = 1000, 500
 ROUNDS, SAMPLE = 3, 20
@@ -107,9 +107,9 @@ def test_the_sweep_beside_the_selector(benchmark, labels, table, drawn, margin):
     run, family = selector(table, labels), StandardMargin(K, N, SCORE, margin)
 
     def whole():
-        ladders = Ladders.of(table, labels, [Measure(COMPLETE), Measure(TOKENS)])
-        keepers = [Optimum(POLICY), Front(cost=Measure(TOKENS), gain=Measure(COMPLETE))]
-        return sweep(family, ladders, keepers), keepers
+        rankings = MeasuredRankings.of(table, labels, [Measure(COMPLETE), Measure(TOKENS)])
+        collectors = [Optimum(POLICY), Front(cost=Measure(TOKENS), gain=Measure(COMPLETE))]
+        return sweep(family, rankings, collectors), collectors
 
     taken: dict[str, list[float]] = {"whole": [], "processor": [], "one": []}
     for number in range(ROUNDS):
@@ -129,15 +129,15 @@ def test_the_sweep_beside_the_selector(benchmark, labels, table, drawn, margin):
     print(  # noqa: T201 - figures for who runs it with -s
         f"\n{QUERIES} queries, {ITEMS} items, topK 1-100 x topN 1-50 x {QUERIES * 100:,} scores, 2 metrics, an optimum "
         f"and a front: {settings:,} different settings in {swept:.1f} s (bar 10 without the margin; {busy:.1f} s of "
-        f"the processor), with the ladders; the selector takes {1000 * one:.0f} ms a setting (median of "
+        f"the processor), with the rankings; the selector takes {1000 * one:.0f} ms a setting (median of "
         f"{len(taken['one'])}), which makes {settings * one / 3600:,.0f} hours: {times:,.0f} times as long (bar "
         f"1,000); at most {peak:.0f} MB in this "
         "process (bar 1,000)"
     )
-    ladders = Ladders.of(table, labels, [Measure(COMPLETE), Measure(TOKENS)])
+    rankings = MeasuredRankings.of(table, labels, [Measure(COMPLETE), Measure(TOKENS)])
     plain = StandardMargin(K, N, SCORE)
     for step in drawn[:5]:
-        values = plain.by_query(ladders, {"K": step.topK, "N": step.topN, "s": step.includeScore})
+        values = plain.by_query(rankings, {"K": step.topK, "N": step.topN, "s": step.includeScore})
         for metric, expected in run(step).items():
             np.testing.assert_array_equal(values[Measure(metric)], expected)
     assert len(front)

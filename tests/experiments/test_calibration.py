@@ -18,8 +18,8 @@ from abstention_tables import (
 )
 
 from ctxbench.bench.stats import Interval
-from ctxbench.tuning.calibration.examples import Examples
-from ctxbench.tuning.calibration.trials import Silence, SilenceTrial
+from ctxbench.tuning.fits.examples import Examples
+from ctxbench.tuning.fits.trials import AbstentionData, AbstentionTrial
 
 NEEDS = np.array([True, True, False, False])
 MADE = Examples(
@@ -32,14 +32,14 @@ MADE = Examples(
     ids=("a", "b", "c", "d"),
     groups=("a", "b", "c", "d"),
     needed=np.array([0, 1]),
-    needed_row=(),
+    required_rows=(),
     needs=NEEDS,
 )
 
 
-def silence(recall, shown, items) -> Silence:
+def silence(recall, shown, items) -> AbstentionData:
     signal = np.array([0.9, 0.4, 0.3, 0.6])
-    return Silence(MADE, np.array(recall, float), np.array(shown, bool), np.array(items, float), signal)
+    return AbstentionData(MADE, np.array(recall, float), np.array(shown, bool), np.array(items, float), signal)
 
 
 BEFORE = silence([1.0, 0.5, 0.0, 0.0], [0, 0, 1, 1], [0, 0, 4, 1])
@@ -58,13 +58,13 @@ def test_what_is_gone_and_what_it_cost_is_held_against_the_bars():
 def test_queries_of_one_group_are_one_witness():
     groups = tuple("x" if place < 8 else str(place) for place in range(9))
     made = replace(MADE, needs=np.ones(9, bool), groups=groups, ids=tuple("abcdefghi"), label=np.ones(9, bool))
-    before = Silence(made, np.ones(9), np.zeros(9, bool), np.zeros(9), np.zeros(9))
+    before = AbstentionData(made, np.ones(9), np.zeros(9, bool), np.zeros(9), np.zeros(9))
     after = before.without(np.arange(9) < 8)
     assert silence_comparisons(before, after)["recall"].p == 1.0  # by query, 2 / 2 ** 8
 
 
 def test_all_queries_in_folds():
-    trial = SilenceTrial(BEFORE, {0.01: np.array([0.2, 0.4])}, {0.01: AFTER})
+    trial = AbstentionTrial(BEFORE, {0.01: np.array([0.2, 0.4])}, {0.01: AFTER})
     *_, row = nested_table({"signal": trial})
     assert row == "| signal | 0.01 | 0.200 to 0.400 | 0.0000 | 0.500 | 0.800 |"
     assert gone(BEFORE, AFTER) == (0.0, 0.5, 0.8)

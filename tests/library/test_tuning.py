@@ -46,9 +46,9 @@ def test_what_is_found_is_what_the_command_finds(tuned, tmp_path):
     command = tune(ready, command="")
     (one,), (other,) = tuned.found.datasets, command.datasets
     assert one.outcomes[0].chosen.values == other.outcomes[0].chosen.values
-    figures = [{name: found.value for name, found in each.read.items()} for each in other.contenders]
+    figures = [{name: found.value for name, found in each.read.items()} for each in other.results]
     frame = tuned.to_frame()
-    assert frame["contender"].tolist() == [each.name for each in other.contenders]
+    assert frame["contender"].tolist() == [each.name for each in other.results]
     assert [{name: row[name] for name in found} for (_, row), found in zip(frame.iterrows(), figures, strict=True)] == (
         figures
     )
@@ -129,7 +129,7 @@ def test_the_plot_of_the_front_is_drawn_of_its_frame(tuned):
         assert line.get_xdata().tolist() == rows["tokens"].tolist()
         assert line.get_ydata().tolist() == rows["completeness"].tolist()
     recommended = next(line for line in axes.get_lines() if line.get_label() == "recommended: normal")
-    chosen = next(one for one in tuned.found.datasets[0].contenders if one.name == "normal")
+    chosen = next(one for one in tuned.found.datasets[0].results if one.name == "normal")
     assert recommended.get_xdata() == [chosen.tuning["tokens"].value]
     with pytest.raises(UnknownNameError, match="unknown metric 'token'; did you mean 'tokens'"):
         tuned.plot.front(x="token")

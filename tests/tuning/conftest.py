@@ -21,7 +21,7 @@ from ctxbench.embedding.vectors import Vectors
 from ctxbench.features.stored_fits import write_calibrations
 from ctxbench.index.resources import LocalResources
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.calibration.fits import fit
+from ctxbench.tuning.fits.fit import fit
 from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
 

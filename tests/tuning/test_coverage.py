@@ -191,7 +191,7 @@ def test_the_test_split_tells_the_truth_of_what_was_chosen_and_the_tuning_split_
         if policy is choice.ENOUGH and level == 0.95
     )
     assert len(enough) > 25
-    tuning, test = ([one.said[side][0] for one in enough] for side in ("tuning", "test"))
+    tuning, test = ([one.said[query_set][0] for one in enough] for query_set in ("tuning", "test"))
     assert np.mean([one.covered for one in test]) > 0.85
     assert abs(np.mean([one.optimism for one in test])) < 0.03
     assert np.mean([one.optimism for one in tuning]) > 0.02

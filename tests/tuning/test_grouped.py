@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.stats import estimate, grouped_compare, grouped_estimate, wilson_bounds, worth
-from ctxbench.tuning.dataset_tuning import Work
-from ctxbench.tuning.joint_lines import CommonSettings, sweep_together
+from ctxbench.tuning.common_lines import CommonLine, sweep_common
+from ctxbench.tuning.dataset_tuning import DatasetTuner
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.split_answers import TEST, TUNING
+from ctxbench.tuning.query_sets import TEST, TUNING
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.tuner import nobody, tune
+from ctxbench.tuning.tuner import no_progress, tune
 
 COMPLETE, COST = COMPLETENESS.metric, TOKENS.metric
 POLICIES = {
@@ -98,22 +98,22 @@ def test_past_ten_times_as_many_no_number_is_named():
 
 def test_every_dataset_has_its_own_factor():
     lines = [line(shares(count, n=n), [[3.0] * n]) for count, n in [(40, 50), (60, 100)]]
-    common = CommonSettings.of(lines, worth=[1.0, 0.5])
-    for settings in (common, common.pick(0)):
+    common = CommonLine.of(lines, worth=[1.0, 0.5])
+    for settings in (common, common.select_place(0)):
         low, high = settings.bounds(COMPLETENESS, np.array([0]), level=0.95)
         apart = [wilson_bounds(share, size) for share, size in [(0.8, 50), (0.6, 50)]]
         for end, place in ((low, 0), (high, 1)):
-            away = [abs(float(each[place]) - share) / 2 for each, share in zip(apart, (0.8, 0.6), strict=True)]
-            assert abs(float(end[0]) - 0.7) == pytest.approx(math.hypot(*away))
+            distance = [abs(float(each[place]) - share) / 2 for each, share in zip(apart, (0.8, 0.6), strict=True)]
+            assert abs(float(end[0]) - 0.7) == pytest.approx(math.hypot(*distance))
     twice, _ = common.bounds(COMPLETENESS, np.array([0]), level=0.95, times=2.0)
     assert twice[0] > low[0]
 
 
 class Made:
-    """A family of one line, whose ladders are values by query."""
+    """A family of one line, whose rankings are values by query."""
 
-    def lines(self, ladders):
-        yield line(*ladders)
+    def lines(self, rankings):
+        yield line(*rankings)
 
 
 def test_a_sweep_over_datasets_takes_their_factors():
@@ -121,9 +121,9 @@ def test_a_sweep_over_datasets_takes_their_factors():
     bounds = []
     for factors in (None, [1.0, 0.5]):
         optimum = Optimum(policy(0.5))
-        sweep_together(Made(), sets, [optimum], worth=factors)
+        sweep_common(Made(), sets, [optimum], worth=factors)
         bounds.append(optimum.found.bounds["completeness >= 0.5"])
-    expected, _ = CommonSettings.of([line(*one) for one in sets], worth=[1.0, 0.5]).bounds(
+    expected, _ = CommonLine.of([line(*one) for one in sets], worth=[1.0, 0.5]).bounds(
         COMPLETENESS, np.array([0]), level=0.95
     )
     assert bounds[1] == pytest.approx(float(expected[0]))
@@ -141,18 +141,18 @@ def opened(ready):
 
 
 def test_the_base_says_what_its_queries_are_worth(opened):
-    work = Work(opened, opened.datasets[0], nobody)
+    work = DatasetTuner(opened, opened.datasets[0], no_progress)
     work.choose()
-    side, base = opened.datasets[0].sides[TUNING], work.base
+    query_set, base = opened.datasets[0].query_sets[TUNING], work.base
     known = ~np.isnan(base.complete)
-    _, group = np.unique(np.array(side.groups)[known], return_inverse=True)
+    _, group = np.unique(np.array(query_set.groups)[known], return_inverse=True)
     answers = float(worth(np.bincount(group, base.complete[known]), np.bincount(group)))
     assert known.sum() == base.in_need
     assert base.answers == pytest.approx(answers)
     assert base.worth == pytest.approx(answers / base.in_need)
     assert 0.5 < base.worth < 1
     found = work.choices["aggressive"].found
-    own = work.searched["semantic"].rival.by_query(found.short)[COMPLETENESS] - base.complete
+    own = work.searched["semantic"].competitor.by_query(found.short)[COMPLETENESS] - base.complete
     sums, sizes = (np.bincount(group, each) for each in (own[known], np.ones(known.sum())))
     mean = sums.sum() / sizes.sum()
     spread = ((sums - mean * sizes) ** 2).sum() * len(sums) / (len(sums) - 1) + 2 * sizes.mean()
@@ -164,24 +164,26 @@ def test_the_base_says_what_its_queries_are_worth(opened):
 
 def test_what_is_printed_is_by_group_and_a_note_says_so(opened):
     (found,) = tune(opened, command="x").datasets
-    sides = opened.datasets[0].sides
-    work = Work(opened, opened.datasets[0], nobody)
+    query_sets = opened.datasets[0].query_sets
+    work = DatasetTuner(opened, opened.datasets[0], no_progress)
     work.choose()
     for outcome in found.outcomes:
         values = outcome.chosen.values
-        one = work.arena.setting(opened.tunables[0], values, name="again", role="")
+        one = work.evaluator.setting(opened.tunables[0], values, name="again", role="")
         for split, figures in ((TUNING, outcome.chosen.tuning), (TEST, outcome.chosen.test)):
             for metric, scale in ((COMPLETE, "yes/no"), (COST, "amount")):
-                mine = grouped_estimate(one.by_query[split][metric], sides[split].group, scale=scale)
+                mine = grouped_estimate(one.by_query[split][metric], query_sets[split].group, scale=scale)
                 assert figures[str(metric)] == mine
         defaults = work.defaults.by_query[TEST]
         for metric, scale in ((COMPLETE, "yes/no"), (COST, "amount")):
-            mine = grouped_compare(defaults[metric], one.by_query[TEST][metric], sides[TEST].group, scale=scale)
+            mine = grouped_compare(defaults[metric], one.by_query[TEST][metric], query_sets[TEST].group, scale=scale)
             shown = outcome.against["defaults"][str(metric)]
             assert (shown.p, shown.interval, shown.worth) == (mine.p, mine.interval, mine.worth)
     base = work.base
     (note,) = [note for note in found.notes if "groups" in note and "independent" in note]
-    groups = len({group for group, value in zip(sides[TUNING].groups, base.complete, strict=True) if value == value})
+    groups = len(
+        {group for group, value in zip(query_sets[TUNING].groups, base.complete, strict=True) if value == value}
+    )
     assert note.startswith(
         f"The {base.in_need} queries in need that decide come in {groups} groups, such as paraphrases of one "
         f"request, and are worth {base.answers:.0f} independent ones by the base's completeness."
@@ -190,9 +192,11 @@ def test_what_is_printed_is_by_group_and_a_note_says_so(opened):
 
 
 def test_where_every_query_is_alone_nothing_is_said(opened, monkeypatch):
-    side = opened.datasets[0].sides[TUNING]
-    monkeypatch.setattr(type(side), "groups", property(lambda self: tuple(query.id for query in self.dataset.queries)))
-    work = Work(opened, opened.datasets[0], nobody)
+    query_set = opened.datasets[0].query_sets[TUNING]
+    monkeypatch.setattr(
+        type(query_set), "groups", property(lambda self: tuple(query.id for query in self.dataset.queries))
+    )
+    work = DatasetTuner(opened, opened.datasets[0], no_progress)
     work.choose()
     assert work.base.worth == 1
     assert not any("groups" in note for note in work.result().notes)
@@ -203,5 +207,5 @@ def test_a_metric_that_no_query_needs_leaves_the_factor_at_one():
 
     nothing = Pairing(base={}, group=np.arange(3))
     within, complete = np.ones(3, dtype=bool), np.full(3, np.nan)
-    base = Base(means={TOKENS: 1.0}, pairing=nothing, needing={}, within=within, complete=complete, answers=0.0)
+    base = Base(means={TOKENS: 1.0}, pairing=nothing, queries_needing={}, within=within, complete=complete, answers=0.0)
     assert (base.in_need, base.worth) == (0, 1.0)

@@ -12,7 +12,7 @@ from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
-from ctxbench.tuning.split_answers import TEST, TUNING
+from ctxbench.tuning.query_sets import TEST, TUNING
 
 
 @pytest.fixture
@@ -42,20 +42,20 @@ def changed(shop, tmp_path):
 
 def test_both_splits_are_opened(ready):
     (opened,) = ready().datasets
-    assert {split: len(side) for split, side in opened.sides.items()} == {TUNING: 120, TEST: 120}
+    assert {split: len(query_set) for split, query_set in opened.query_sets.items()} == {TUNING: 120, TEST: 120}
     assert opened.of == {TUNING: 120, TEST: 120}
-    assert set(opened.sides[TUNING].groups).isdisjoint(opened.sides[TEST].groups)
+    assert set(opened.query_sets[TUNING].groups).isdisjoint(opened.query_sets[TEST].groups)
 
 
 def test_a_sample_is_drawn_of_each_split(ready):
     (opened,) = ready(sample=50).datasets
-    assert all(45 <= len(side) <= 50 for side in opened.sides.values()), "groups stay whole"
+    assert all(45 <= len(query_set) <= 50 for query_set in opened.query_sets.values()), "groups stay whole"
     assert opened.of == {TUNING: 120, TEST: 120}
     (again,) = ready(sample=50).datasets
     (elsewhere,) = ready(sample=50, seed=1).datasets
-    ids = [query.id for query in opened.sides[TEST].dataset.queries]
-    assert ids == [query.id for query in again.sides[TEST].dataset.queries]
-    assert ids != [query.id for query in elsewhere.sides[TEST].dataset.queries]
+    ids = [query.id for query in opened.query_sets[TEST].dataset.queries]
+    assert ids == [query.id for query in again.query_sets[TEST].dataset.queries]
+    assert ids != [query.id for query in elsewhere.query_sets[TEST].dataset.queries]
 
 
 @pytest.mark.parametrize(("kept", "lacking"), [("tuning", "test"), ("test", "tuning")])
@@ -74,8 +74,8 @@ def test_a_split_that_is_not_there(faults, changed, kept, lacking):
 def test_without_two_splits_all_labels_decide(ready, changed, kept):
     folder = changed(queries=lambda one: tuple(replace(query, split=kept) for query in one.queries))
     (opened,) = ready("semantic", datasets=[folder], labels="").datasets
-    assert {split: len(side) for split, side in opened.sides.items()} == {"all": 240}
-    assert opened.deciding is opened.reading
+    assert {split: len(query_set) for split, query_set in opened.query_sets.items()} == {"all": 240}
+    assert opened.tuning_set is opened.evaluation_set
 
 
 def test_queries_of_other_splits_are_neither_tuned_on_nor_read(ready, changed):
@@ -85,7 +85,7 @@ def test_queries_of_other_splits_are_neither_tuned_on_nor_read(ready, changed):
         )
     )
     (opened,) = ready("semantic", datasets=[folder], labels="").datasets
-    assert len(opened.deciding) == 230
+    assert len(opened.tuning_set) == 230
 
 
 def test_a_split_without_labels(faults, changed):
@@ -180,8 +180,8 @@ pipeline:
 def test_a_fit_of_another_catalog_carries_over(ready, fitted, changed):
     folder = changed(catalog=lambda one: type(one.catalog)([*one.catalog][:52][::-1]))
     started = ready(fitted(), datasets=[folder])
-    side = started.datasets[0].sides["tuning"]
-    assert not started.tunables[0].finds(side).refitted
+    query_set = started.datasets[0].query_sets["tuning"]
+    assert not started.tunables[0].finds(query_set).refitted
 
 
 def test_abstention_fitted_on_another_catalog(faults, fitted, changed):

@@ -11,8 +11,16 @@ import pytest
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import estimate, wilson
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.limits import CAUTION, COMPLETENESS, TOKENS, kept_of, measures_of, reach_of, room_of
-from ctxbench.tuning.optima import FEWEST, Optimum
+from ctxbench.tuning.limits import (
+    COMPLETENESS,
+    SAFETY_ERRORS,
+    TOKENS,
+    kept_measures,
+    policy_measures,
+    reach_ratio,
+    room_of,
+)
+from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.recommendation import choose, setting_text
 from ctxbench.tuning.settings import bounds
@@ -71,12 +79,12 @@ def test_what_must_be_measured_has_ties_in_front_and_the_powers_that_intervals_n
     asked = policy(
         limit("completeness", at_least=0.8, of="reachable"), limit("items", at_most=4), objective=Metric("recall")
     )
-    assert measures_of([asked]) == {COMPLETENESS: 1, TOKENS: 1, RECALL: 1, REACHABLE: 1, ITEMS: 3}
-    assert list(measures_of([asked]))[:2] == [COMPLETENESS, TOKENS]
+    assert policy_measures([asked]) == {COMPLETENESS: 1, TOKENS: 1, RECALL: 1, REACHABLE: 1, ITEMS: 3}
+    assert list(policy_measures([asked]))[:2] == [COMPLETENESS, TOKENS]
     of_base = policy(limit("items", at_most=0.4, of="base"), limit("recall", at_least=0.5))
-    assert measures_of([of_base]) == {COMPLETENESS: 1, TOKENS: 1, ITEMS: 1, RECALL: 2}
-    assert measures_of([of_base, asked]) == {COMPLETENESS: 1, TOKENS: 1, ITEMS: 3, RECALL: 2, REACHABLE: 1}
-    assert measures_of([]) == {COMPLETENESS: 1, TOKENS: 1}
+    assert policy_measures([of_base]) == {COMPLETENESS: 1, TOKENS: 1, ITEMS: 1, RECALL: 2}
+    assert policy_measures([of_base, asked]) == {COMPLETENESS: 1, TOKENS: 1, ITEMS: 3, RECALL: 2, REACHABLE: 1}
+    assert policy_measures([]) == {COMPLETENESS: 1, TOKENS: 1}
 
 
 def moments(values):
@@ -225,9 +233,9 @@ def test_a_share_of_the_base_is_held_by_the_paired_difference():
     optimum = ran(
         policy(KEEP), against(base, {TOKENS: flat(5, n=100), COMPLETENESS: own[None]}), base={COMPLETENESS: 0.8}
     )
-    low = 0.8 + 0.02 - CAUTION * math.sqrt(4 - 100 * 0.02**2 + 2) / 100
+    low = 0.8 + 0.02 - SAFETY_ERRORS * math.sqrt(4 - 100 * 0.02**2 + 2) / 100
     # 1 group in 99 of spread: squares about the mean are taken times n / (n - 1)
-    low = 0.8 + 0.02 - CAUTION * math.sqrt((4 - 100 * 0.02**2) * 100 / 99 + 2) / 100
+    low = 0.8 + 0.02 - SAFETY_ERRORS * math.sqrt((4 - 100 * 0.02**2) * 100 / 99 + 2) / 100
     assert optimum.limits[0].end == pytest.approx(0.98 * 0.8 - 0.015)
     assert low < optimum.limits[0].end < 0.8 + 0.02
     assert optimum.found is None, "one standard error too wide"
@@ -235,7 +243,7 @@ def test_a_share_of_the_base_is_held_by_the_paired_difference():
     assert 0 < fewest <= most
 
     def end(n):
-        return 0.8 + 0.02 - CAUTION * math.sqrt((4 - 100 * 0.02**2) * 100 / 99 * n / 100 + 2) / n
+        return 0.8 + 0.02 - SAFETY_ERRORS * math.sqrt((4 - 100 * 0.02**2) * 100 / 99 * n / 100 + 2) / n
 
     assert end(100 + fewest) >= optimum.limits[0].end - 1e-9 > end(99 + fewest)
 
@@ -246,7 +254,7 @@ def test_what_differs_nowhere_is_recommended_where_there_are_labels_enough():
         base = (np.arange(n) < round(0.8 * n)) * 1.0
         one = against({COMPLETENESS: base}, {TOKENS: flat(5, n=n), COMPLETENESS: base[None]})
         own = float(base.mean())
-        assert (CAUTION * math.sqrt(2) / n <= 0.015 + 0.02 * own) == does
+        assert (SAFETY_ERRORS * math.sqrt(2) / n <= 0.015 + 0.02 * own) == does
         assert (ran(policy(KEEP), one, base={COMPLETENESS: own}).found is not None) == does
 
 
@@ -305,8 +313,8 @@ def test_three_quarters_of_what_each_type_has_is_kept(left, found):
 
 def test_rare_types_are_kept_by_their_items_and_a_type_that_all_need_by_completeness():
     types = {"rule": np.arange(40) < 9, "tool": np.arange(40) < 40, "file": np.arange(40) < 10}
-    assert kept_of(types) == (Measure(ITEMS.metric, needed="rule"), Measure(COMPLETENESS.metric, needed="file"))
-    assert kept_of({}) == ()
+    assert kept_measures(types) == (Measure(ITEMS.metric, needed="rule"), Measure(COMPLETENESS.metric, needed="file"))
+    assert kept_measures({}) == ()
 
 
 def test_the_room_is_two_points_or_a_tenth_of_what_the_base_has():
@@ -396,7 +404,7 @@ def test_a_mean_on_its_target_is_unlikely_to_be_settled_by_more_labels():
 
 def test_nothing_is_recommended_on_too_few_queries():
     asked = policy(limit("completeness", at_least=0.5))
-    for n, chosen in [(FEWEST - 1, False), (FEWEST, True)]:
+    for n, chosen in [(MIN_QUERIES - 1, False), (MIN_QUERIES, True)]:
         complete = np.append(shares(1, n=n), np.full((1, 30), NAN), axis=1)
         choice = choose(asked, {"s": ran(asked, line({TOKENS: flat(5, n=n + 30), COMPLETENESS: complete}))})
         assert (choice.found is not None) == chosen
@@ -427,7 +435,7 @@ def test_what_is_reachable_is_what_the_base_reaches():
     own = np.where(np.arange(60) < 48, 1.0, NAN)[None]
     by_query = {TOKENS: flat(8, 20, n=60), COMPLETENESS: shares(0.72, 0.8, n=60)}
     by_query[REACHABLE] = np.concatenate([np.where(np.arange(60) < 42, own, own * 0), own])
-    reach = reach_of(np.ones(60, dtype=bool), ~np.isnan(own[0]))
+    reach = reach_ratio(np.ones(60, dtype=bool), ~np.isnan(own[0]))
     assert reach == 60 / 48
     found = ran(asked, line(by_query), reach=reach).found
     assert found.means == {COMPLETENESS: 0.8, TOKENS: 20, REACHABLE: 1}
@@ -436,7 +444,7 @@ def test_what_is_reachable_is_what_the_base_reaches():
     reason = choose(more, {"s": ran(more, line(by_query), reach=reach)}).reason
     assert reason.endswith("the best reachable is 0.8, by s with line a, threshold 1")
     nothing = np.zeros(60, dtype=bool)
-    assert (reach_of(~nothing, nothing), reach_of(nothing, ~nothing)) == (1, 0)
+    assert (reach_ratio(~nothing, nothing), reach_ratio(nothing, ~nothing)) == (1, 0)
 
 
 def test_the_best_reachable_is_that_of_the_competitor_that_comes_nearest_as_the_constraint_counts():

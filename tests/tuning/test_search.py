@@ -9,8 +9,8 @@ import pytest
 
 from ctxbench.tuning import search as module
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
-from ctxbench.tuning.search import CUTS, Base, Goal, Repeats, Rival, optima_of
-from ctxbench.tuning.split_answers import TUNING
+from ctxbench.tuning.query_sets import TUNING
+from ctxbench.tuning.search import CUTS, Base, Competitor, RepeatFilter, optima_of
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.front import Front
 
@@ -28,26 +28,26 @@ def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
     if few:
         monkeypatch.setattr(module, "LINES", 2)
     one = ready({"selector": "semantic", "search": SEARCH}, policies=POLICIES)
-    side = one.datasets[0].sides[TUNING]
-    rival = Rival.of(one.tunables[0], side, one.file.policies)
-    base = Base.of(rival, one.file.policies)
-    rival, goal = rival.against(base), Goal.of(one.file, one.file.policies)
+    query_set = one.datasets[0].query_sets[TUNING]
+    competitor = Competitor.of(one.tunables[0], query_set, one.file.policies)
+    base = Base.of(competitor, one.file.policies)
+    competitor, file = competitor.with_base(base), one.file
     defaults = one.tunables[0].values()
 
     def kept(through):
-        optima = optima_of(rival, goal, base=base)
+        optima = optima_of(competitor, file, base=base)
         front, looked = Front(cost=TOKENS, gain=COMPLETENESS), []
-        for keeper in optima.values():
-            take = keeper.take
-            monkeypatch.setattr(keeper, "take", lambda line, take=take: looked.append(line.values) or take(line))
-        keepers = [*optima.values(), front]
-        settings = sweep(rival.tunable.family, rival.ladders, through(keepers))
+        for collector in optima.values():
+            take = collector.take
+            monkeypatch.setattr(collector, "take", lambda line, take=take: looked.append(line.values) or take(line))
+        collectors = [*optima.values(), front]
+        settings = sweep(competitor.tunable.family, competitor.rankings, through(collectors))
         found = [(each.settings, told(each.found), told(each.nearest), each.needed()) for each in optima.values()]
         reach = [told(each) for optimum in optima.values() for each in optimum.reach(0)]
         return (settings, front.settings, front.values, found, reach), len(looked)
 
-    every, looked_at_all = kept(lambda keepers: keepers)
-    fewer, looked = kept(lambda keepers: [Repeats(keepers, defaults)])
+    every, looked_at_all = kept(lambda collectors: collectors)
+    fewer, looked = kept(lambda collectors: [RepeatFilter(collectors, defaults)])
     assert fewer == every
     assert every[3][0][1] is not None
     assert every[3][2][1] is None
@@ -61,20 +61,20 @@ def told(found):
 def grid(ready, **entry):
     """A competitor on a small dataset, with what competes to be the base."""
     one = ready({"selector": "semantic", **entry}, policies=POLICIES)
-    side = one.datasets[0].sides[TUNING]
-    rival = Rival.of(one.tunables[0], side, one.file.policies)
-    return rival, one.file
+    query_set = one.datasets[0].query_sets[TUNING]
+    competitor = Competitor.of(one.tunables[0], query_set, one.file.policies)
+    return competitor, one.file
 
 
 def test_a_token_budget_is_swept_as_the_selector_runs(ready):
     search = {"contextTopK": [20], "contextTopN": [2, 20], "contextTokenBudget": [1, 150, 400, 5000]}
-    rival, _ = grid(ready, set={"contextTokenBudgetEnabled": True}, search=search)
+    competitor, _ = grid(ready, set={"contextTokenBudgetEnabled": True}, search=search)
     tokens = set()
-    for line in rival.tunable.family.lines(rival.ladders):
+    for line in competitor.tunable.family.lines(competitor.rankings):
         for place in {0, len(line) // 2, len(line) - 1}:
-            values = line.at(place)
-            assert rival.tunable.swept_at(values)
-            swept, ran = rival.by_query(values), rival.reused.values(rival.tunable.values(values))
+            values = line.values_at(place)
+            assert competitor.tunable.swept_at(values)
+            swept, ran = competitor.by_query(values), competitor.runner.values(competitor.tunable.values(values))
             for measure, found in ran.items():
                 np.testing.assert_array_equal(swept[measure], found, err_msg=str(measure))
             assert np.nanmax(swept[TOKENS], initial=0) <= values["contextTokenBudget"]
@@ -84,19 +84,19 @@ def test_a_token_budget_is_swept_as_the_selector_runs(ready):
 
 def test_a_grid_over_depth_has_depth_0_among_what_is_tried(ready):
     search = {**SEARCH, "contextExpansionDepth": [0, 1, 2]}
-    rival, file = grid(ready, set={"contextExpansionEnabled": True}, search=search)
-    base = Base.of(rival, file.policies)
-    rival = rival.against(base)
+    competitor, file = grid(ready, set={"contextExpansionEnabled": True}, search=search)
+    base = Base.of(competitor, file.policies)
+    competitor = competitor.with_base(base)
     seen = []
     front = Front(cost=TOKENS, gain=COMPLETENESS)
-    front.take(next(rival.tunable.family.lines(rival.ladders)))
-    goal = replace(Goal.of(file, file.policies), trials=3 * CUTS)
-    for line in module._tried(rival, goal, front):
+    front.take(next(competitor.tunable.family.lines(competitor.rankings)))
+    file = replace(file, trials=3 * CUTS)
+    for line in module._tried(competitor, file, front):
         seen.append((line.values["contextExpansionDepth"], line.axis))
     assert {depth for depth, _ in seen} == {0, 1, 2}
     assert {axis for depth, axis in seen if depth != 1} == {""}
     assert {axis for depth, axis in seen if depth == 1} == {"contextExpansionThreshold"}
-    off = dict(rival.tunable.values({"contextExpansionDepth": 0}))
-    for measure, found in rival.by_query(off).items():
-        cut = rival.tunable.family.by_query(rival.ladders, off)
+    off = dict(competitor.tunable.values({"contextExpansionDepth": 0}))
+    for measure, found in competitor.by_query(off).items():
+        cut = competitor.tunable.family.by_query(competitor.rankings, off)
         np.testing.assert_array_equal(found, cut[measure], err_msg=str(measure))

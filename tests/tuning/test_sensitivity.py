@@ -9,7 +9,8 @@ from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.stats import grouped_estimate
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.dataset_tuning import Base
-from ctxbench.tuning.search import Goal, Rival, search
+from ctxbench.tuning.query_sets import TUNING
+from ctxbench.tuning.search import Competitor, search
 from ctxbench.tuning.sensitivity import (
     CELLS,
     FIRST,
@@ -22,7 +23,6 @@ from ctxbench.tuning.sensitivity import (
     slices,
     trace,
 )
-from ctxbench.tuning.split_answers import TUNING
 from ctxbench.tuning.sweep.lines import Measure
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
@@ -32,25 +32,25 @@ LEVEL = 0.9
 
 
 @pytest.fixture
-def rival(ready):
+def competitor(ready):
     """A competitor on the tuning split."""
 
     def made(entry, **given):
         one = ready(entry, **given)
-        return Rival.of(one.tunables[0], one.datasets[0].sides[TUNING], one.file.policies), one.file
+        return Competitor.of(one.tunables[0], one.datasets[0].query_sets[TUNING], one.file.policies), one.file
 
     return made
 
 
 def run(one, values):
     """Completeness and tokens by query of the whole selector."""
-    side = one.side
-    answers = side.answers(PipelineSelector("run", one.tunable.pipeline(values), side.resources))
-    return evaluate([COMPLETE, TOKENS], side.labels.evidence(answers))
+    query_set = one.query_set
+    answers = query_set.answers(PipelineSelector("run", one.tunable.pipeline(values), query_set.resources))
+    return evaluate([COMPLETE, TOKENS], query_set.labels.evidence(answers))
 
 
-def test_every_point_of_a_slice_is_a_run_with_an_interval(rival):
-    one, _ = rival({"selector": "semantic"})
+def test_every_point_of_a_slice_is_a_run_with_an_interval(competitor):
+    one, _ = competitor({"selector": "semantic"})
     chosen = {"contextTopN": 2, "contextMargin": 0.4, "contextIncludeScore": 1.0}
     found = {each.name: each for each in slices(one, chosen, level=LEVEL)}
     assert list(found) == ["contextTopK", "contextTopN", "contextIncludeScore", "contextMargin"]
@@ -64,22 +64,24 @@ def test_every_point_of_a_slice_is_a_run_with_an_interval(rival):
     for place in (0, 7, len(margin.settings) - 1):
         values = run(one, margin.settings[place])
         for metric in (COMPLETE, TOKENS):
-            expected = grouped_estimate(values[metric], one.side.group, scale=metric.declaration.scale, level=LEVEL)
+            expected = grouped_estimate(
+                values[metric], one.query_set.group, scale=metric.declaration.scale, level=LEVEL
+            )
             assert margin.means[str(metric)][place] == pytest.approx(expected.value, rel=1e-12)
             assert margin.low[str(metric)][place] == pytest.approx(expected.interval.low, rel=1e-9)
             assert margin.high[str(metric)][place] == pytest.approx(expected.interval.high, rel=1e-9)
 
 
-def test_a_margin_turned_up_offers_more(rival):
-    one, _ = rival({"selector": "semantic"})
+def test_a_margin_turned_up_offers_more(competitor):
+    one, _ = competitor({"selector": "semantic"})
     found = {each.name: each for each in slices(one, {"contextTopN": 5, "contextIncludeScore": 1.0}, level=LEVEL)}
     assert (np.diff(found["contextMargin"].means["items"]) >= 0).all()
     assert (np.diff(found["contextTopN"].means["completeness"]) >= 0).all()
     assert (np.diff(found["contextIncludeScore"].means["items"]) <= 0).all()
 
 
-def test_every_cell_of_a_heat_map_is_a_run(rival):
-    one, _ = rival({"selector": "semantic", "set": {"contextTopK": 30, "contextIncludeScore": 1.0}})
+def test_every_cell_of_a_heat_map_is_a_run(competitor):
+    one, _ = competitor({"selector": "semantic", "set": {"contextTopK": 30, "contextIncludeScore": 1.0}})
     (heat,) = heats(one, {"contextTopN": 4, "contextMargin": 0.3})
     assert (heat.y, heat.x) == ("contextTopN", "contextMargin")
     assert len(heat.xs) <= CELLS
@@ -92,15 +94,15 @@ def test_every_cell_of_a_heat_map_is_a_run(rival):
         assert heat.means["tokens"][row, column] == pytest.approx(np.nanmean(values[TOKENS]), rel=1e-12)
 
 
-def test_of_many_parameters_neighbours_are_paired(rival):
-    one, _ = rival("semantic-domains")
+def test_of_many_parameters_neighbours_are_paired(competitor):
+    one, _ = competitor("semantic-domains")
     found = heats(one, {"toolsTopN": 2, "rulesTopN": 1})
     assert len(found) == MAPS
     assert ("toolsTopN", "toolsIncludeScore") in {(heat.y, heat.x) for heat in found}
 
 
-def test_what_must_be_run_has_fewer_points_and_no_maps(rival):
-    one, _ = rival({"selector": "semantic", "set": {"contextExpansionEnabled": True}, "search": SMALL})
+def test_what_must_be_run_has_fewer_points_and_no_maps(competitor):
+    one, _ = competitor({"selector": "semantic", "set": {"contextExpansionEnabled": True}, "search": SMALL})
     chosen = {"contextExpansionThreshold": 0.5, "contextTopN": 2}
     found = {each.name: each for each in slices(one, chosen, level=LEVEL)}
     assert heats(one, chosen) == ()
@@ -111,17 +113,17 @@ def test_what_must_be_run_has_fewer_points_and_no_maps(rival):
     assert found["contextExpansionThreshold"].means["tokens"][place] == pytest.approx(values[TOKENS].mean(), rel=1e-12)
 
 
-def test_what_is_given_or_part_of_the_ranking_is_not_turned(rival):
-    one, _ = rival({"selector": "bm25", "search": {"b": [0.2, 0.8]}})
+def test_what_is_given_or_part_of_the_ranking_is_not_turned(competitor):
+    one, _ = competitor({"selector": "bm25", "search": {"b": [0.2, 0.8]}})
     found = {each.name: [s[each.name] for s in each.settings] for each in slices(one, {"n": 3}, level=LEVEL)}
     assert set(found) == {"b", "n"}, "k1 is neither swept nor searched"
     assert found["b"] == sorted({0.2, 0.8, one.tunable.values()["b"]})
-    plain, _ = rival("bm25")
+    plain, _ = competitor("bm25")
     assert [each.name for each in slices(plain, {"n": 3}, level=LEVEL)] == ["n"]
 
 
-def test_the_first_n_items(rival):
-    one, _ = rival(SEMANTIC)
+def test_the_first_n_items(competitor):
+    one, _ = competitor(SEMANTIC)
     found = first_trace(one, level=LEVEL)
     assert [setting["n"] for setting in found.settings] == list(FIRST)
     assert found.means["items"][:3].tolist() == [0, 1, 2]
@@ -129,10 +131,10 @@ def test_the_first_n_items(rival):
     assert found.name == "semantic: first n"
 
 
-def test_a_front_rises_in_both(rival):
-    one, file = rival(SEMANTIC)
+def test_a_front_rises_in_both(competitor):
+    one, file = competitor(SEMANTIC)
     base = Base.of(one, file.policies)
-    found = search(one.against(base), Goal.of(file, file.policies), base=base, progress=lambda _: None)
+    found = search(one.with_base(base), file, base=base, progress=lambda _: None)
     front = front_trace(found, level=LEVEL)
     assert 5 < len(front.settings) <= POINTS
     assert (np.diff(front.means["tokens"]) > 0).all()
@@ -141,7 +143,7 @@ def test_a_front_rises_in_both(rival):
     assert front.means["completeness"][4] == pytest.approx(np.nanmean(values[COMPLETE]), rel=1e-12)
 
 
-def test_a_measure_that_applies_to_no_query_has_no_mean(rival, shop, tmp_path):
+def test_a_measure_that_applies_to_no_query_has_no_mean(competitor, shop, tmp_path):
     from dataclasses import replace
 
     from ctxbench.data.datasets.reader import read_dataset
@@ -151,8 +153,8 @@ def test_a_measure_that_applies_to_no_query_has_no_mean(rival, shop, tmp_path):
     bare = tuple(replace(query, needs_nothing=True) for query in dataset.queries)
     write_dataset(replace(dataset, name="bare", queries=bare, labels=()), tmp_path / "bare")
     policy = {"minimise": "false_items", "constraints": [{"metric": "tokens", "at_least": 1}]}
-    one, _ = rival("dense", datasets=[tmp_path / "bare"], policies={"least": policy})
+    one, _ = competitor("dense", datasets=[tmp_path / "bare"], policies={"least": policy})
     found = trace(one, "n", [{"n": 1}], level=LEVEL)
     assert np.isnan(found.means["completeness"][0])
     assert not np.isnan(found.means["tokens"][0])
-    assert Measure(TOKENS) in one.ladders.measures
+    assert Measure(TOKENS) in one.rankings.measures

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import estimate
-from ctxbench.tuning.settings import LineSettings, bounds, furthest
+from ctxbench.tuning.settings import LineSettings, best_place, bounds
 from ctxbench.tuning.sweep.lines import Line, Measure
 
 COMPLETENESS, TOKENS, RECALL, PRECISION = map(Measure, map(Metric, ("completeness", "tokens", "recall", "precision")))
@@ -90,14 +90,14 @@ def test_settings_may_apply_to_different_numbers_of_queries():
     settings = LineSettings(line)
     assert settings.n(PRECISION) == 4
     assert np.array_equal(settings.means(PRECISION), [NAN, 0.75, 0.5], equal_nan=True)
-    assert settings.within(PRECISION, 1, 0.6).tolist() == [False, True, False]
-    assert settings.within(PRECISION, -1, 0.6).tolist() == [False, False, True]
-    assert (settings.furthest(PRECISION, 1), settings.furthest(PRECISION, -1)) == (1, 2)
+    assert settings.mean_reaches(PRECISION, 1, 0.6).tolist() == [False, True, False]
+    assert settings.mean_reaches(PRECISION, -1, 0.6).tolist() == [False, False, True]
+    assert (settings.best_place(PRECISION, 1), settings.best_place(PRECISION, -1)) == (1, 2)
     low, high = settings.bounds(PRECISION, np.arange(3), level=0.95)
     for place, row in enumerate(values):
         interval = estimate(row, scale="share").interval
         assert (low[place], high[place]) == pytest.approx((interval.low, interval.high))
-        alone = settings.pick(place)
+        alone = settings.select_place(place)
         assert alone.n(PRECISION) == int(line.applies[PRECISION][place])
         assert np.array_equal(alone.means(PRECISION), settings.means(PRECISION, np.array([place])), equal_nan=True)
 
@@ -113,16 +113,16 @@ def test_a_setting_picked_out_has_the_same_values_and_the_same_short_threshold()
         beyond=(1.2, 0.41),
     )
     for place in range(3):
-        alone = LineSettings(line).pick(place)
-        assert alone.at(0) == line.at(place)
-        assert alone.shortly(0) == line.shortly(place)
+        alone = LineSettings(line).select_place(place)
+        assert alone.values_at(0) == line.values_at(place)
+        assert alone.rounded_values(0) == line.rounded_values(place)
         assert alone.means(TOKENS).tolist() == [line.sums[TOKENS][place] / 2]
 
 
 def test_the_furthest_passes_over_what_is_not_known():
     means = np.array([NAN, 0.5, 0.9, 0.9, 0.1])
-    assert (furthest(means, 1), furthest(means, -1)) == (2, 4)
+    assert (best_place(means, 1), best_place(means, -1)) == (2, 4)
     among = np.array([True, True, False, False, False])
-    assert (furthest(means, 1, among), furthest(means, -1, among)) == (1, 1)
-    assert furthest(means, 1, ~np.ones(5, dtype=bool)) is None
-    assert furthest(means[:1], 1) is None
+    assert (best_place(means, 1, among), best_place(means, -1, among)) == (1, 1)
+    assert best_place(means, 1, ~np.ones(5, dtype=bool)) is None
+    assert best_place(means[:1], 1) is None

@@ -14,7 +14,7 @@ from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.presets import read_presets
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.presets import policy_block, write_presets_of
-from ctxbench.tuning.split_answers import TEST, TUNING
+from ctxbench.tuning.query_sets import TEST, TUNING
 from ctxbench.tuning.tuner import tune
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
@@ -44,9 +44,9 @@ def test_a_preset_run_on_either_split_has_the_figures_of_the_file(written, entry
     definition = file.definition("aggressive")
     pipeline = definition.pipeline(definition.values("aggressive"))
     for split, figures in ((TUNING, preset.tuning), (TEST, preset.test)):
-        side = opened.sides[split]
-        answers = side.answers(PipelineSelector("run", pipeline, side.resources))
-        values = evaluate([COMPLETE, TOKENS], side.labels.evidence(answers))
+        query_set = opened.query_sets[split]
+        answers = query_set.answers(PipelineSelector("run", pipeline, query_set.resources))
+        values = evaluate([COMPLETE, TOKENS], query_set.labels.evidence(answers))
         for metric in (COMPLETE, TOKENS):
             known = values[metric][~np.isnan(values[metric])]
             assert figures[str(metric)]["value"] == float(f"{known.mean():.6g}")
@@ -60,10 +60,12 @@ def test_a_fitted_selector_is_named_relative_to_the_file(written, fitted, tmp_pa
     text = (tmp_path / "out" / "presets" / "shop.yaml").read_text()
     assert "selector: ../../probability.yaml" in text
     (opened,) = one.datasets
-    side = opened.sides[TEST]
+    query_set = opened.query_sets[TEST]
     definition = file.definition("aggressive")
     pipeline = definition.pipeline(definition.values("aggressive"))
-    values = evaluate([TOKENS], side.labels.evidence(side.answers(PipelineSelector("run", pipeline, side.resources))))
+    values = evaluate(
+        [TOKENS], query_set.labels.evidence(query_set.answers(PipelineSelector("run", pipeline, query_set.resources)))
+    )
     assert preset.test["tokens"]["value"] == float(f"{values[TOKENS].mean():.6g}")
 
 
@@ -102,11 +104,11 @@ def test_a_policy_is_kept_as_its_file_says_it():
 def test_of_answers_the_cut_is_kept(ready, written, tmp_path):
     one = ready("dense")
     lines = []
-    for side in one.datasets[0].sides.values():
-        table = one.tunables[0].finds(side).answers.candidates
-        for place, query in enumerate(side.dataset.queries):
+    for query_set in one.datasets[0].query_sets.values():
+        table = one.tunables[0].finds(query_set).answers.candidates
+        for place, query in enumerate(query_set.dataset.queries):
             own = np.flatnonzero(table.request == place)[:30]
-            ranking = [{"id": side.dataset.catalog[int(table.item[r])].id, "score": table.score[r]} for r in own]
+            ranking = [{"id": query_set.dataset.catalog[int(table.item[r])].id, "score": table.score[r]} for r in own]
             lines.append({"query": query.id, "items": ranking[:1], "ranking": ranking})
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     policy = {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.4}]}

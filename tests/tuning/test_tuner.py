@@ -12,12 +12,12 @@ from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.report.tuning import write_report
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning import inputs
-from ctxbench.tuning.dataset_tuning import Work
+from ctxbench.tuning.dataset_tuning import DatasetTuner
 from ctxbench.tuning.inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
+from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet
 from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED
-from ctxbench.tuning.split_answers import TEST, TUNING, Side
-from ctxbench.tuning.tuner import nobody, tune
+from ctxbench.tuning.tuner import no_progress, tune
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}
@@ -39,10 +39,10 @@ POLICIES = {
 }
 
 
-def run(tunable, values, side):
+def run(tunable, values, query_set):
     """Completeness and tokens by query of a selector as an experiment would run it."""
-    answers = side.answers(PipelineSelector("run", tunable.pipeline(values), side.resources))
-    return evaluate([COMPLETE, TOKENS], side.labels.evidence(answers))
+    answers = query_set.answers(PipelineSelector("run", tunable.pipeline(values), query_set.resources))
+    return evaluate([COMPLETE, TOKENS], query_set.labels.evidence(answers))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def chosen(ready):
 
     def made(*selectors, **given):
         one = ready(*selectors, **{"policies": POLICIES, "labels": "split", **given})
-        work = Work(one, one.datasets[0], nobody)
+        work = DatasetTuner(one, one.datasets[0], no_progress)
         work.choose()
         return work
 
@@ -64,11 +64,11 @@ def chosen(ready):
 @pytest.mark.parametrize("entry", [SEMANTIC, DOMAINS, EXPANDED, "dense", BM25])
 def test_what_is_recommended_has_what_the_search_said(chosen, entry):
     work = chosen(entry)
-    side = work.opened.sides[TUNING]
+    query_set = work.opened.query_sets[TUNING]
     for policy, choice in work.choices.items():
         assert choice.found is not None, policy
-        tunable = work.searched[choice.selector].rival.tunable
-        values = run(tunable, choice.found.short, side)
+        tunable = work.searched[choice.selector].competitor.tunable
+        values = run(tunable, choice.found.short, query_set)
         by_name = {str(measure): mean for measure, mean in choice.found.means.items() if not measure.reachable}
         n = int((~np.isnan(values[COMPLETE])).sum())
         assert round(by_name["completeness"] * n) == np.nansum(values[COMPLETE])
@@ -78,14 +78,14 @@ def test_what_is_recommended_has_what_the_search_said(chosen, entry):
 def test_the_fewest_items_that_meet_the_policy_are_found(chosen):
     """By hand: every n is run, and the paired difference by group held against eight tenths of the default's."""
     work = chosen("dense")
-    side, (tunable,) = work.opened.sides[TUNING], work.ready.tunables
-    base = run(tunable, {}, side)[COMPLETE]
+    query_set, (tunable,) = work.opened.query_sets[TUNING], work.ready.tunables
+    base = run(tunable, {}, query_set)[COMPLETE]
     known = ~np.isnan(base)
-    group = np.unique(side.group[known], return_inverse=True)[1]
+    group = np.unique(query_set.group[known], return_inverse=True)[1]
     sizes = np.bincount(group)
 
     def meets(n):
-        sums = np.bincount(group, (run(tunable, {"n": n}, side)[COMPLETE] - base)[known])
+        sums = np.bincount(group, (run(tunable, {"n": n}, query_set)[COMPLETE] - base)[known])
         mean = sums.sum() / sizes.sum()
         spread = ((sums - mean * sizes) ** 2).sum() * len(sums) / (len(sums) - 1) + 2 * sizes.mean() ** 2
         own = base[known].mean()
@@ -99,10 +99,10 @@ def test_the_fewest_items_that_meet_the_policy_are_found(chosen):
 def test_a_searched_parameter_of_the_ranking_is_measured_by_its_own_ranking(chosen):
     work = chosen(BM25)
     (searched,) = work.searched.values()
-    side = work.opened.sides[TUNING]
+    query_set = work.opened.query_sets[TUNING]
     for values in ({"n": 3, "b": 0.1}, {"n": 3, "b": 0.9}, {"n": 3}):
-        expected = run(searched.rival.tunable, values, side)
-        found = {str(one): each for one, each in searched.rival.by_query(values).items()}
+        expected = run(searched.competitor.tunable, values, query_set)
+        found = {str(one): each for one, each in searched.competitor.by_query(values).items()}
         np.testing.assert_array_equal(found["completeness"], expected[COMPLETE])
         np.testing.assert_array_equal(found["tokens"], expected[TOKENS])
     assert searched.tried > 0
@@ -126,17 +126,17 @@ def test_figures_are_those_of_runs_on_either_split(ready):
     for outcome in found.outcomes:
         assert outcome.chosen.name == outcome.policy.name
         for split, figures in ((TUNING, outcome.chosen.tuning), (TEST, outcome.chosen.test)):
-            values = run(by_name[outcome.chosen.selector], outcome.chosen.values, opened.sides[split])
+            values = run(by_name[outcome.chosen.selector], outcome.chosen.values, opened.query_sets[split])
             assert figures["completeness"].value == pytest.approx(np.nanmean(values[COMPLETE]), rel=1e-12)
             assert figures["tokens"].value == pytest.approx(np.nanmean(values[TOKENS]), rel=1e-12)
-    roles = {contender.name: contender.role for contender in found.contenders}
+    roles = {result.name: result.role for result in found.results}
     assert roles["documents' defaults"] == DEFAULTS
     assert roles["semantic/aggressive"] == PRESET
     assert roles[EVERYTHING] == EVERYTHING
     assert roles["aggressive"] == roles["within"] == RECOMMENDED
     assert FIXED in roles.values()
     assert "semantic/documents" not in roles, "these are the defaults"
-    assert {contender.name for contender in found.contenders if not contender.test} == set()
+    assert {result.name for result in found.results if not result.test} == set()
 
 
 # ------------------------------------------------------------------------------------------------------- the test split
@@ -152,8 +152,8 @@ class _Poison:
 def test_no_choice_looks_at_the_test_split(ready, fitted):
     one = ready(SEMANTIC, EXPANDED, fitted(), policies=POLICIES, labels="split")
     (opened,) = one.datasets
-    sides = {TUNING: opened.sides[TUNING], TEST: _Poison()}
-    work = Work(one, replace(opened, sides=sides), nobody)
+    query_sets = {TUNING: opened.query_sets[TUNING], TEST: _Poison()}
+    work = DatasetTuner(one, replace(opened, query_sets=query_sets), no_progress)
     work.choose()
     assert all(choice.found is not None for choice in work.choices.values())
     with pytest.raises(AssertionError, match="the test split was asked for"):
@@ -162,9 +162,11 @@ def test_no_choice_looks_at_the_test_split(ready, fitted):
 
 def test_all_choices_on_all_datasets_come_first(ready, shop, other, monkeypatch):
     asked = []
-    answers = Side.answers
+    answers = QuerySet.answers
     monkeypatch.setattr(
-        Side, "answers", lambda self, selector: asked.append((self.dataset.name, self.split)) or answers(self, selector)
+        QuerySet,
+        "answers",
+        lambda self, selector: asked.append((self.dataset.name, self.split)) or answers(self, selector),
     )
     one = ready(SEMANTIC, datasets=[shop, other], policies=POLICIES, together=True, labels="split")
     asked.clear()
@@ -263,7 +265,7 @@ def test_with_too_few_queries_nothing_is_recommended(ready, small):
     assert "over 16 queries" in aggressive.reason
     assert [one.name for one in found.traces] == ["semantic: front", "semantic: first n"]
     assert len(found.traces[0].settings) > 3
-    assert [one.role for one in found.contenders if one.role == RECOMMENDED] == [
+    assert [one.role for one in found.results if one.role == RECOMMENDED] == [
         RECOMMENDED for outcome in found.outcomes if outcome.chosen is not None
     ]
 
@@ -287,14 +289,14 @@ def test_few_labels_decide_all_together(ready):
 def test_the_split_is_kept_from_enough_labels_on_unless_all_are_asked_for(ready, monkeypatch, given, few, expected):
     monkeypatch.setattr(inputs, "FEW", few)
     (opened,) = ready(SEMANTIC, labels=given).datasets
-    assert list(opened.sides) == (["all"] if expected else [TUNING, TEST])
+    assert list(opened.query_sets) == (["all"] if expected else [TUNING, TEST])
 
 
 def test_a_fit_is_scored_out_of_fold_where_all_labels_decide(ready, fitted):
     """The fit has seen the tuning split; each of its queries, and each other, is scored by fits on other folds."""
-    work = Work(one := ready(SEMANTIC, fitted(), policies=POLICIES, labels="all"), one.datasets[0], nobody)
+    work = DatasetTuner(one := ready(SEMANTIC, fitted(), policies=POLICIES, labels="all"), one.datasets[0], no_progress)
     work.choose()
-    assert work.searched["probability"].rival.uncut.refitted
+    assert work.searched["probability"].competitor.full_ranking.refitted
     assert any("other folds" in note for note in work.result().notes)
 
 
@@ -332,18 +334,18 @@ def test_answers_are_tuned_like_a_selector(ready, tmp_path):
     one = ready("dense")
     (tunable,), (opened,) = one.tunables, one.datasets
     lines = []
-    for side in opened.sides.values():
-        table = tunable.finds(side).answers.candidates
-        for place, query in enumerate(side.dataset.queries):
+    for query_set in opened.query_sets.values():
+        table = tunable.finds(query_set).answers.candidates
+        for place, query in enumerate(query_set.dataset.queries):
             own = np.flatnonzero(table.request == place)
-            ranking = [{"id": side.dataset.catalog[int(table.item[r])].id, "score": table.score[r]} for r in own]
+            ranking = [{"id": query_set.dataset.catalog[int(table.item[r])].id, "score": table.score[r]} for r in own]
             lines.append({"query": query.id, "items": ranking[:1], "ranking": ranking})
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (found,) = tune(ready("dense", {"answers": "mine.jsonl"}, policies=POLICIES), command="x").datasets
     (aggressive, _) = found.outcomes
     assert aggressive.chosen.selector == "mine", "a threshold on its scores costs less than a fixed number of items"
     assert set(aggressive.chosen.values) == {"topN", "includeScore", "margin"}
-    fixed = {one.name: one for one in found.contenders}[aggressive.fixed.name]
+    fixed = {one.name: one for one in found.results}[aggressive.fixed.name]
     assert aggressive.chosen.tuning["tokens"].value < fixed.tuning["tokens"].value
 
 

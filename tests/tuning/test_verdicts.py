@@ -9,14 +9,14 @@ import pytest
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import wilson
-from ctxbench.tuning.limits import CAUTION, COMPLETENESS, TOKENS, Limit
+from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit
 from ctxbench.tuning.policies import Constraint
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.verdicts import Ground, verdict
+from ctxbench.tuning.verdicts import VerdictQueries, verdict
 
 
 def ground(n, *, chosen_here=False, size=1):
-    return Ground(group=np.arange(n) // size, level=0.95, chosen_here=chosen_here)
+    return VerdictQueries(group=np.arange(n) // size, level=0.95, chosen_here=chosen_here)
 
 
 def shares(complete, n):
@@ -45,8 +45,8 @@ def test_a_share_of_the_base_is_judged_by_the_paired_difference(complete, said, 
     found = kept(0.98, shares(complete, 400), shares(350, 400))
     assert (found.said, found.met) == (said, met)
     assert found.value == pytest.approx(complete / 350)
-    away = abs(complete - 350) / 400
-    error = math.sqrt((400 * away - 400 * away**2) * 400 / 399 + 2) / 400
+    distance = abs(complete - 350) / 400
+    error = math.sqrt((400 * distance - 400 * distance**2) * 400 / 399 + 2) / 400
     assert found.high - found.low == pytest.approx(2 * 1.959964 * error / (350 / 400))
 
 
@@ -64,7 +64,7 @@ def test_fewer_than_twenty_queries_say_nothing_whatever_they_are():
 
 def test_on_the_labels_that_chose_more_is_asked_for():
     narrow, wide = (kept(0.9, shares(95, 100), shares(95, 100), chosen_here=here) for here in (False, True))
-    assert (wide.high - wide.low) / (narrow.high - narrow.low) == pytest.approx(CAUTION / 1.959964, rel=1e-6)
+    assert (wide.high - wide.low) / (narrow.high - narrow.low) == pytest.approx(SAFETY_ERRORS / 1.959964, rel=1e-6)
 
 
 def test_groups_that_answer_as_one_say_less():

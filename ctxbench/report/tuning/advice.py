@@ -9,7 +9,7 @@ from ctxbench.bench.stats import Comparison
 from ctxbench.report import wording
 from ctxbench.report.tuning import texts
 from ctxbench.report.tuning.texts import COMPLETENESS, TOKENS
-from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+from ctxbench.tuning.results import DatasetTuning, Outcome, SettingResult, Tuning
 
 
 def answer(tuning: Tuning) -> str:
@@ -65,7 +65,7 @@ def more(needed: tuple[int, int] | None) -> str:
     return f"label about {fewest:,}{to} more request{'' if most <= 1 else 's'}"
 
 
-def setting(chosen: Contender) -> str:
+def setting(chosen: SettingResult) -> str:
     """A selector with its values, as a sentence has it."""
     values = texts.setting(chosen.values)
     return f"{chosen.selector} with {values}" if values else chosen.selector
@@ -75,7 +75,7 @@ def _called(dataset: DatasetTuning) -> str:
     return "" if dataset.default is None else f" ({dataset.default.name})"
 
 
-def _offers(outcome: Outcome, chosen: Contender) -> str:
+def _offers(outcome: Outcome, chosen: SettingResult) -> str:
     """What it costs and keeps, against the default."""
     found = outcome.against.get("defaults", {})
     tokens, complete = found.get(str(TOKENS)), found.get(str(COMPLETENESS))

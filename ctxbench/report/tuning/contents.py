@@ -121,7 +121,7 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
         yield Text("No contender and no setting has both completeness and tokens: there is nothing to draw.")
     if tables.compared(dataset):
         yield Heading(3, "Contenders")
-        yield tables.contenders(dataset, figures.tags(dataset))
+        yield tables.results(dataset, figures.tags(dataset))
     for outcome in dataset.outcomes:
         parts = (figures.sensitivity(dataset, outcome), figures.two_at_a_time(dataset, outcome))
         drawn = tuple(part for part in parts if part is not None)

@@ -27,10 +27,10 @@ from ctxbench.tuning.results import (
     FIXED,
     PRESET,
     RECOMMENDED,
-    Contender,
     DatasetTuning,
     Heat,
     Outcome,
+    SettingResult,
     Trace,
 )
 
@@ -180,7 +180,7 @@ def _range(slices: Sequence[Trace], metric: Metric) -> Scale:
     return _scale(metric, upper(known) if metric == COMPLETENESS else known)
 
 
-def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: Contender) -> Panel:
+def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) -> Panel:
     """One metric along one parameter."""
     values = [setting.get(trace.name) for setting in trace.settings]
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
@@ -236,7 +236,7 @@ def two_at_a_time(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
     )
 
 
-def cells(heat: Heat, metric: str, chosen: Contender | None, *, most: int) -> HeatMap:
+def cells(heat: Heat, metric: str, chosen: SettingResult | None, *, most: int) -> HeatMap:
     """A map of a metric with at most so many rows and columns."""
     wanted = chosen.values if chosen is not None else {}
     columns, rows = _thinned(heat.xs, wanted.get(heat.x), most), _thinned(heat.ys, wanted.get(heat.y), most)

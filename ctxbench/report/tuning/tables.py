@@ -10,7 +10,7 @@ from ctxbench.report import wording
 from ctxbench.report.tuning import texts
 from ctxbench.report.tuning.document import Cell, Table
 from ctxbench.report.tuning.texts import ALL, COMPLETENESS, ITEMS, RECALL, SPLITS, TEST, TITLES, TOKENS, TUNING
-from ctxbench.tuning.results import Contender, DatasetTuning, Outcome, Tuning
+from ctxbench.tuning.results import DatasetTuning, Outcome, SettingResult, Tuning
 
 MANY = 20  # so many requests made worse are named
 _SHOWN = (COMPLETENESS, RECALL, TOKENS, ITEMS)
@@ -124,7 +124,7 @@ def policies(tuning: Tuning) -> Table:
     return Table("Policies", ("policy", "about", "asks for"), rows)
 
 
-def contenders(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
+def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
     """Every contender on all that was measured; the tags are those of the figure."""
     rows: list[tuple[str, ...]] = []
     for one in compared(dataset):
@@ -138,9 +138,9 @@ def contenders(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
     return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), frozenset(range(4, 8)))
 
 
-def compared(dataset: DatasetTuning) -> Sequence[Contender]:
+def compared(dataset: DatasetTuning) -> Sequence[SettingResult]:
     """The contenders of a dataset, and those that its outcomes name besides, each name once."""
-    found = {one.name: one for one in dataset.contenders}
+    found = {one.name: one for one in dataset.results}
     for outcome in dataset.outcomes:
         for one in (outcome.chosen, outcome.fixed, outcome.fixed_own):
             if one is not None:

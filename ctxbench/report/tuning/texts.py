@@ -10,7 +10,7 @@ from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.report import wording
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED, Contender, Outcome
+from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED, Outcome, SettingResult
 
 COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("completeness", "recall", "tokens", "items"))
 TITLES = {"completeness": "completeness %", "recall": "recall %", "tokens": "prompt tokens", "items": "items"}
@@ -75,13 +75,13 @@ def setting(values: Mapping[str, Value]) -> str:
     return ", ".join(f"{name} {shown(value)}" for name, value in values.items())
 
 
-def recommended(chosen: Contender) -> str:
+def recommended(chosen: SettingResult) -> str:
     """A selector with its values."""
     values = setting(chosen.values)
     return f"{chosen.selector}: {values}" if values else chosen.selector
 
 
-def found(outcome: Outcome, chosen: Contender) -> str:
+def found(outcome: Outcome, chosen: SettingResult) -> str:
     """What was chosen, and where the test split says otherwise that it is not recommended."""
     said = recommended(chosen)
     return said if outcome.recommended is not None else f"keep the default: {said} misses its target"

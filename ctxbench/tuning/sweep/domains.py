@@ -1,4 +1,4 @@
-"""Domains with a cut of their own: which items and cuts they have, and one of them as if there were no other."""
+"""Domains: item types with a cut for each, and the rows and labels of one domain alone."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ctxbench.core.items import Catalog
 from ctxbench.data.datasets.query_labels import Label
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
-from ctxbench.steps.cut import Standard
-from ctxbench.steps.cut_relative import Margin
-from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin, Threshold
+from ctxbench.tuning.sweep.cut_reader import CutReader, fixed_names
+from ctxbench.tuning.sweep.families import StandardMargin, Threshold
+from ctxbench.tuning.sweep.requirements import item_types
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Domain:
-    """Item types with a cut of their own.
+    """Item types with a cut for them alone.
 
     Attributes:
         types: as `by_domain` names them; `*` = all that belong to no domain before.
@@ -36,15 +36,15 @@ class Domain:
     family: StandardMargin | Threshold
 
 
-def held_by(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[BoolArray, ...]:
+def domain_items(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[BoolArray, ...]:
     """Which items belong to each domain, as `by_domain` deals them out; shape (n_items,) each."""
-    types = np.array([item.type for item in catalog], dtype=object)
+    types = item_types(catalog)
     free = np.ones(len(types), dtype=np.bool_)
     out = []
     for domain in domains:
-        held = free & (np.isin(types, domain) | ("*" in domain))
-        free &= ~held
-        out.append(held)
+        members = free & (np.isin(types, domain) | ("*" in domain))
+        free &= ~members
+        out.append(members)
     return tuple(out)
 
 
@@ -53,80 +53,62 @@ def domains_of(
     *,
     topKs: Sequence[int],  # noqa: N803 - the documents' names
     topNs: Sequence[int],  # noqa: N803
-    given: Mapping[str, Value] | None = None,
+    fixed: Mapping[str, Value] | None = None,
+    search: Mapping[str, Sequence[Value]] | None = None,
 ) -> tuple[Domain, ...]:
     """The domains of a selector that refines by domain, with a cut `standard`, and maybe `margin`, in each.
 
     Args:
         definition: the selector.
         topKs, topNs: the values that are tried, of every domain.
-        given: checked values of parameters that stay as they are, and with a choice those that it sets.
+        fixed: checked values of parameters that stay as they are, and with a choice those that it sets.
+        search: by parameter, the whole numbers that are tried in place of those.
 
     Raises:
         ParameterError: its last step is no `by_domain` of such cuts.
     """
-    last = (definition.refining(definition.with_defaults(given or {})) or [None])[-1]
+    values = definition.with_defaults(fixed or {})
+    last = (definition.refining(values) or [None])[-1]
     blocks = last.get("by_domain") if isinstance(last, Mapping) else None
     if not isinstance(blocks, Mapping):
         raise ParameterError(f"selector {definition.name!r} has no by_domain as its last step")
-    reader = _Reader(definition, given or {}, topK=tuple(topKs), topN=tuple(topNs))
+    tried = search or {}
+    reader = CutReader(
+        definition=definition, values=values, fixed=fixed_names(definition, fixed or {}) - tried.keys(), search=tried
+    )
     return tuple(
-        Domain(types=tuple(part.strip() for part in str(key).split(",")), family=reader.family(str(key), steps))
+        Domain(
+            types=tuple(part.strip() for part in str(key).split(",")),
+            family=_family(reader, str(key), steps, topKs, topNs),
+        )
         for key, steps in blocks.items()
     )
 
 
-class _Reader:
-    """Reads the cuts of domains off a definition."""
-
-    def __init__(self, definition: Definition, given: Mapping[str, Value], **tried: tuple[int, ...]) -> None:
-        self._definition, self._tried = definition, tried
-        self._values = definition.with_defaults(given)
-        self._fixed = {*given, *(name for one in given for name in definition.parameters[one].sets)}
-
-    def family(self, key: str, steps: Sequence[Any]) -> StandardMargin:
-        """The cut of one domain."""
-        named = [(step, {}) if isinstance(step, str) else next(iter(step.items())) for step in steps]
-        if [name for name, _ in named] not in (["standard"], ["standard", "margin"]):
-            raise ParameterError(f"by_domain {key}: a cut that can be swept is standard, or standard and margin")
-        cut, margin = named[0][1] or {}, named[1][1] or {} if len(named) > 1 else None
-        if margin is not None and (margin.get("of") != "ratio" or margin.get("at_least", 0) != 0):
-            raise ParameterError(f"by_domain {key}: a margin that can be swept has of: ratio and at_least: 0")
-        return StandardMargin(
-            topK=self._counts(cut.get("topK", Standard.topK), self._tried["topK"]),
-            topN=self._counts(cut.get("topN", Standard.topN), self._tried["topN"]),
-            includeScore=self._span(cut.get("includeScore", Standard.includeScore)),
-            margin=None if margin is None else self._span(margin.get("margin", Margin.margin)),
-            at_most=100 if margin is None else int(self._value(margin.get("at_most", Margin.at_most))),
-        )
-
-    def _value(self, written: Any) -> Any:
-        return self._values[_parameter(written)] if _parameter(written) else written
-
-    def _counts(self, written: Any, tried: tuple[int, ...]) -> Counts:
-        name = _parameter(written)
-        return Counts(name, tried if name and name not in self._fixed else (int(self._value(written)),))
-
-    def _span(self, written: Any) -> Span:
-        name = _parameter(written)
-        if not name or name in self._fixed:
-            return Span.fixed(name, float(self._value(written)))
-        parameter = self._definition.parameters[name]
-        return Span(name, float(parameter.low), float(parameter.high))
+def _family(
+    reader: CutReader,
+    key: str,
+    steps: Sequence[Any],
+    topKs: Sequence[int],  # noqa: N803 - the documents' names
+    topNs: Sequence[int],  # noqa: N803
+) -> StandardMargin:
+    """The cut of one domain."""
+    named = [(step, {}) if isinstance(step, str) else next(iter(step.items())) for step in steps]
+    if [name for name, _ in named] not in (["standard"], ["standard", "margin"]):
+        raise ParameterError(f"by_domain {key}: a cut that can be swept is standard, or standard and margin")
+    cut, margin = named[0][1] or {}, named[1][1] or {} if len(named) > 1 else None
+    if margin is not None and (margin.get("of") != "ratio" or margin.get("at_least", 0) != 0):
+        raise ParameterError(f"by_domain {key}: a margin that can be swept has of: ratio and at_least: 0")
+    return reader.standard_margin(cut, margin, topKs=topKs, topNs=topNs)
 
 
-def _parameter(written: Any) -> str:
-    """The parameter that a value in a specification stands for; empty if it is a value itself."""
-    return written[1:] if isinstance(written, str) and written.startswith("$") else ""
-
-
-def alone(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidates, Labels]:
-    """One domain as if there were no other: to be read by `Ladders.of` and swept like any ranking.
+def restrict_to_domain(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidates, Labels]:
+    """One domain as if there were no other: to be read by `MeasuredRankings.of` and swept like any ranking.
 
     Args:
         table: what stands in front of the domains' cuts.
         labels: of the same queries.
-        types: which items belong to the domain, shape (n_items,), of `held_by`.
+        types: which items belong to the domain, shape (n_items,), of `domain_items`.
 
     Returns:
         Its rows, and the labels of its items. A query that needs nothing of the domain needs nothing. Where an item
@@ -134,7 +116,7 @@ def alone(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidat
         that other one: then it is helpful only.
     """
     dataset = labels.dataset
-    own = {item.key for item, held in zip(dataset.catalog, types.tolist(), strict=True) if held}
+    keys = {item.key for item, members in zip(dataset.catalog, types.tolist(), strict=True) if members}
     rows = table.origin == Origin.SESSION
     ids = [query.id for query in dataset.queries]
     pairs = zip(table.request[rows].tolist(), table.item[rows].tolist(), strict=True)
@@ -142,20 +124,20 @@ def alone(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidat
     met = {
         (label.query, label.alternatives)
         for label in dataset.labels
-        if label.alternatives and label.item not in own and (label.query, label.item) in in_session
+        if label.alternatives and label.item not in keys and (label.query, label.item) in in_session
     }
-    kept = [label for label in dataset.labels if label.item in own]
+    kept = [label for label in dataset.labels if label.item in keys]
     sizes = Counter((label.query, label.alternatives) for label in kept)
 
-    def mended(label: Label) -> Label:
+    def relabel(label: Label) -> Label:
         group = (label.query, label.alternatives)
         if group in met:
             return replace(label, grade=int(Grade.HELPFUL), alternatives="")
         return replace(label, alternatives="") if sizes[group] == 1 else label
 
-    kept = [mended(label) for label in kept]
-    needy = {label.query for label in kept if label.grade == Grade.REQUIRED}
-    queries = tuple(replace(query, needs_nothing=query.id not in needy) for query in dataset.queries)
+    kept = [relabel(label) for label in kept]
+    in_need = {label.query for label in kept if label.grade == Grade.REQUIRED}
+    queries = tuple(replace(query, needs_nothing=query.id not in in_need) for query in dataset.queries)
     restricted = replace(dataset, queries=queries, labels=tuple(kept))
-    own_labels = replace(Labels.of(restricted, labels.item_tokens), body_tokens=labels.body_tokens)
-    return table.taken(types[table.item]), own_labels
+    domain_labels = replace(Labels.of(restricted, labels.item_tokens), body_tokens=labels.body_tokens)
+    return table.taken(types[table.item]), domain_labels

@@ -1,32 +1,37 @@
-"""The exact sweep: every setting of a family of cuts, driven through what keeps something of it."""
+"""The exact sweep: every setting of a family of cuts, shown to those that collect something of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ctxbench.tuning.sweep.lines import Family, Keeper
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.families import Family
+from ctxbench.tuning.sweep.lines import Collector
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
 
 def sweep(
-    family: Family, ladders: Ladders, keepers: Sequence[Keeper], *, progress: Callable[[int], None] | None = None
+    family: Family,
+    rankings: MeasuredRankings,
+    collectors: Sequence[Collector],
+    *,
+    progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Evaluate every setting of a family; each line is seen by all keepers, in order, and forgotten.
+    """Evaluate every setting of a family; each line is seen by all collectors, in order, and forgotten.
 
     Args:
         family: which settings there are.
-        ladders: rankings, measured at every length.
-        keepers: what is kept.
+        rankings: rankings, measured at every length.
+        collectors: those that keep something.
         progress: told after each line how many settings have been evaluated.
 
     Returns:
         How many settings there were.
     """
     settings = 0
-    for line in family.lines(ladders):
+    for line in family.lines(rankings):
         settings += len(line)
-        for keeper in keepers:
-            keeper.take(line)
+        for collector in collectors:
+            collector.take(line)
         if progress is not None:
             progress(settings)
     return settings

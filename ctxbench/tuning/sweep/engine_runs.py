@@ -1,4 +1,4 @@
-"""Settings that break the prefix rule: the engine runs them, on what it keeps of the steps before; and which to try.
+"""Runs settings that no sweep can evaluate, each step once for all settings that share it, and draws which to try.
 
 A cut that offers a prefix of the ranking is swept exactly. Expansion of several passes, a budget that skips, or a
 re-ranking is run setting by setting; a setting shares with those before it every step up to the first that differs.
@@ -29,16 +29,16 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import REACH, Measure
-from ctxbench.tuning.sweep.needs import needed_types, over_own_queries
 from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.requirements import queries_by_type, values_of_measures
 
 MEMORY = 256_000_000  # bytes of outputs of steps that are kept
 STEPS = 1000  # parts that the range of a parameter with decimals is divided into
 _DRAWS = 50  # draws for each setting wanted, after which a space is taken to hold no further one
 
 
-class Recent(MutableMapping[str, Any]):
-    """Outputs of steps by key, for `Pipeline.run`: of more than `limit` bytes those used longest ago are dropped.
+class OutputCache(MutableMapping[str, Any]):
+    """A cache of the outputs of steps: of more than `limit` bytes those used longest ago are dropped.
 
     The one stored last always stays, whatever its size.
     """
@@ -55,7 +55,7 @@ class Recent(MutableMapping[str, Any]):
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.pop(key, None)
-        size = _bytes(value)
+        size = _count_bytes(value)
         self._kept[key] = (value, size)
         self.bytes += size
         while self.bytes > self._limit and len(self._kept) > 1:
@@ -75,19 +75,19 @@ class Recent(MutableMapping[str, Any]):
         return len(self._kept)
 
 
-def _bytes(value: Any) -> int:
+def _count_bytes(value: Any) -> int:
     """Bytes of the arrays that a step's output holds itself; those of the batch are the caller's anyway."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, Mapping):
-        return sum(_bytes(one) for one in value.values())
+        return sum(_count_bytes(one) for one in value.values())
     if is_dataclass(value) and not isinstance(value, Batch):
-        return sum(_bytes(getattr(value, one.name)) for one in fields(value))
+        return sum(_count_bytes(getattr(value, one.name)) for one in fields(value))
     return 0
 
 
-def measured(table: Candidates, labels: Labels, measures: Sequence[Measure]) -> dict[Measure, FloatArray]:
-    """What was offered, held against labels by query.
+def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measure]) -> dict[Measure, FloatArray]:
+    """Values of measures by query, for what was offered.
 
     Args:
         table: with a ranking, rows by query in the order of `labels`.
@@ -114,13 +114,13 @@ def measured(table: Candidates, labels: Labels, measures: Sequence[Measure]) -> 
     values = evaluate([*asked, within] if any(one.reachable for one in measures) else asked, evidence)
     if lacking := sorted({str(metric) for metric in asked if metric not in values}):
         raise ParameterError(f"{', '.join(lacking)} cannot be computed by query; use a set metric")
-    needing = needed_types(labels) if any(one.needed for one in measures) else {}
+    needing = queries_by_type(labels) if any(one.needed for one in measures) else {}
     reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
     catalog = labels.dataset.catalog
-    return over_own_queries(measures, values, evidence, catalog, needing=needing, reachable=reachable)
+    return values_of_measures(measures, values, evidence, catalog, needing=needing, reachable=reachable)
 
 
-def single(
+def setting_line(
     values: Mapping[str, Value], by_query: Mapping[Measure, FloatArray], *, pairing: Pairing | None = None
 ) -> Line:
     """One setting as a line, from its values by query; the sums are exact before they are rounded once.
@@ -136,20 +136,20 @@ def single(
         values=values,
         axis="",
         thresholds=np.array([math.nan]),
-        sums={measure: _summed(found) for measure, found in applies.items()},
+        sums={measure: _exact_sum(found) for measure, found in applies.items()},
         n={measure: len(found) for measure, found in applies.items()},
-        squares={measure: _summed(found**2) for measure, found in amounts.items()},
-        cubes={measure: _summed(found**3) for measure, found in amounts.items()},
+        squares={measure: _exact_sum(found**2) for measure, found in amounts.items()},
+        cubes={measure: _exact_sum(found**3) for measure, found in amounts.items()},
         differences={} if pairing is None else pairing.differences(by_query),
     )
 
 
-def _summed(values: FloatArray) -> FloatArray:
+def _exact_sum(values: FloatArray) -> FloatArray:
     return np.array([math.fsum(values.tolist())])
 
 
-class Reused:
-    """A selector on one batch, run at as many settings as one likes; what settings share is run once.
+class SettingRunner:
+    """Runs a selector on one batch at many settings; a step that settings share runs once.
 
     Args:
         definition: the selector.
@@ -182,21 +182,21 @@ class Reused:
         self.definition, self.pairing = definition, pairing
         self._batch, self._resources = batch, resources
         self._labels, self._measures = labels, tuple(measures)
-        self._memo = Recent(memory)
-        self._of_pipeline: dict[str, str] = {}
-        self._of_selections: dict[str, Mapping[Measure, FloatArray]] = {}
+        self._memo = OutputCache(memory)
+        self._offer_by_steps: dict[str, str] = {}
+        self._values_by_offer: dict[str, Mapping[Measure, FloatArray]] = {}
         if batch.ids != tuple(query.id for query in labels.dataset.queries):
             raise ParameterError(f"the batch is not of dataset {labels.dataset.name}'s queries, in its order")
 
     @property
     def runs(self) -> int:
         """How many settings were run."""
-        return len(self._of_pipeline)
+        return len(self._offer_by_steps)
 
     @property
     def selections(self) -> int:
         """How many different selections they came to."""
-        return len(self._of_selections)
+        return len(self._values_by_offer)
 
     def outcome(self, values: Mapping[str, Value]) -> Outcome:
         """What the selector makes of the batch at one setting.
@@ -217,7 +217,7 @@ class Reused:
             values: checked ones, over the selector's defaults.
 
         Returns:
-            By measure, shape (n_queries,), as `measured`.
+            By measure, shape (n_queries,), as `measure_answers`.
 
         Raises:
             PipelineError: a value does not suit a step.
@@ -225,13 +225,13 @@ class Reused:
         """
         pipeline = self._pipeline(values)
         steps = "\n".join(_steps(pipeline))
-        if steps not in self._of_pipeline:
+        if steps not in self._offer_by_steps:
             table = self._run(pipeline).candidates
             offered = _digest(table)
-            if offered not in self._of_selections:
-                self._of_selections[offered] = measured(table, self._labels, self._measures)
-            self._of_pipeline[steps] = offered
-        return self._of_selections[self._of_pipeline[steps]]
+            if offered not in self._values_by_offer:
+                self._values_by_offer[offered] = measure_answers(table, self._labels, self._measures)
+            self._offer_by_steps[steps] = offered
+        return self._values_by_offer[self._offer_by_steps[steps]]
 
     def lines(
         self, settings: Sequence[Mapping[str, Value]], *, progress: Callable[[int, int], None] | None = None
@@ -251,7 +251,7 @@ class Reused:
         steps = [_steps(self._pipeline(values)) for values in settings]
         lines: dict[int, Line] = {}
         for done, place in enumerate(sorted(range(len(settings)), key=steps.__getitem__), start=1):
-            lines[place] = single(settings[place], self.values(settings[place]), pairing=self.pairing)
+            lines[place] = setting_line(settings[place], self.values(settings[place]), pairing=self.pairing)
             if progress is not None:
                 progress(done, len(settings))
         return tuple(lines[place] for place in range(len(settings)))
@@ -273,19 +273,18 @@ def _steps(pipeline: Pipeline) -> tuple[str, ...]:
     None that is off is among them.
     """
     refine = [step for step in pipeline.refine if not step.off]
-    return tuple(_text(step.describe()) for step in (pipeline.analyse, pipeline.retrieve, *refine))
+    return tuple(
+        json.dumps(step.describe(), sort_keys=True, default=str)
+        for step in (pipeline.analyse, pipeline.retrieve, *refine)
+    )
 
 
-def _made(definition: Definition, values: Mapping[str, Value]) -> tuple[str, ...]:
-    """The steps of a selector at a setting; empty where they do not take its values beside each other."""
+def _steps_at(definition: Definition, values: Mapping[str, Value]) -> tuple[str, ...]:
+    """The steps of a selector at a setting; empty where its values contradict each other."""
     try:
         return _steps(definition.pipeline(values))
     except PipelineError:
         return ()
-
-
-def _text(description: Mapping[str, Any]) -> str:
-    return json.dumps(description, sort_keys=True, default=str)
 
 
 def _digest(table: Candidates) -> str:
@@ -303,7 +302,7 @@ def _digest(table: Candidates) -> str:
     return digest.hexdigest()
 
 
-def spread(parameter: Parameter) -> tuple[Value, ...]:
+def value_range(parameter: Parameter) -> tuple[Value, ...]:
     """The values of a parameter that a search draws from, rising: all of them; of decimals `STEPS` + 1, evenly spread.
 
     Choices and switches come in the order of the definition, off before on.
@@ -318,20 +317,20 @@ def spread(parameter: Parameter) -> tuple[Value, ...]:
     return tuple(float(round(low + (high - low) * place / STEPS, 12)) for place in range(STEPS + 1))
 
 
-def drawn(
+def draw_settings(
     definition: Definition,
     search: Mapping[str, Sequence[Value]],
     *,
-    given: Mapping[str, Value] | None = None,
+    fixed: Mapping[str, Value] | None = None,
     trials: int,
     seed: int,
 ) -> tuple[dict[str, Value], ...]:
-    """Settings to try, no two of which are the same to the selector.
+    """Draw settings to try, no two of which are the same to the selector.
 
     Args:
         definition: the selector.
-        search: the values that each parameter may take; `spread` gives those of a whole range.
-        given: values of other parameters.
+        search: the values that each parameter may take; `value_range` gives those of a whole range.
+        fixed: values of other parameters.
         trials: at most so many settings, >= 1.
         seed: another seed draws others.
 
@@ -344,21 +343,21 @@ def drawn(
         ParameterError: a value does not suit its parameter, a parameter has no values, is given as well as searched
             or is without effect in every combination, or `trials` is below 1.
     """
-    given = dict(given or {})
-    axes = _checked(definition, search, given, trials)
+    fixed = dict(fixed or {})
+    axes = _check_search(definition, search, fixed, trials)
     names, sizes = list(axes), [len(one) for one in axes.values()]
     found: dict[tuple[tuple[str, Value], ...], dict[str, Value]] = {}
     effective: set[str] = set()
     # only what others need can switch a step off in two ways, so that the steps must tell whether settings are the same
-    telling = not {name for one in definition.parameters.values() for name in one.needs}.isdisjoint(search)
+    compare_steps = not {name for one in definition.parameters.values() for name in one.needs}.isdisjoint(search)
     run: set[object] = set()
-    for places in _places(sizes, trials=trials, seed=seed):
-        combination = given | {name: axes[name][place] for name, place in zip(names, places, strict=True)}
+    for places in _draw_places(sizes, trials=trials, seed=seed):
+        combination = fixed | {name: axes[name][place] for name, place in zip(names, places, strict=True)}
         whole = definition.with_defaults(combination)
         setting = {name: value for name, value in combination.items() if not definition.idle(name, whole)}
         effective |= setting.keys()
         key = tuple(sorted(definition.in_force(whole).items()))
-        if key not in found and (steps := (telling and _made(definition, whole)) or key) not in run:
+        if key not in found and (steps := (compare_steps and _steps_at(definition, whole)) or key) not in run:
             found[key] = setting
             run.add(steps)
         if len(found) == trials:
@@ -368,16 +367,16 @@ def drawn(
     return tuple(found.values())
 
 
-def _checked(
-    definition: Definition, search: Mapping[str, Sequence[Value]], given: dict[str, Value], trials: int
+def _check_search(
+    definition: Definition, search: Mapping[str, Sequence[Value]], fixed: dict[str, Value], trials: int
 ) -> dict[str, tuple[Value, ...]]:
-    """The values of each parameter without repeats; `given` is checked in place."""
+    """The values of each parameter without repeats; `fixed` is checked in place."""
     wrong = [] if trials >= 1 else [f"trials must be 1 or more, got {trials}"]
     axes: dict[str, tuple[Value, ...]] = {}
-    for name, values in {**{name: (value,) for name, value in given.items()}, **search}.items():
+    for name, values in {**{name: (value,) for name, value in fixed.items()}, **search}.items():
         if not values:
             wrong.append(f"{name} is searched, but has no values to try")
-        if name in search and name in given:
+        if name in search and name in fixed:
             wrong.append(f"{name} is searched and has a value, too; leave one of them out")
         try:
             axes[name] = tuple(dict.fromkeys(definition.checked(name, value) for value in values))
@@ -385,11 +384,11 @@ def _checked(
             wrong.append(str(error))
     if wrong:
         raise ParameterError("; ".join(wrong))
-    given.update({name: axes[name][0] for name in given})
+    fixed.update({name: axes[name][0] for name in fixed})
     return {name: axes[name] for name in search}
 
 
-def _places(sizes: Sequence[int], *, trials: int, seed: int) -> Iterator[tuple[int, ...]]:
+def _draw_places(sizes: Sequence[int], *, trials: int, seed: int) -> Iterator[tuple[int, ...]]:
     """Places of values, one an axis: all combinations if there are no more than `trials`, else random ones."""
     if math.prod(sizes) <= trials:
         yield from np.ndindex(*sizes)

@@ -1,4 +1,4 @@
-"""Expansion on top of a cut, swept exactly over its threshold and its topN from one run.
+"""Exact sweep of an expansion behind a cut, over its threshold and its topN, from one run.
 
 What one pass of expansion brings in at a fixed cut is a prefix of one ranking by request: the first topN of the items
 that reach the threshold. So the engine runs once, with the lowest threshold and the largest topN, and every other
@@ -20,7 +20,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.stages import Step
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.engine_runs import Reused, measured
+from ctxbench.tuning.sweep.engine_runs import SettingRunner, measure_answers
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.paired_sums import Differences, Pairing
@@ -29,7 +29,7 @@ STEP = "expansion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class ExpansionParameters:
     """Under which names users know the threshold and the limit of a selector's expansion.
 
     Attributes:
@@ -69,59 +69,61 @@ def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
     }
     if found := next((reason for reason, holds in reasons.items() if holds), ""):
         return found
-    written = _written(definition, values)
+    spec = _spec_of(definition, values)
     name = _threshold_key(step)
-    return "" if str(written.get(name, "")).startswith("$") else f"the pipeline fixes {name}, so there is no parameter"
+    return "" if str(spec.get(name, "")).startswith("$") else f"the pipeline fixes {name}, so there is no parameter"
 
 
 def _threshold_key(step: Any) -> str:
     return "graph_threshold" if step.by == "graph" else "threshold"
 
 
-def _written(definition: Definition, values: Mapping[str, Value]) -> Mapping[str, Any]:
+def _spec_of(definition: Definition, values: Mapping[str, Value]) -> Mapping[str, Any]:
     """The parameters of the expansion as the definition writes them."""
     last = definition.refining(definition.with_defaults(values))[-1]
     block = last.get(STEP) if isinstance(last, Mapping) else None
     return block if isinstance(block, Mapping) else {}
 
 
-def _named(definition: Definition, values: Mapping[str, Value], step: Any) -> Named:
-    written = _written(definition, values)
+def _parameters_of(definition: Definition, values: Mapping[str, Value], step: Any) -> ExpansionParameters:
+    spec = _spec_of(definition, values)
     key = _threshold_key(step)
-    threshold = str(written[key])[1:]
+    threshold = str(spec[key])[1:]
     limit = key.replace("threshold", "topN")
-    topN = str(written.get(limit, ""))  # noqa: N806
+    topN = str(spec.get(limit, ""))  # noqa: N806
     own = definition.parameters[threshold]
     if not topN.startswith("$"):
-        return Named(threshold=threshold, topN="", low=own.low, high=own.high, topNs=(int(getattr(step, limit)),))
-    given = definition.parameters[topN[1:]]
-    topNs = tuple(range(int(given.low), int(given.high) + 1))  # noqa: N806
-    return Named(threshold=threshold, topN=topN[1:], low=own.low, high=own.high, topNs=topNs)
+        return ExpansionParameters(
+            threshold=threshold, topN="", low=own.low, high=own.high, topNs=(int(getattr(step, limit)),)
+        )
+    limits = definition.parameters[topN[1:]]
+    topNs = tuple(range(int(limits.low), int(limits.high) + 1))  # noqa: N806
+    return ExpansionParameters(threshold=threshold, topN=topN[1:], low=own.low, high=own.high, topNs=topNs)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Expansions:
-    """One cut with all that its expansion can bring in.
+class ExpansionSweep:
+    """One setting of a cut, and every setting of the expansion behind it.
 
     Attributes:
         values: of the cut and everything else that is fixed, by name.
         named: the two parameters that are swept.
         score: of what is brought in, best first, shape (n_queries, most of a query); minus infinity where no more is.
-        by_query: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
+        values_by_length: by measure, its values with the first 0, 1, ... of these items, shape (most of a query + 1,
             n_queries); NaN where it does not apply.
         pairing: what differences are taken to; None = none are.
     """
 
     values: Mapping[str, Value]
-    named: Named
+    parameters: ExpansionParameters
     score: FloatArray
-    by_query: Mapping[Measure, FloatArray]
+    values_by_length: Mapping[Measure, FloatArray]
     pairing: Pairing | None = None
 
     @classmethod
     def of(
-        cls, reused: Reused, values: Mapping[str, Value], *, labels: Labels, measures: Sequence[Measure]
-    ) -> Expansions:
+        cls, runner: SettingRunner, values: Mapping[str, Value], *, labels: Labels, measures: Sequence[Measure]
+    ) -> ExpansionSweep:
         """Run the engine once, with the lowest threshold and the largest topN.
 
         Args:
@@ -133,19 +135,24 @@ class Expansions:
         Raises:
             ParameterError: one run is not enough (`why_not_exact`).
         """
-        definition = reused.definition
+        definition = runner.definition
         if reason := why_not_exact(definition, values):
             raise ParameterError(f"selector {definition.name!r}: expansion cannot be swept from one run: {reason}")
         step: Any = definition.pipeline(definition.with_defaults(values)).refine[-1]
-        named = _named(definition, values, step.call)
-        widest: dict[str, Value] = {named.threshold: float(named.low)}
-        if named.topN:
-            widest[named.topN] = named.topNs[-1]
-        table = reused.outcome({**values, **widest}).candidates
-        place = place_among(table, _brought(table))
-        by_query = _by_length(table, place, labels=labels, measures=measures)
-        fixed = {name: value for name, value in values.items() if name not in (named.threshold, named.topN)}
-        return cls(values=fixed, named=named, score=_scores(table, place), by_query=by_query, pairing=reused.pairing)
+        parameters = _parameters_of(definition, values, step.call)
+        widest: dict[str, Value] = {parameters.threshold: float(parameters.low)}
+        if parameters.topN:
+            widest[parameters.topN] = parameters.topNs[-1]
+        table = runner.outcome({**values, **widest}).candidates
+        place = place_among(table, table.chosen & (table.origin >= Origin.EXPANSION))
+        fixed = {name: value for name, value in values.items() if name not in (parameters.threshold, parameters.topN)}
+        return cls(
+            values=fixed,
+            parameters=parameters,
+            score=_scores(table, place),
+            values_by_length=_by_length(table, place, labels=labels, measures=measures),
+            pairing=runner.pairing,
+        )
 
     def lines(self, topNs: Sequence[int] | None = None) -> Iterator[Line]:  # noqa: N803 - the documents' name
         """Every threshold for each topN, rising.
@@ -156,22 +163,22 @@ class Expansions:
         Raises:
             ParameterError: a topN is out of its range.
         """
-        wanted = self.named.topNs if topNs is None else tuple(sorted(set(topNs)))
-        if wrong := sorted(set(wanted) - set(self.named.topNs)):
-            raise ParameterError(f"{self.named.topN or 'topN'} cannot be {', '.join(map(str, wrong))}")
+        wanted = self.parameters.topNs if topNs is None else tuple(sorted(set(topNs)))
+        if wrong := sorted(set(wanted) - set(self.parameters.topNs)):
+            raise ParameterError(f"{self.parameters.topN or 'topN'} cannot be {', '.join(map(str, wrong))}")
         for limit in wanted:
             yield self._line(limit)
 
     def lengths(self, values: Mapping[str, Value]) -> IntArray:
         """How many items are brought in for each query at one setting, shape (n_queries,)."""
-        limit = int(values[self.named.topN]) if self.named.topN else self.named.topNs[0]
-        return self._within(float(values[self.named.threshold]), limit)
+        limit = int(values[self.parameters.topN]) if self.parameters.topN else self.parameters.topNs[0]
+        return self._within(float(values[self.parameters.threshold]), limit)
 
-    def at(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+    def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """By measure, the values of every query at one setting, shape (n_queries,)."""
         length = self.lengths(values)
         query = np.arange(len(length))
-        return {measure: found[length, query] for measure, found in self.by_query.items()}
+        return {measure: found[length, query] for measure, found in self.values_by_length.items()}
 
     def _within(self, threshold: float, limit: int) -> IntArray:
         length: IntArray = np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64)
@@ -179,12 +186,12 @@ class Expansions:
 
     def _line(self, limit: int) -> Line:
         """Sums at the highest threshold, and what every item adds in order of falling score."""
-        named, shown = self.named, self.score[:, :limit]
-        first = self._within(named.high, limit)
-        query, place = np.nonzero((shown >= named.low) & (shown < named.high))
+        parameters, shown = self.parameters, self.score[:, :limit]
+        first = self._within(parameters.high, limit)
+        query, place = np.nonzero((shown >= parameters.low) & (shown < parameters.high))
         score = shown[query, place]
-        falling = np.argsort(-score, kind="stable")
-        query, place, score = query[falling], place[falling], score[falling]
+        by_score = np.argsort(-score, kind="stable")
+        query, place, score = query[by_score], place[by_score], score[by_score]
         last = np.flatnonzero(np.append(score[1:] != score[:-1], True)) if len(score) else np.empty(0, np.int64)
         everyone = np.arange(len(self.score))
 
@@ -192,35 +199,30 @@ class Expansions:
             added = np.cumsum(values[place + 1, query] - values[place, query])[last]
             return np.asarray(values[first, everyone].sum() + np.concatenate([[0.0], added]), dtype=np.float64)
 
-        there = {measure: (~np.isnan(values)).astype(np.float64) for measure, values in self.by_query.items()}
-        filled = {measure: np.nan_to_num(values) for measure, values in self.by_query.items()}
-        amounts = {one: values for one, values in filled.items() if one.metric.declaration.scale != "yes/no"}
-        above = shown[shown >= named.high]
+        applies = {measure: (~np.isnan(values)).astype(np.float64) for measure, values in self.values_by_length.items()}
+        known_values = {measure: np.nan_to_num(values) for measure, values in self.values_by_length.items()}
+        amounts = {one: values for one, values in known_values.items() if one.metric.declaration.scale != "yes/no"}
+        above = shown[shown >= parameters.high]
 
         def paired(measure: Measure, pairing: Pairing) -> Differences:
-            values = self.by_query[measure]
+            values = self.values_by_length[measure]
             gain = np.nan_to_num(values[place + 1, query] - values[place, query])
-            return pairing.along(measure, values[first, everyone], owner=query, gain=gain, stops=last + 1)
+            return pairing.line_differences(measure, values[first, everyone], owner=query, gain=gain, stops=last + 1)
 
-        known = [] if self.pairing is None else [(one, self.pairing) for one in self.pairing.base if one in there]
+        known = [] if self.pairing is None else [(one, self.pairing) for one in self.pairing.base if one in applies]
         return Line(
-            values={**self.values, **({named.topN: limit} if named.topN else {})},
-            axis=named.threshold,
-            thresholds=np.concatenate([[float(named.high)], score[last]]),
-            sums={measure: summed(values) for measure, values in filled.items()},
-            n={measure: int(values.any(axis=0).sum()) for measure, values in there.items()},
+            values={**self.values, **({parameters.topN: limit} if parameters.topN else {})},
+            axis=parameters.threshold,
+            thresholds=np.concatenate([[float(parameters.high)], score[last]]),
+            sums={measure: summed(values) for measure, values in known_values.items()},
+            n={measure: int(values.any(axis=0).sum()) for measure, values in applies.items()},
             squares={measure: summed(values**2) for measure, values in amounts.items()},
             cubes={measure: summed(values**3) for measure, values in amounts.items()},
-            applies={one: summed(values) for one, values in there.items() if (values != values[0]).any()},
+            applies={one: summed(values) for one, values in applies.items() if (values != values[0]).any()},
             differences={one: paired(one, pairing) for one, pairing in known},
-            span=(float(named.low), float(named.high)),
+            span=(float(parameters.low), float(parameters.high)),
             beyond=(float(above.min()) if len(above) else np.inf, -np.inf),
         )
-
-
-def _brought(table: Candidates) -> BoolArray:
-    rows: BoolArray = table.chosen & (table.origin >= Origin.EXPANSION)
-    return rows
 
 
 def _scores(table: Candidates, place: IntArray) -> FloatArray:
@@ -237,13 +239,13 @@ def _by_length(
     found: dict[Measure, list[FloatArray]] = {one: [] for one in measures}
     ranking = any(one.reachable for one in measures)
     for length in range(int(place.max(initial=-1)) + 2):
-        shorter = without(table, place >= length) if ranking else table.taken(table.chosen & (place < length))
-        for one, values in measured(shorter, labels, measures).items():
+        shorter = remove_added(table, place >= length) if ranking else table.taken(table.chosen & (place < length))
+        for one, values in measure_answers(shorter, labels, measures).items():
             found[one].append(values)
     return {one: np.stack(values) for one, values in found.items()}
 
 
-def without(table: Candidates, rows: BoolArray) -> Candidates:
+def remove_added(table: Candidates, rows: BoolArray) -> Candidates:
     """A table as if an expansion had not brought in some rows: what was found before stands where it stood, and out."""
     before = table.columns.get(SEARCHED, np.full(len(table), np.nan))
     back = rows & ~np.isnan(before)

@@ -15,10 +15,13 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut import offered_length
 from ctxbench.steps.cut_relative import fallen
-from ctxbench.tuning.sweep.falling_keys import Axis, Falling, single
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_sums import Axis, ThresholdSums, prefix_line
+
+Prefix = tuple[MeasuredRankings, IntArray]
+"""Rankings, and how many of their first items are offered, shape (n_queries,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,63 +97,63 @@ class Cut:
     """Settings that differ in one threshold, before anything is summed up.
 
     Attributes:
-        ladders: of which the first items are offered.
+        rankings: of which the first items are offered.
         values: of all parameters but the axis.
         low, high: the fewest and the most items that are offered, shape (n_queries,); equal without an axis.
-        axis: what is turned, with its key of every rung, sorted; None = nothing is, and this is one setting.
-        slot: see `Falling.line`.
+        axis: what is turned, with its key of every ranked item, sorted; None = nothing is, and this is one setting.
+        slot: see `ThresholdSums.line`.
     """
 
-    ladders: Ladders
+    rankings: MeasuredRankings
     values: Mapping[str, Value]
     low: IntArray
     high: IntArray
-    axis: tuple[Axis, Falling] | None = None
+    axis: tuple[Axis, ThresholdSums] | None = None
     slot: int | None = None
 
     def line(self) -> Line:
         """The sums at all settings."""
         if self.axis is None:
-            return single(self.ladders, self.values, self.high)
-        axis, falling = self.axis
-        return falling.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
+            return prefix_line(self.rankings, self.values, self.high)
+        axis, sums = self.axis
+        return sums.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
 
 
-class _Lines(ABC):
-    """What every family does with its cuts."""
+class Family(ABC):
+    """A cut, or a chain of cuts, that offers a prefix of the ranking, and the parameters that it is swept over."""
 
     @abstractmethod
-    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """All settings."""
 
     @abstractmethod
-    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
-        """The ladders of which the first items are offered, and how many, shape (n_queries,)."""
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
+        """What is offered at one setting."""
 
-    def lines(self, ladders: Ladders) -> Iterator[Line]:
+    def lines(self, rankings: MeasuredRankings) -> Iterator[Line]:
         """All settings, as lines; the fixed values of the lines and their order do not depend on the data."""
-        return (cut.line() for cut in self.cuts(ladders))
+        return (cut.line() for cut in self.cuts(rankings))
 
-    def lengths(self, ladders: Ladders, values: Mapping[str, Value]) -> IntArray:
+    def lengths(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> IntArray:
         """How many items of each ranking are offered at one setting, shape (n_queries,); see `by_query`.
 
         Raises:
             ParameterError: a value is missing.
         """
-        return self.chosen(ladders, values)[1]
+        return self.offered_prefix(rankings, values)[1]
 
-    def by_query(self, ladders: Ladders, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+    def by_query(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, shape (n_queries,) each; NaN = does not apply.
 
         Raises:
             ParameterError: a value is missing.
         """
-        own, lengths = self.chosen(ladders, values)
-        return {measure: own.values(measure, lengths) for measure in own.measures}
+        prefix, lengths = self.offered_prefix(rankings, values)
+        return {measure: prefix.values(measure, lengths) for measure in prefix.measures}
 
 
 @dataclass(frozen=True)
-class FixedK(_Lines):
+class FixedK(Family):
     """The first n items of the ranking (step `first`), whatever they score: one line of one setting for each n.
 
     Attributes:
@@ -161,19 +164,19 @@ class FixedK(_Lines):
     n: str
     values: Sequence[int]
 
-    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Every n, rising."""
         for n in Counts(self.n, tuple(self.values)).values:
-            _, lengths = self.chosen(ladders, {self.n: n})
-            yield Cut(ladders=ladders, values={self.n: n}, low=lengths, high=lengths)
+            _, lengths = self.offered_prefix(rankings, {self.n: n})
+            yield Cut(rankings=rankings, values={self.n: n}, low=lengths, high=lengths)
 
-    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """The first n."""
-        return ladders, np.minimum(ladders.sizes, int(_value(self.n, values, 0)))
+        return rankings, np.minimum(rankings.sizes, int(_value(self.n, values, 0)))
 
 
 @dataclass(frozen=True)
-class StandardMargin(_Lines):
+class StandardMargin(Family):
     """The documents' cut (step `standard`), and a margin to the best score behind it (step `margin`, of: ratio).
 
     With every topK and topN: every includeScore at the top of the margin's range, which leaves out nothing where it
@@ -193,118 +196,114 @@ class StandardMargin(_Lines):
     margin: Span | None = None
     at_most: int = 100
 
-    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Lines along includeScore, then lines along the margin; those of each by topK, then by topN."""
         swept = [span for span in (self.includeScore, self.margin) if span is not None and span.swept]
         spans: list[Span | None] = [*swept] if swept else [None]
         for span in spans:
-            falling = None
-            for topK, own, found in standing(ladders, self.topK.values):  # noqa: N806
-                part = _Standing(self, own, found)
-                if span is not None and (falling is None or falling.ladders is not own):
-                    most = found if own is not ladders else _most(ladders, self.topK.values[-1])
-                    falling = Falling(own, part.key(span), most)
+            sums = None
+            for topK in self.topK.values:  # noqa: N806
+                best = _BestChunks.of(self, rankings, topK)
+                if span is not None and (sums is None or sums.rankings is not best.rankings):
+                    same = best.rankings is rankings
+                    most = rankings.items.count(_has_chunk(rankings, self.topK.values[-1])) if same else best.counts
+                    sums = ThresholdSums(best.rankings, best.key(span), most)
                 for topN in self.topN.values:  # noqa: N806
-                    yield part.cut(span, falling, topK, topN)
+                    yield best.cut(span, sums, topK, topN)
 
-    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What the two steps offer, one behind the other."""
-        (_, own, found) = next(standing(ladders, (self.topK.of(values),)))
-        part = _Standing(self, own, found)
-        length = part.standard(self.topN.of(values), self.includeScore.of(values))
-        return own, np.minimum(length, part.within(self.margin.of(values)) if self.margin is not None else length)
+        best = _BestChunks.of(self, rankings, self.topK.of(values))
+        length = best.standard(self.topN.of(values), self.includeScore.of(values))
+        return best.rankings, length if self.margin is None else np.minimum(length, best.within(self.margin.of(values)))
+
+
+def _has_chunk(rankings: MeasuredRankings, topK: int) -> BoolArray:  # noqa: N803
+    """True for items whose best chunk is among the best topK and that score above 0, shape (n_ranked,)."""
+    return (rankings.chunk_rank < topK) & (rankings.score > 0)
 
 
 @dataclass(frozen=True, eq=False)
-class _Standing:
-    """The rungs that stand at one topK: the first `found` of each of the ladders `own`."""
+class _BestChunks:
+    """The items that a topK leaves: the first `counts` of each of the rankings.
+
+    As a rule they are the first ones of every ranking. Where pooled scores put an item above one with a better chunk,
+    the rankings are new ones without the items that topK leaves out.
+    """
 
     family: StandardMargin
-    own: Ladders
-    found: IntArray
+    rankings: MeasuredRankings
+    counts: IntArray
+
+    @classmethod
+    def of(cls, family: StandardMargin, rankings: MeasuredRankings, topK: int) -> _BestChunks:  # noqa: N803
+        """Find them."""
+        items, kept = rankings.items, _has_chunk(rankings, topK)
+        counts = items.count(kept)
+        gaps = (kept & (items.place >= counts[items.owner])).any()
+        return cls(family, rankings.select_items(kept) if gaps else rankings, counts)
 
     def standard(self, topN: int, includeScore: float) -> IntArray:  # noqa: N803
         """How many the step `standard` offers."""
-        return offered_length(self.found, self._count(self.own.score >= includeScore), topN)
+        return offered_length(self.counts, self._count(self.rankings.score >= includeScore), topN)
 
     def within(self, margin: float) -> IntArray:
-        """How many of those that stand the step `margin` would offer of them."""
-        return np.minimum(self._count(self._fallen <= margin), self.family.at_most)
+        """How many of them the step `margin` would offer."""
+        return np.minimum(self._count(self._distance <= margin), self.family.at_most)
 
     def key(self, span: Span) -> FloatArray:
         """What a swept parameter is compared with."""
-        return self.own.score if span is self.family.includeScore else -self._fallen
+        return self.rankings.score if span is self.family.includeScore else -self._distance
 
-    def cut(self, span: Span | None, falling: Falling | None, topK: int, topN: int) -> Cut:  # noqa: N803
+    def cut(self, span: Span | None, sums: ThresholdSums | None, topK: int, topN: int) -> Cut:  # noqa: N803
         """All values of a swept parameter, the other at the top of its range."""
         family = self.family
         include, margin = family.includeScore, family.margin
         values: dict[str, Value] = {family.topK.name: topK, family.topN.name: topN}
         values |= {one.name: one.high for one in (include, margin) if one is not None and one is not span}
         values.pop("", None)
-        high = self.found if span is include else offered_length(self.found, self._above, topN)
-        low = np.minimum(topN, self.found) if span is include else high
+        high = self.counts if span is include else offered_length(self.counts, self._above, topN)
+        low = np.minimum(topN, self.counts) if span is include else high
         if span is not None and span is margin:
             low, high = np.zeros_like(low), np.minimum(high, family.at_most)
         else:
             low, high = np.minimum(low, self._within), np.minimum(high, self._within)
-        if span is None or falling is None:
-            return Cut(ladders=self.own, values=values, low=high, high=high)
+        if span is None or sums is None:
+            return Cut(rankings=self.rankings, values=values, low=high, high=high)
         axis = Axis(name=span.name, span=(span.low, span.high), rises=span is margin)
         slot = topN if axis.rises else None  # of a larger topK the first topN are often the same ones
-        return Cut(ladders=self.own, values=values, low=low, high=high, axis=(axis, falling), slot=slot)
+        return Cut(rankings=self.rankings, values=values, low=low, high=high, axis=(axis, sums), slot=slot)
 
     @cached_property
     def _above(self) -> IntArray:
-        """How many of those that stand score at least the top of includeScore's range."""
-        return self._count(self.own.score >= self.family.includeScore.high)
+        """How many of them score at least the top of includeScore's range."""
+        return self._count(self.rankings.score >= self.family.includeScore.high)
 
     @cached_property
     def _within(self) -> IntArray:
-        """How many the step `margin` offers at the top of its range; all that stand, where there is no such step."""
-        return self.found if self.family.margin is None else self.within(self.family.margin.high)
+        """How many the step `margin` offers at the top of its range; all, where there is no such step."""
+        return self.counts if self.family.margin is None else self.within(self.family.margin.high)
 
     @property
-    def _fallen(self) -> FloatArray:
-        return below_best(self.own, "ratio")
+    def _distance(self) -> FloatArray:
+        return below_best(self.rankings, "ratio")
 
     def _count(self, rows: BoolArray) -> IntArray:
-        """How many of those that stand are among `rows`."""
-        rungs = self.own.rungs
-        rows = rows & (rungs.place < self.found[rungs.owner])
-        return np.bincount(rungs.owner[rows], minlength=rungs.n).astype(np.int64)
+        """How many of them are among `rows`."""
+        items = self.rankings.items
+        return items.count(rows & (items.place < self.counts[items.owner]))
 
 
-def below_best(ladders: Ladders, of: Literal["difference", "ratio"]) -> FloatArray:
-    """How far every rung has fallen below the best of its query, as the step `margin` has it, shape (n_rungs,)."""
-    best = np.zeros(ladders.n_queries)
-    some = ladders.sizes > 0
-    best[some] = ladders.score[ladders.start[:-1][some]]
-    return fallen(ladders.score, best[ladders.rungs.owner], of)
-
-
-def standing(ladders: Ladders, topKs: Sequence[int]) -> Iterator[tuple[int, Ladders, IntArray]]:  # noqa: N803
-    """What stands at each topK: ladders, and how many of their first items, shape (n_queries,).
-
-    These are items whose best chunk is among the best topK and that score above 0. As a rule they are the first ones
-    of every ranking, and the ladders are those given. Where pooled scores put an item above one with a better chunk,
-    the ladders are new ones without what does not stand.
-    """
-    for topK in topKs:  # noqa: N806
-        alive = (ladders.chunk_rank < topK) & (ladders.score > 0)
-        found = np.bincount(ladders.rungs.owner[alive], minlength=ladders.n_queries).astype(np.int64)
-        prefix = not (alive & (ladders.rungs.place >= found[ladders.rungs.owner])).any()
-        yield topK, ladders if prefix else ladders.among(alive), found
-
-
-def _most(ladders: Ladders, topK: int) -> IntArray:  # noqa: N803
-    """How many items stand at most at this topK or a lower one."""
-    alive = (ladders.chunk_rank < topK) & (ladders.score > 0)
-    return np.bincount(ladders.rungs.owner[alive], minlength=ladders.n_queries).astype(np.int64)
+def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -> FloatArray:
+    """How far every item scores below the best of its query, as the step `margin` has it, shape (n_ranked,)."""
+    best = np.zeros(rankings.n_queries)
+    some = rankings.sizes > 0
+    best[some] = rankings.score[rankings.start[:-1][some]]
+    return fallen(rankings.score, best[rankings.items.owner], of)
 
 
 @dataclass(frozen=True)
-class Threshold(_Lines):
+class Threshold(Family):
     """Items whose score, or probability, is at least a threshold (step `at_least`), or near the best (`margin`).
 
     Attributes:
@@ -319,43 +318,42 @@ class Threshold(_Lines):
     at_most: Counts | None = None
     of: Literal["score", "difference", "ratio"] = "score"
 
-    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """By at_least, then by at_most; pairs that contradict each other are left out."""
-        span, sizes = self.threshold, ladders.sizes
-        falling = Falling(ladders, self._key(ladders), sizes) if span.swept else None
-        for floor in self.at_least.values:
+        span, sizes = self.threshold, rankings.sizes
+        sums = ThresholdSums(rankings, self._key(rankings), sizes) if span.swept else None
+        for least in self.at_least.values:
             for most in self.at_most.values if self.at_most is not None else (None,):
-                if most is not None and most < floor:
+                if most is not None and most < least:
                     continue
-                fixed: dict[str, Value] = {self.at_least.name: floor}
+                fixed: dict[str, Value] = {self.at_least.name: least}
                 if self.at_most is not None and most is not None:
                     fixed[self.at_most.name] = most
-                if falling is None:
+                if sums is None:
                     fixed[span.name] = span.high
                 fixed.pop("", None)
-                if falling is None:
-                    lengths = self.chosen(ladders, fixed)[1]
-                    yield Cut(ladders=ladders, values=fixed, low=lengths, high=lengths)
+                if sums is None:
+                    lengths = self.offered_prefix(rankings, fixed)[1]
+                    yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
                     continue
                 high = sizes if most is None else np.minimum(sizes, most)
                 axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
-                yield Cut(ladders=ladders, values=fixed, low=np.minimum(high, floor), high=high, axis=(axis, falling))
+                yield Cut(rankings=rankings, values=fixed, low=np.minimum(high, least), high=high, axis=(axis, sums))
 
-    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What the step offers."""
         limit = self.threshold.of(values)
-        owner = ladders.rungs.owner[self._key(ladders) >= (limit if self.of == "score" else -limit)]
-        reached = np.bincount(owner, minlength=ladders.n_queries).astype(np.int64)
-        length = offered_length(ladders.sizes, reached, self.at_least.of(values))
-        return ladders, length if self.at_most is None else np.minimum(length, self.at_most.of(values))
+        reached = rankings.items.count(self._key(rankings) >= (limit if self.of == "score" else -limit))
+        length = offered_length(rankings.sizes, reached, self.at_least.of(values))
+        return rankings, length if self.at_most is None else np.minimum(length, self.at_most.of(values))
 
-    def _key(self, ladders: Ladders) -> FloatArray:
+    def _key(self, rankings: MeasuredRankings) -> FloatArray:
         """What the threshold is compared with: scores, or less than nothing by how far they have fallen."""
-        return ladders.score if self.of == "score" else -below_best(ladders, self.of)
+        return rankings.score if self.of == "score" else -below_best(rankings, self.of)
 
 
 @dataclass(frozen=True)
-class Budget(_Lines):
+class Budget(Family):
     """A budget of prompt tokens on top of a family (step `budget`, without `skip`, the session not counted).
 
     Attributes:
@@ -367,13 +365,13 @@ class Budget(_Lines):
     of: FixedK | StandardMargin | Threshold
     tokens: Counts | Span
 
-    def cuts(self, ladders: Ladders) -> Iterator[Cut]:
+    def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """The family's cuts, each with every budget."""
-        falling: Falling | None = None
-        for cut in self.of.cuts(ladders):
+        sums: ThresholdSums | None = None
+        for cut in self.of.cuts(rankings):
             if isinstance(self.tokens, Counts):
                 for tokens in self.tokens.values:
-                    fits = _fitting(cut.ladders, tokens)
+                    fits = _count_in_budget(cut.rankings, tokens)
                     values = {**cut.values, **({self.tokens.name: tokens} if self.tokens.name else {})}
                     yield replace(cut, values=values, low=np.minimum(cut.low, fits), high=np.minimum(cut.high, fits))
                 continue
@@ -381,18 +379,19 @@ class Budget(_Lines):
                 raise ParameterError(
                     f"{cut.axis[0].name} and {self.tokens.name} cannot both be swept at every value; fix one of them"
                 )
-            if falling is None or falling.ladders is not cut.ladders:
-                falling = Falling(cut.ladders, -cut.ladders.spent.astype(np.float64), cut.ladders.sizes)
+            if sums is None or sums.rankings is not cut.rankings:
+                sums = ThresholdSums(
+                    cut.rankings, -cut.rankings.cumulative_tokens.astype(np.float64), cut.rankings.sizes
+                )
             axis = Axis(name=self.tokens.name, span=(self.tokens.low, self.tokens.high), rises=True, whole=True)
-            yield replace(cut, low=np.zeros_like(cut.high), axis=(axis, falling))
+            yield replace(cut, low=np.zeros_like(cut.high), axis=(axis, sums))
 
-    def chosen(self, ladders: Ladders, values: Mapping[str, Value]) -> tuple[Ladders, IntArray]:
+    def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What the family offers, as far as it fits."""
-        own, lengths = self.of.chosen(ladders, values)
-        return own, np.minimum(lengths, _fitting(own, int(self.tokens.of(values))))
+        prefix, lengths = self.of.offered_prefix(rankings, values)
+        return prefix, np.minimum(lengths, _count_in_budget(prefix, int(self.tokens.of(values))))
 
 
-def _fitting(ladders: Ladders, tokens: int) -> IntArray:
+def _count_in_budget(rankings: MeasuredRankings, tokens: int) -> IntArray:
     """How many of the first items fit into a budget, shape (n_queries,)."""
-    fits = ladders.spent <= tokens
-    return np.bincount(ladders.rungs.owner[fits], minlength=ladders.n_queries).astype(np.int64)
+    return rankings.items.count(rankings.cumulative_tokens <= tokens)

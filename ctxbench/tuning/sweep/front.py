@@ -1,4 +1,4 @@
-"""What is kept of a sweep: its front."""
+"""The front of a sweep: its settings that no other beats."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Front:
         return len(self._values)
 
     def take(self, line: Line) -> None:
-        """Look at the settings of a line; those with a mean that applies to no query are passed over."""
+        """See the settings of a line; those with a mean that applies to no query are passed over."""
         self.settings += len(line)
         if not (line.n[self.cost] and line.n[self.gain]):
             return
@@ -50,7 +50,7 @@ class Front:
         places, cost, gain = places[news], cost[news], gain[news]
         tokens = line.means(_TOKENS, places) if _TOKENS in line.sums else np.zeros(len(places))
         points = np.concatenate([self._points, np.stack([cost, gain, tokens])], axis=1)
-        values = [*self._values, *(line.at(place) for place in places.tolist())]
+        values = [*self._values, *(line.values_at(place) for place in places.tolist())]
         by_cost = np.lexsort((np.arange(len(values)), points[2], -points[1], points[0]))
         kept = by_cost[_rises(points[1, by_cost])]
         self._points, self._values = points[:, kept], [values[place] for place in kept.tolist()]

@@ -1,9 +1,9 @@
-"""What sweeps are made of: measures, lines of settings along one threshold, and the families that draw them."""
+"""Lines: settings that differ in one threshold, with the means of all of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,9 +14,8 @@ from ctxbench.core.candidates import MARGIN
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.sweep.measures import REACH, Measure
 from ctxbench.tuning.sweep.paired_sums import Differences
-from ctxbench.tuning.sweep.rankings import Ladders
 
-__all__ = ["REACH", "Family", "Keeper", "Line", "Measure"]
+__all__ = ["REACH", "Collector", "Line", "Measure"]
 
 _DIGITS = 17  # as many tell any two floats apart
 
@@ -36,7 +35,7 @@ class Line:
         n: by measure, how many queries it applies to; of a measure in `applies`, the most.
         applies: by measure, to how many queries it applies at each setting, shape (n_settings,), only for measures
             for which that differs: precision of a query whose session holds all that it requires.
-        differences: paired ones to a base, by measure, where the ladders have one.
+        differences: paired ones to a base, by measure, where the rankings have one.
         span: the ends of the parameter's range.
         whole: the parameter takes whole numbers only.
         beyond: the values of the parameter at which selections change next: at or before the first threshold, and
@@ -60,13 +59,13 @@ class Line:
     def __len__(self) -> int:
         return len(self.thresholds)
 
-    def at(self, place: int) -> dict[str, Value]:
+    def values_at(self, place: int) -> dict[str, Value]:
         """The values of one setting."""
         return self._with(float(self.thresholds[place]))
 
-    def shortly(self, place: int) -> dict[str, Value]:
-        """The values of one setting, with `short` in place of the exact threshold."""
-        return self._with(self.short(place))
+    def rounded_values(self, place: int) -> dict[str, Value]:
+        """The values of one setting, with `rounded_threshold` in place of the exact threshold."""
+        return self._with(self.rounded_threshold(place))
 
     def _with(self, threshold: float) -> dict[str, Value]:
         if not self.axis:
@@ -81,7 +80,7 @@ class Line:
         means: FloatArray = sums / np.where(n > 0, n, np.nan)
         return means
 
-    def short(self, place: int) -> float:
+    def rounded_threshold(self, place: int) -> float:
         """A decimal with few digits that gives the same selections on this line, for people and presets.
 
         Scores differ by up to 1e-5 from machine to machine. So it keeps that far from the two values between which
@@ -112,29 +111,9 @@ class Line:
         return keep
 
 
-class Family(Protocol):
-    """A cut, or a chain of cuts, that offers a prefix of the ranking, and the parameters that it is swept over."""
-
-    def lines(self, ladders: Ladders) -> Iterator[Line]:
-        """All settings, as lines; the fixed values of the lines and their order do not depend on the data."""
-        ...
-
-    def lengths(self, ladders: Ladders, values: Mapping[str, Value]) -> IntArray:
-        """How many items of each ranking are offered at one setting, shape (n_queries,).
-
-        They are the first ones, but for rankings in which topK leaves out items above others that it keeps. Values of
-        measures by query come from `by_query`, which knows which.
-        """
-        ...
-
-    def by_query(self, ladders: Ladders, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
-        """The values of all measures of the ladders at one setting, shape (n_queries,) each; NaN = does not apply."""
-        ...
-
-
-class Keeper(Protocol):
-    """Takes what it needs of every line and forgets the rest: an optimum, a front, a heat map."""
+class Collector(Protocol):
+    """Sees every line of a sweep, and keeps what it needs: the best setting, or a front."""
 
     def take(self, line: Line) -> None:
-        """Look at the settings of a line."""
+        """See the settings of a line."""
         ...

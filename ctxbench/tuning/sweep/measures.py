@@ -1,4 +1,4 @@
-"""Measures: the means that a sweep knows of every setting."""
+"""Measures: means over queries, which a sweep computes for every setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every metric is worth at every length of a ranking, from the metrics' own kernels: no second definition.
+"""The value of every metric at every length of a ranking, from the metrics' own kernels: no second definition.
 
 A kernel takes queries. So a query is handed to it many times, with as much of its ranking as has to be known: with one
 item alone, or with the first items up to one at which a value can change.
@@ -24,7 +24,7 @@ from ctxbench.core.errors import ParameterError
 T = TypeVar("T", bound=np.generic)
 
 # How values follow from what is offered. A metric that is in none of these is computed at every length.
-ADDED_UP = {
+ADDITIVE = {
     "items",
     "tokens",
     "total_tokens",
@@ -33,43 +33,43 @@ ADDED_UP = {
     "wrong_siblings",
     "false_items",
 }  # a sum over items
-AVERAGED = {"precision", "precision_upper"}  # a mean over the items added, which the session's do not touch
-STEPPED = {  # changes only at a required item, at the first one, and at the first one of no use
+AVERAGES = {"precision", "precision_upper"}  # a mean over the items added, which the session's do not touch
+STEPWISE = {  # changes only at a required item, at the first one, and at the first one of no use
     *("completeness", "recall", "direct_recall", "dependency_recall"),
     *("abstention", "false_inclusion"),
 }
 _WITHOUT_LABELS = {"items", "tokens", "total_tokens"}
-_AT_ONCE = 200_000  # rows that a kernel is handed in one go
+_BATCH_ROWS = 200_000  # rows that a kernel is handed in one go
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rungs:
-    """Rankings and sessions of queries, beside the labels that they are held against.
+class RankedItems:
+    """The ranked items of queries, what their sessions hold, and the labels.
 
     Attributes:
         labels: of a dataset.
         query: the dataset's query of each ranking, shape (n_queries,).
         start: shape (n_queries + 1,); ranking i is `[start[i], start[i + 1])`.
-        item: catalog positions, best first, shape (n_rungs,).
-        held_start, held: what the sessions hold, likewise.
-        tokens, held_tokens: of what is shown of each item, shape (n_rungs,) and that of `held`.
-        enough, held_enough: False where what is shown is worth nothing to the query, likewise.
+        item: catalog positions, best first, shape (n_ranked,).
+        session_start, session_item: what the sessions hold, likewise.
+        tokens, session_tokens: of what is shown of each item, shape (n_ranked,) and that of `session_item`.
+        enough, session_enough: False where what is shown is worth nothing to the query, likewise.
     """
 
     labels: Labels
     query: IntArray
     start: IntArray
     item: IntArray
-    held_start: IntArray
-    held: IntArray
+    session_start: IntArray
+    session_item: IntArray
     tokens: IntArray
-    held_tokens: IntArray
+    session_tokens: IntArray
     enough: BoolArray
-    held_enough: BoolArray
+    session_enough: BoolArray
 
     @classmethod
-    def of(cls, table: Candidates, labels: Labels) -> Rungs:
-        """Read them off what was chosen of a search.
+    def of(cls, table: Candidates, labels: Labels) -> RankedItems:
+        """Read them off the rows of a search that are chosen.
 
         Raises:
             ParameterError: the table is of other queries, or an expansion has brought items in.
@@ -79,19 +79,19 @@ class Rungs:
             raise ParameterError(f"rankings of {table.n_requests} queries and labels of {n}; expected the same ones")
         if (table.chosen & ~table.ranked & (table.origin != Origin.SESSION)).any():
             raise ParameterError("what an expansion brought in is no part of a ranking; sweep what stands before it")
-        held, found = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
+        session_item, found = table.chosen & (table.origin == Origin.SESSION), table.chosen & table.ranked
         tokens, enough = table.prices(labels.item_tokens), enough_shown(labels.dataset, table)
         return cls(
             labels=labels,
             query=np.arange(n, dtype=np.int64),
             start=table.starts_of(found),
             item=table.item[found],
-            held_start=table.starts_of(held),
-            held=table.item[held],
+            session_start=table.starts_of(session_item),
+            session_item=table.item[session_item],
             tokens=tokens[found],
-            held_tokens=tokens[held],
+            session_tokens=tokens[session_item],
             enough=enough[found],
-            held_enough=enough[held],
+            session_enough=enough[session_item],
         )
 
     @property
@@ -99,14 +99,19 @@ class Rungs:
         """How many rankings there are."""
         return len(self.query)
 
+    @property
+    def n_catalog(self) -> int:
+        """How many items the catalog has."""
+        return len(self.labels.dataset.catalog)
+
     @cached_property
     def owner(self) -> IntArray:
-        """The ranking of each rung."""
+        """The ranking of each ranked item."""
         return owners(self.start)
 
     @cached_property
     def place(self) -> IntArray:
-        """The 0-based place of each rung in its ranking."""
+        """The 0-based place of each ranked item in its ranking."""
         return np.arange(len(self.item), dtype=np.int64) - self.start[self.owner]
 
     @cached_property
@@ -114,38 +119,43 @@ class Rungs:
         """CSR starts of values by length: ranking i has one for 0, 1, ... all of its items."""
         return self.start + np.arange(self.n + 1)
 
-    def only(self, queries: BoolArray) -> Rungs:
-        """Some of the rankings."""
+    def count(self, rows: BoolArray) -> IntArray:
+        """How many items each ranking has where `rows`, shape (n_ranked,), is True, shape (n_queries,)."""
+        return np.bincount(self.owner[rows], minlength=self.n).astype(np.int64)
+
+    def select_queries(self, queries: BoolArray) -> RankedItems:
+        """The rankings of the queries where `queries`, shape (n_queries,), is True."""
         which = np.flatnonzero(queries)
-        start, rows = taken(self.start, which)
-        held_start, held = taken(self.held_start, which)
+        start, rows = select_lists(self.start, which)
+        session_start, session_item = select_lists(self.session_start, which)
         return replace(
             self,
             query=self.query[which],
             start=start,
             item=self.item[rows],
-            held_start=held_start,
-            held=self.held[held],
+            session_start=session_start,
+            session_item=self.session_item[session_item],
             tokens=self.tokens[rows],
-            held_tokens=self.held_tokens[held],
+            session_tokens=self.session_tokens[session_item],
             enough=self.enough[rows],
-            held_enough=self.held_enough[held],
+            session_enough=self.session_enough[session_item],
         )
 
-    def among(self, rows: BoolArray) -> Rungs:
-        """The same rankings without the rungs where `rows` is False."""
+    def select_items(self, rows: BoolArray) -> RankedItems:
+        """The same rankings with the items where `rows`, shape (n_ranked,), is True."""
         return replace(
             self,
-            start=starts(np.bincount(self.owner[rows], minlength=self.n)),
+            start=starts(self.count(rows)),
             item=self.item[rows],
             tokens=self.tokens[rows],
             enough=self.enough[rows],
         )
 
-    def alone(self, metrics: Sequence[Metric]) -> dict[Metric, tuple[FloatArray, FloatArray]]:
-        """Metrics where nothing is offered beyond the session, shape (n_queries,), and where one item alone is.
+    def single_item_values(self, metrics: Sequence[Metric]) -> dict[Metric, tuple[FloatArray, FloatArray]]:
+        """Values of metrics where only the session is offered, and where one item of the ranking is offered as well.
 
-        The latter has shape (n_rungs,).
+        Returns:
+            By metric, two arrays of shape (n_queries,) and (n_ranked,).
         """
         out: dict[Metric, tuple[FloatArray, FloatArray]] = {}
         for labelled in (False, True):
@@ -158,78 +168,72 @@ class Rungs:
                 out |= {metric: (bare[metric], single[metric]) for metric in group}
         return out
 
-    def added_up(self, bare: FloatArray, alone: FloatArray) -> FloatArray:
-        """Values by length of a sum over items, from what `alone` gave; shape (n_rungs + n_queries,)."""
-        return self._spread(bare) + self._running(np.nan_to_num(alone - bare[self.owner]))
+    def sum_by_length(self, bare: FloatArray, single: FloatArray) -> FloatArray:
+        """Values by length of a sum over items, from what `single_item_values` gave; shape (n_ranked + n_queries,)."""
+        return self._repeat(bare) + self._cumulative(np.nan_to_num(single - bare[self.owner]))
 
-    def averaged(self, bare: FloatArray, alone: FloatArray) -> FloatArray:
-        """Values by length of a mean over the items added, from what `alone` gave."""
-        length = self._lengths
-        out = self._spread(bare)
+    def mean_by_length(self, bare: FloatArray, single: FloatArray) -> FloatArray:
+        """Values by length of a mean over the items added, from what `single_item_values` gave."""
+        length = self._cumulative(np.ones(len(self.item)))
+        out = self._repeat(bare)
         applies = np.ones(self.n, dtype=np.bool_)
-        applies[self.owner[np.isnan(alone)]] = False
-        some = (length > 0) & self._spread(applies)
-        np.divide(self._running(np.nan_to_num(alone)), length, out=out, where=some)
+        applies[self.owner[np.isnan(single)]] = False
+        some = (length > 0) & self._repeat(applies)
+        np.divide(self._cumulative(np.nan_to_num(single)), length, out=out, where=some)
         return out
 
-    def by_length(self, metrics: Sequence[Metric]) -> dict[Metric, FloatArray]:
-        """Values by length of any metrics of what is offered, shape (n_rungs + n_queries,) each."""
+    def values_by_length(self, metrics: Sequence[Metric]) -> dict[Metric, FloatArray]:
+        """Values by length of any metrics of what is offered, shape (n_ranked + n_queries,) each."""
         out: dict[Metric, FloatArray] = {}
-        for telling, group in (
-            (self._telling, [metric for metric in metrics if metric.name in STEPPED]),
-            (np.ones(len(self.item), dtype=np.bool_), [metric for metric in metrics if metric.name not in STEPPED]),
+        for step_items, group in (
+            (self._step_items, [metric for metric in metrics if metric.name in STEPWISE]),
+            (np.ones(len(self.item), dtype=np.bool_), [metric for metric in metrics if metric.name not in STEPWISE]),
         ):
             if group:
-                out |= self._stepped(group, telling)
+                out |= self._step_values(group, step_items)
         return out
 
     @cached_property
-    def _telling(self) -> BoolArray:
-        """True for the rungs at which a metric in `STEPPED` may change."""
-        whole = self._evidence(np.arange(self.n), self.start, np.arange(len(self.item)), labelled=True)
-        joined = Joined(whole)
+    def _step_items(self) -> BoolArray:
+        """True for the ranked items at which a metric in `STEPWISE` may change."""
+        joined = Joined(self.evidence())
         grade = joined.offered_grade[joined.added]
         useless = (grade < Grade.HELPFUL).astype(np.int64)
         before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(useless)])[:-1]
         first = (useless == 1) & (before == before[self.start[self.owner]])
-        telling: BoolArray = (grade == Grade.REQUIRED) | (self.place == 0) | first
-        return telling
+        step_items: BoolArray = (grade == Grade.REQUIRED) | (self.place == 0) | first
+        return step_items
 
-    def _stepped(self, metrics: Sequence[Metric], telling: BoolArray) -> dict[Metric, FloatArray]:
-        """Values by length of metrics that change at `telling` rungs only, and depend on no others."""
-        few = self.among(telling)
-        stops = np.diff(few.start) + 1  # how many lengths are looked at: none, up to the first telling rung, ...
+    def _step_values(self, metrics: Sequence[Metric], step_items: BoolArray) -> dict[Metric, FloatArray]:
+        """Values by length of metrics that change only at the items where `step_items`, and depend on no others."""
+        few = self.select_items(step_items)
+        stops = np.diff(few.start) + 1  # how many lengths are looked at: none, up to the first such item, ...
         owner = np.repeat(np.arange(self.n), stops)
-        upto = np.arange(len(owner)) - starts(stops)[owner]
-        start = starts(upto)
-        rows = np.arange(int(start[-1])) - np.repeat(start[:-1], upto) + np.repeat(few.start[owner], upto)
+        count = np.arange(len(owner)) - starts(stops)[owner]
+        start = starts(count)
+        rows = np.arange(int(start[-1])) - np.repeat(start[:-1], count) + np.repeat(few.start[owner], count)
         values = few._values(metrics, owner, start, rows, labelled=True)  # noqa: SLF001 - of this class
-        reached = self._running(telling.astype(np.float64)).astype(np.int64) + self._spread(starts(stops)[:-1])
+        reached = self._cumulative(step_items.astype(np.float64)).astype(np.int64) + self._repeat(starts(stops)[:-1])
         return {metric: value[reached] for metric, value in values.items()}
 
-    @cached_property
-    def _lengths(self) -> FloatArray:
-        """The length of each value by length."""
-        return self._running(np.ones(len(self.item)))
-
-    def _spread(self, by_query: npt.NDArray[T]) -> npt.NDArray[T]:
+    def _repeat(self, by_query: npt.NDArray[T]) -> npt.NDArray[T]:
         """Repeat a value a query for each of its lengths."""
         return np.repeat(by_query, np.diff(self.length_start))
 
-    def _running(self, gains: FloatArray) -> FloatArray:
-        """Sums of whole numbers over the first rungs, by length."""
+    def _cumulative(self, gains: FloatArray) -> FloatArray:
+        """Cumulative sums of whole numbers along each ranking, from 0 on."""
         padded = np.zeros(len(gains) + self.n)
         padded[np.arange(len(gains)) + self.owner + 1] = gains
         total = np.cumsum(padded)
-        running: FloatArray = total - self._spread(total[self.length_start[:-1]])
+        running: FloatArray = total - self._repeat(total[self.length_start[:-1]])
         return running
 
     def _values(
         self, metrics: Sequence[Metric], owner: IntArray, start: IntArray, rows: IntArray, *, labelled: bool
     ) -> dict[Metric, FloatArray]:
-        """Evaluate many selections: number i offers query `owner[i]` the rungs `rows[start[i]:start[i + 1]]`."""
+        """Evaluate many selections: number i offers query `owner[i]` the ranked items `rows[start[i]:start[i + 1]]`."""
         parts: dict[Metric, list[FloatArray]] = {metric: [] for metric in metrics}
-        for first, last in self._slices(owner, start):
+        for first, last in self._batches(owner, start):
             span = slice(int(start[first]), int(start[last]))
             evidence = self._evidence(
                 owner[first:last], start[first : last + 1] - start[first], rows[span], labelled=labelled
@@ -238,30 +242,34 @@ class Rungs:
                 parts[metric].append(value)
         return {metric: np.concatenate([np.empty(0), *found]) for metric, found in parts.items()}
 
-    def _slices(self, owner: IntArray, start: IntArray) -> Iterator[tuple[int, int]]:
+    def _batches(self, owner: IntArray, start: IntArray) -> Iterator[tuple[int, int]]:
         """Bounds of slices of selections that are small enough for one go."""
         judged = np.diff(self.labels.dataset.judgments.start)[self.query[owner]]
-        rows = np.cumsum(1 + judged + np.diff(self.held_start)[owner] + np.diff(start))
+        rows = np.cumsum(1 + judged + np.diff(self.session_start)[owner] + np.diff(start))
         first = 0
         while first < len(owner):
             before = int(rows[first - 1]) if first else 0
-            last = max(int(np.searchsorted(rows, before + _AT_ONCE)), first + 1)
+            last = max(int(np.searchsorted(rows, before + _BATCH_ROWS)), first + 1)
             yield first, last
             first = last
+
+    def evidence(self) -> Evidence:
+        """The labels of every query, and all items of its ranking, offered behind what the session holds."""
+        return self._evidence(np.arange(self.n), self.start, np.arange(len(self.item)), labelled=True)
 
     def _evidence(self, owner: IntArray, start: IntArray, rows: IntArray, *, labelled: bool) -> Evidence:
         """The labels of each selection's query, and what it offers behind what the session holds."""
         judgments = self.labels.dataset.judgments
-        label_start, label = taken(judgments.start, self.query[owner])
+        label_start, label = select_lists(judgments.start, self.query[owner])
         if not labelled:
             label_start, label = np.zeros_like(label_start), label[:0]
-        held_start, held = taken(self.held_start, owner)
-        selection = np.concatenate([owners(held_start), owners(start)])
+        session_start, session_item = select_lists(self.session_start, owner)
+        selection = np.concatenate([owners(session_start), owners(start)])
         in_turn = np.argsort(selection, kind="stable")
-        item = np.concatenate([self.held[held], self.item[rows]])[in_turn]
-        tokens = np.concatenate([self.held_tokens[held], self.tokens[rows]])[in_turn]
-        enough = np.concatenate([self.held_enough[held], self.enough[rows]])[in_turn]
-        origin = np.repeat([SESSION, SESSION + 1], [len(held), len(rows)])[in_turn]
+        item = np.concatenate([self.session_item[session_item], self.item[rows]])[in_turn]
+        tokens = np.concatenate([self.session_tokens[session_item], self.tokens[rows]])[in_turn]
+        enough = np.concatenate([self.session_enough[session_item], self.enough[rows]])[in_turn]
+        origin = np.repeat([SESSION, SESSION + 1], [len(session_item), len(rows)])[in_turn]
         via = judgments.via
         return Evidence(
             judgments=Judgments(
@@ -271,14 +279,14 @@ class Rungs:
                 group=judgments.group[label],
                 via=None if via is None else via[label],
             ),
-            offered=Offered(start=held_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
+            offered=Offered(start=session_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
             item_tokens=self.labels.item_tokens,
             body_tokens=self.labels.body_tokens,
             kinship=self.labels.kinship,
         )
 
 
-def taken(start: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
+def select_lists(start: IntArray, which: IntArray) -> tuple[IntArray, IntArray]:
     """CSR starts of some rows of a table in CSR form, and where their entries stand in it."""
     lengths = np.diff(start)[which]
     new = starts(lengths)

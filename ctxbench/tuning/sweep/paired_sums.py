@@ -1,4 +1,4 @@
-"""Differences to a base, paired by query: their sums along a line, and how far such a sum may be off by chance.
+"""Sums of differences to a baseline, paired by query, along a line of settings, and their standard errors.
 
 A difference counts by group: queries of one group answer alike. Along a line a query changes a few times at most, so
 that the sum over groups of the squared sum of differences is one cumulative sum over these changes.
@@ -37,8 +37,8 @@ class Differences:
     sizes: float
     unit: float = 1.0
 
-    def at(self, places: IntArray) -> Differences:
-        """Some of the settings, holding nothing of the others."""
+    def select(self, places: IntArray) -> Differences:
+        """The differences of some settings, in arrays of their own."""
         return Differences(
             total=self.total[places],
             squares=self.squares[places],
@@ -65,16 +65,16 @@ class Differences:
         mean: FloatArray = self.total / self.n
         if self.groups < 2:
             return mean, np.full(len(mean), np.inf)
-        apart = np.maximum(self.squares - 2.0 * mean * self.weighted + mean * mean * self.sizes, 0.0)
-        apart = apart * self.groups / (self.groups - 1)
+        spread = np.maximum(self.squares - 2.0 * mean * self.weighted + mean * mean * self.sizes, 0.0)
+        spread = spread * self.groups / (self.groups - 1)
         added = 2.0 * self.unit**2 * self.n / self.groups
-        error: FloatArray = np.sqrt(times * apart + added) / (times * self.n)
+        error: FloatArray = np.sqrt(times * spread + added) / (times * self.n)
         return mean, error
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pairing:
-    """What differences are to.
+    """The baseline that differences are to.
 
     Attributes:
         base: values by query of the base, by measure, shape (n_queries,); NaN where a measure does not apply.
@@ -84,27 +84,27 @@ class Pairing:
     base: Mapping[Measure, FloatArray]
     group: IntArray
 
-    def only(self, queries: BoolArray) -> Pairing:
+    def select_queries(self, queries: BoolArray) -> Pairing:
         """Some of the queries, shape (n_queries,)."""
         return Pairing(base={one: values[queries] for one, values in self.base.items()}, group=self.group[queries])
 
     def differences(self, by_query: Mapping[Measure, FloatArray]) -> dict[Measure, Differences]:
-        """Those of one setting.
+        """The differences of one setting.
 
         Args:
             by_query: values of it, by measure, shape (n_queries,).
         """
         nothing = np.empty(0, dtype=np.int64)
         return {
-            one: self.along(one, by_query[one], owner=nothing, gain=np.empty(0), stops=nothing)
+            one: self.line_differences(one, by_query[one], owner=nothing, gain=np.empty(0), stops=nothing)
             for one in self.base
             if one in by_query
         }
 
-    def along(
+    def line_differences(
         self, measure: Measure, first: FloatArray, *, owner: IntArray, gain: FloatArray, stops: IntArray
     ) -> Differences:
-        """Those of the settings along a line.
+        """The differences of the settings along a line.
 
         Args:
             measure: one that the base has.

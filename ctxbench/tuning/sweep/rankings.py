@@ -1,4 +1,4 @@
-"""Ladders: the ranking of every query before any cut, with the value of every measure at every length."""
+"""The ranking of every query before any cut, with the value of every measure at every length."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.tuning.sweep.measures import REACH, Measure
-from ctxbench.tuning.sweep.metric_values import ADDED_UP, AVERAGED, Rungs, taken
-from ctxbench.tuning.sweep.needs import needed_types, offered_by_length
+from ctxbench.tuning.sweep.metric_values import ADDITIVE, AVERAGES, RankedItems, select_lists
 from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.requirements import count_by_length, queries_by_type
 
 _COMPLETENESS = Metric("completeness")
-_LARGEST = 2.0**62  # sums of levels stay below it
+_MAX_SUM = 2.0**62  # sums of levels stay below it
 
 
 @dataclass(frozen=True, eq=False)
-class Track:
+class ExactValues:
     """A measure, or a power of it, in whole numbers: so sums are exact, in whatever order they are made.
 
     Attributes:
-        levels: value x scale by length, 0 where the measure does not apply; shape (n_rungs + n_queries,).
-        gains: what each rung adds, shape (n_rungs,).
+        levels: value x scale by length, 0 where the measure does not apply; shape (n_ranked + n_queries,).
+        gains: what each ranked item adds, shape (n_ranked,).
         scale: 1 for values that are whole numbers; else a power of two that leaves each value an error of at most
             2^-62 of the sum of the largest values of all queries.
     """
@@ -39,39 +39,39 @@ class Track:
     scale: float
 
     @classmethod
-    def of(cls, values: FloatArray, rungs: Rungs) -> Track:
+    def of(cls, values: FloatArray, items: RankedItems) -> ExactValues:
         """Turn values by length into whole numbers."""
         known = np.nan_to_num(values)
-        largest = np.maximum.reduceat(np.abs(known), rungs.length_start[:-1]).sum() if rungs.n else 0.0
+        largest = np.maximum.reduceat(np.abs(known), items.length_start[:-1]).sum() if items.n else 0.0
         scale = 1.0
-        if largest > _LARGEST or not np.array_equal(known, np.rint(known)):
-            scale = 2.0 ** np.floor(np.log2(_LARGEST / largest))
+        if largest > _MAX_SUM or not np.array_equal(known, np.rint(known)):
+            scale = 2.0 ** np.floor(np.log2(_MAX_SUM / largest))
         levels = np.rint(known * scale).astype(np.int64)
         last = np.zeros(len(levels), dtype=np.bool_)
-        last[rungs.length_start[:-1]] = True
+        last[items.length_start[:-1]] = True
         gains = np.diff(levels, prepend=0)[~last]
         return cls(levels, gains, float(scale))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Ladders:
+class MeasuredRankings:
     """Rankings before any cut. Number i is that of query `query[i]` of the dataset.
 
     Attributes:
-        rungs: items by ranking, and what the sessions hold.
-        score, chunk_rank: of each rung as a search gave them, shape (n_rungs,).
+        items: items by ranking, and what the sessions hold.
+        score, chunk_rank: of each ranked item as a search gave them, shape (n_ranked,).
         measures: what is known at every length.
         powers: by measure, up to which power sums are wanted, 1 to 3; 1 where not given.
-        tables: values by length of every metric, shape (n_rungs + n_queries,); NaN = does not apply.
+        tables: values by length of every metric, shape (n_ranked + n_queries,); NaN = does not apply.
         reachable: True where the first `REACH` items of the ranking, and what the session holds, are all that is
             required; False where nothing is. Shape (n_queries,).
         failed: True where the selector failed, shape (n_queries,).
-        needing: by item type that a measure is about, the queries that require it, shape (n_queries,).
-        counted: by item type whose required items are counted, how many are offered by length, like `tables`.
+        queries_needing: by item type that a measure is about, the queries that require it, shape (n_queries,).
+        required_counts: by item type whose required items are counted, how many are offered by length, like `tables`.
         pairing: what differences are taken to; None = none are.
     """
 
-    rungs: Rungs
+    items: RankedItems
     score: FloatArray
     chunk_rank: IntArray
     measures: tuple[Measure, ...]
@@ -79,10 +79,10 @@ class Ladders:
     tables: Mapping[Metric, FloatArray]
     reachable: BoolArray
     failed: BoolArray
-    needing: Mapping[str, BoolArray] = field(default_factory=dict)
-    counted: Mapping[str, FloatArray] = field(default_factory=dict)
+    queries_needing: Mapping[str, BoolArray] = field(default_factory=dict)
+    required_counts: Mapping[str, FloatArray] = field(default_factory=dict)
     pairing: Pairing | None = None
-    _alone: Mapping[Metric, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    _item_values: Mapping[Metric, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -93,11 +93,11 @@ class Ladders:
         *,
         powers: Mapping[Measure, int] | None = None,
         failed: BoolArray | None = None,
-    ) -> Ladders:
-        """Read the rankings off what an uncut search found, and measure them at every length.
+    ) -> MeasuredRankings:
+        """Read the rankings off a search that nothing was cut of, and measure them at every length.
 
         Args:
-            table: rows that are chosen and ranked are the rungs, those of the session are in every length;
+            table: rows that are chosen and ranked are the ranked items, those of the session are in every length;
                 rows that are marked out are no part of it.
             labels: of the same queries, in the same order.
             measures: of set metrics.
@@ -114,17 +114,17 @@ class Ladders:
                     f"{measure.metric} says how items are ranked, which no cut changes; a sweep takes metrics of what "
                     "is offered, such as completeness or tokens"
                 )
-        rungs = Rungs.of(table, labels)
+        items = RankedItems.of(table, labels)
         found = table.chosen & table.ranked
-        broken = np.zeros(rungs.n, dtype=np.bool_) if failed is None else np.asarray(failed, dtype=np.bool_)
+        broken = np.zeros(items.n, dtype=np.bool_) if failed is None else np.asarray(failed, dtype=np.bool_)
         metrics = list(dict.fromkeys([_COMPLETENESS, *(measure.metric for measure in measures)]))
-        alone = rungs.alone([metric for metric in metrics if metric.name in ADDED_UP | AVERAGED])
-        tables = _tables(rungs, metrics, alone, broken)
-        within = rungs.length_start[:-1] + np.minimum(REACH, np.diff(rungs.start))
-        types = needed_types(labels) if any(measure.needed for measure in measures) else {}
-        nowhere = np.zeros(rungs.n, dtype=np.bool_)
+        item_values = items.single_item_values([metric for metric in metrics if metric.name in ADDITIVE | AVERAGES])
+        tables = _tables(items, metrics, item_values, broken)
+        within = items.length_start[:-1] + np.minimum(REACH, np.diff(items.start))
+        types = queries_by_type(labels) if any(measure.needed for measure in measures) else {}
+        nowhere = np.zeros(items.n, dtype=np.bool_)
         return cls(
-            rungs=rungs,
+            items=items,
             score=table.score[found],
             chunk_rank=table.chunk_rank[found],
             measures=tuple(dict.fromkeys(measures)),
@@ -132,42 +132,37 @@ class Ladders:
             tables=tables,
             reachable=tables[_COMPLETENESS][within] == 1,
             failed=broken,
-            needing={one.needed: types.get(one.needed, nowhere) for one in measures if one.needed},
-            counted={one.needed: offered_by_length(rungs, one.needed) for one in measures if one.counts},
-            _alone=alone,
+            queries_needing={one.needed: types.get(one.needed, nowhere) for one in measures if one.needed},
+            required_counts={one.needed: count_by_length(items, one.needed) for one in measures if one.counts},
+            _item_values=item_values,
         )
 
     @property
     def start(self) -> IntArray:
-        """CSR starts of the rungs, shape (n_queries + 1,)."""
-        return self.rungs.start
+        """CSR starts of the ranked items, shape (n_queries + 1,)."""
+        return self.items.start
 
     @property
     def item(self) -> IntArray:
-        """The catalog position of each rung, shape (n_rungs,)."""
-        return self.rungs.item
-
-    @property
-    def query(self) -> IntArray:
-        """The dataset's query of each ranking, shape (n_queries,)."""
-        return self.rungs.query
+        """The catalog position of each ranked item, shape (n_ranked,)."""
+        return self.items.item
 
     @property
     def n_queries(self) -> int:
         """How many rankings there are."""
-        return self.rungs.n
+        return self.items.n
 
     @property
     def sizes(self) -> IntArray:
         """How many items each ranking has, shape (n_queries,)."""
-        return np.diff(self.rungs.start)
+        return np.diff(self.items.start)
 
     @cached_property
-    def spent(self) -> IntArray:
-        """The prompt tokens of each rung and all before it in its ranking, shape (n_rungs,)."""
-        total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.rungs.tokens)])
-        spent: IntArray = total[1:] - total[self.start[:-1]][self.rungs.owner]
-        return spent
+    def cumulative_tokens(self) -> IntArray:
+        """The prompt tokens of each ranked item and all before it in its ranking, shape (n_ranked,)."""
+        total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.items.tokens)])
+        cumulative_tokens: IntArray = total[1:] - total[self.start[:-1]][self.items.owner]
+        return cumulative_tokens
 
     def values(self, measure: Measure, lengths: IntArray) -> FloatArray:
         """The values of a measure at one length a query.
@@ -184,70 +179,74 @@ class Ladders:
         """
         if measure not in self.measures:
             known = ", ".join(map(str, self.measures))
-            raise ParameterError(f"the ladders were not measured by {measure}; they know {known}")
-        at = self.rungs.length_start[:-1] + np.minimum(lengths, self.sizes)
+            raise ParameterError(f"the rankings were not measured by {measure}; they know {known}")
+        at = self.items.length_start[:-1] + np.minimum(lengths, self.sizes)
         values = self._table(measure)[at]
-        among = self._among(measure)
-        return values if among is None else np.where(among, values, np.nan)
+        queries = self._queries_of(measure)
+        return values if queries is None else np.where(queries, values, np.nan)
 
-    def against(self, pairing: Pairing) -> Ladders:
-        """The same, with what differences are taken to."""
+    def with_base(self, pairing: Pairing) -> MeasuredRankings:
+        """The same rankings, with the base that differences are to."""
         return replace(self, pairing=pairing)
 
     def _table(self, measure: Measure) -> FloatArray:
-        """The values by length of what a measure is a mean of."""
-        return self.counted[measure.needed] if measure.counts else self.tables[measure.metric]
+        """What a measure is a mean of, by length."""
+        return self.required_counts[measure.needed] if measure.counts else self.tables[measure.metric]
 
-    def _among(self, measure: Measure) -> BoolArray | None:
+    def _queries_of(self, measure: Measure) -> BoolArray | None:
         """The queries that a measure is over, shape (n_queries,); None = all."""
         if not measure.needed:
             return self.reachable if measure.reachable else None
-        return self.needing[measure.needed] & self.reachable if measure.reachable else self.needing[measure.needed]
+        return (
+            self.queries_needing[measure.needed] & self.reachable
+            if measure.reachable
+            else self.queries_needing[measure.needed]
+        )
 
-    def only(self, queries: BoolArray) -> Ladders:
-        """The ladders of some queries, for folds; `queries` has shape (n_queries,)."""
+    def select_queries(self, queries: BoolArray) -> MeasuredRankings:
+        """The rankings of the queries where `queries`, shape (n_queries,), is True."""
         which = np.flatnonzero(queries)
-        rows = np.asarray(queries, dtype=np.bool_)[self.rungs.owner]
-        lengths = taken(self.rungs.length_start, which)[1]
+        rows = np.asarray(queries, dtype=np.bool_)[self.items.owner]
+        lengths = select_lists(self.items.length_start, which)[1]
         return replace(
             self,
-            rungs=self.rungs.only(queries),
+            items=self.items.select_queries(queries),
             score=self.score[rows],
             chunk_rank=self.chunk_rank[rows],
             tables={metric: table[lengths] for metric, table in self.tables.items()},
             reachable=self.reachable[which],
             failed=self.failed[which],
-            needing={name: needing[which] for name, needing in self.needing.items()},
-            counted={name: table[lengths] for name, table in self.counted.items()},
-            pairing=None if self.pairing is None else self.pairing.only(np.asarray(queries, dtype=np.bool_)),
-            _alone={metric: (bare[which], alone[rows]) for metric, (bare, alone) in self._alone.items()},
+            queries_needing={name: queries_needing[which] for name, queries_needing in self.queries_needing.items()},
+            required_counts={name: table[lengths] for name, table in self.required_counts.items()},
+            pairing=None if self.pairing is None else self.pairing.select_queries(np.asarray(queries, dtype=np.bool_)),
+            _item_values={metric: (bare[which], single[rows]) for metric, (bare, single) in self._item_values.items()},
         )
 
-    def among(self, rows: BoolArray) -> Ladders:
-        """The ladders without the rungs where `rows` is False; what was reachable stays what the whole ones say."""
-        rungs = self.rungs.among(rows)
-        alone = {metric: (bare, single[rows]) for metric, (bare, single) in self._alone.items()}
+    def select_items(self, rows: BoolArray) -> MeasuredRankings:
+        """The rankings with the items where `rows`, shape (n_ranked,), is True; what is reachable stays as it was."""
+        items = self.items.select_items(rows)
+        item_values = {metric: (bare, single[rows]) for metric, (bare, single) in self._item_values.items()}
         return replace(
             self,
-            rungs=rungs,
+            items=items,
             score=self.score[rows],
             chunk_rank=self.chunk_rank[rows],
-            tables=_tables(rungs, list(self.tables), alone, self.failed),
-            counted={name: offered_by_length(rungs, name) for name in self.counted},
-            _alone=alone,
+            tables=_tables(items, list(self.tables), item_values, self.failed),
+            required_counts={name: count_by_length(items, name) for name in self.required_counts},
+            _item_values=item_values,
         )
 
     @cached_property
-    def tracks(self) -> dict[tuple[Measure, int], Track]:
+    def exact(self) -> dict[tuple[Measure, int], ExactValues]:
         """Whole numbers by measure and power; power 0 counts where a measure applies, if that differs by length."""
         out = {}
         for measure in self.measures:
-            values, among = self._table(measure), self._among(measure)
-            if among is not None:
-                values = np.where(np.repeat(among, self.sizes + 1), values, np.nan)
+            values, queries = self._table(measure), self._queries_of(measure)
+            if queries is not None:
+                values = np.where(np.repeat(queries, self.sizes + 1), values, np.nan)
             for power in range(1, self.powers.get(measure, 1) + 1):
-                out[measure, power] = Track.of(values**power, self.rungs)
-            applies = Track.of((~np.isnan(values)).astype(np.float64), self.rungs)
+                out[measure, power] = ExactValues.of(values**power, self.items)
+            applies = ExactValues.of((~np.isnan(values)).astype(np.float64), self.items)
             if applies.gains.any():
                 out[measure, 0] = applies
         return out
@@ -257,18 +256,21 @@ class Ladders:
         """To how many queries each measure applies, at the length at which it applies to most."""
         out = {}
         for measure in self.measures:
-            known, among = ~np.isnan(self._table(measure)), self._among(measure)
-            some = np.logical_or.reduceat(known, self.rungs.length_start[:-1]) if self.n_queries else np.empty(0, bool)
-            out[measure] = int((some if among is None else some & among).sum())
+            known, queries = ~np.isnan(self._table(measure)), self._queries_of(measure)
+            some = np.logical_or.reduceat(known, self.items.length_start[:-1]) if self.n_queries else np.empty(0, bool)
+            out[measure] = int((some if queries is None else some & queries).sum())
         return out
 
 
 def _tables(
-    rungs: Rungs, metrics: Sequence[Metric], alone: Mapping[Metric, tuple[FloatArray, FloatArray]], failed: BoolArray
+    items: RankedItems,
+    metrics: Sequence[Metric],
+    item_values: Mapping[Metric, tuple[FloatArray, FloatArray]],
+    failed: BoolArray,
 ) -> dict[Metric, FloatArray]:
     """Values by length of every metric."""
-    tables = rungs.by_length([metric for metric in metrics if metric not in alone])
-    for metric, (bare, single) in alone.items():
-        tables[metric] = (rungs.added_up if metric.name in ADDED_UP else rungs.averaged)(bare, single)
-    gone = np.repeat(failed, np.diff(rungs.length_start))
+    tables = items.values_by_length([metric for metric in metrics if metric not in item_values])
+    for metric, (bare, single) in item_values.items():
+        tables[metric] = (items.sum_by_length if metric.name in ADDITIVE else items.mean_by_length)(bare, single)
+    gone = np.repeat(failed, np.diff(items.length_start))
     return {m: np.where(gone, np.nan, table) if m.name in NOT_OF_FAILED else table for m, table in tables.items()}

@@ -1,4 +1,4 @@
-"""Two domains under a shared budget: the best of all pairs of their settings, exactly.
+"""Two domains under one budget: the best of all pairs of their settings, exactly.
 
 Costs add up over domains. Whether a query is complete does not: it is, where what the two offer meets all its
 requirements together. Along a line of one domain's settings a query is offered a given length from some setting on. So
@@ -10,34 +10,34 @@ compared, and what is cheapest among them is cheapest among all thresholds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 
 import numpy as np
 
-from ctxbench.bench.metrics import SESSION, Evidence, Judgments, Offered, evaluate
-from ctxbench.core.arrays import FloatArray, IntArray, owners
+from ctxbench.bench.metrics import evaluate
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut_relative import fallen
-from ctxbench.tuning.sweep.domains import Domain, held_by
-from ctxbench.tuning.sweep.engine_runs import single
+from ctxbench.tuning.sweep.domain_gains import DOMAIN_METRICS, Gain, domain_gain
+from ctxbench.tuning.sweep.domains import Domain, domain_items
+from ctxbench.tuning.sweep.engine_runs import setting_line
 from ctxbench.tuning.sweep.families import Cut
 from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.metric_values import ADDED_UP, taken
-from ctxbench.tuning.sweep.needs import over_own_queries
-from ctxbench.tuning.sweep.rankings import Ladders
-from ctxbench.tuning.sweep.requirements import TOGETHER, Gain, Requirements
+from ctxbench.tuning.sweep.metric_values import ADDITIVE, RankedItems
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.requirements import Requirements, values_of_measures
 
 _GAINS = {"completeness", "recall", "direct_recall", "dependency_recall"}
 _SAME = 1e-12  # relative difference up to which two sums are the same
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Front:
-    """Settings of both domains that nothing beats: no other costs as little and gains as much, or more.
+class PairFront:
+    """Pairs of settings that nothing beats: no other costs as little and gains as much, or more.
 
     Attributes:
         cost: sums over queries, rising, shape (n,).
@@ -50,7 +50,7 @@ class Front:
     cost: FloatArray
     gain: FloatArray
     values: tuple[Mapping[str, Value], ...]
-    shown: tuple[Mapping[str, Value], ...]
+    rounded: tuple[Mapping[str, Value], ...]
     settings: int
 
     def __len__(self) -> int:
@@ -58,13 +58,13 @@ class Front:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Side:
-    """A line of one domain, at the settings that matter.
+class _DomainLine:
+    """A line of one domain, at the settings at which a gain changes.
 
     Attributes:
         values: of all its parameters but the axis.
         axis: empty = the line is one setting.
-        thresholds: at the settings that matter, from what offers fewest, shape (m,).
+        thresholds: of these settings, from what offers fewest, shape (m,).
         reached, change: the values between which a threshold selects the same, as `Line.beyond`, shape (m,) each.
         span: the ends of the parameter's range.
         costs: by measure, sums over queries, shape (m,).
@@ -75,14 +75,14 @@ class _Side:
     values: Mapping[str, Value]
     axis: str
     thresholds: FloatArray
-    reached: FloatArray
-    change: FloatArray
+    start: FloatArray
+    end: FloatArray
     span: tuple[float, float]
     costs: Mapping[Measure, FloatArray]
     places: Mapping[Measure, IntArray]
     settings: int
 
-    def at(self, place: int, *, short: bool) -> dict[str, Value]:
+    def values_at(self, place: int, *, short: bool) -> dict[str, Value]:
         """The values of one setting."""
         line = Line(
             values=self.values,
@@ -91,25 +91,25 @@ class _Side:
             sums={},
             n={},
             span=self.span,
-            beyond=(float(self.reached[place]), float(self.change[place])),
+            beyond=(float(self.start[place]), float(self.end[place])),
         )
-        return line.shortly(0) if short else line.at(0)
+        return line.rounded_values(0) if short else line.values_at(0)
 
 
 @dataclass
-class _Best:
-    """For every gain the cheapest pair of settings so far."""
+class _CheapestPairs:
+    """The cheapest pair of settings for every gain, of those seen so far."""
 
     cost: FloatArray
     at_least: FloatArray
-    where: dict[int, tuple[_Side, int, _Side, int]] = field(default_factory=dict)
+    where: dict[int, tuple[_DomainLine, int, _DomainLine, int]] = field(default_factory=dict)
 
     @classmethod
-    def empty(cls, most: int) -> _Best:
+    def empty(cls, most: int) -> _CheapestPairs:
         return cls(np.full(most + 1, np.inf), np.full(most + 1, np.inf))
 
-    def look(self, cost: FloatArray, gain: IntArray, one: _Side, other: _Side) -> None:
-        """Take what is cheaper than all that gains as much; of equals the first stays."""
+    def add(self, cost: FloatArray, gain: IntArray, one: _DomainLine, other: _DomainLine) -> None:
+        """Keep the pairs that are cheaper than all that gain as much; of equals the first stays."""
         rows, columns = np.nonzero(cost < self.at_least[gain])
         if not len(rows):
             return
@@ -125,27 +125,27 @@ class _Best:
         self.at_least = np.minimum.accumulate(self.cost[::-1])[::-1]
 
 
-class Shared:
-    """Both domains of a selector, over every setting of either.
+class DomainPair:
+    """The two domains of a selector, and every pair of their settings.
 
     Args:
-        ladders: what stands in front of the domains' cuts, both domains together, with the measures wanted.
+        rankings: what stands in front of the domains' cuts, both domains together, with the measures wanted.
         domains: two; parameters of the same name have the same value in both.
 
     Raises:
         ParameterError: there are not two domains, or an item of a ranking belongs to neither.
     """
 
-    def __init__(self, ladders: Ladders, domains: Sequence[Domain]) -> None:
+    def __init__(self, rankings: MeasuredRankings, domains: Sequence[Domain]) -> None:
         if len(domains) != 2:
             raise ParameterError(f"a budget is shared by two domains, got {len(domains)}")
-        held = held_by(ladders.rungs.labels.dataset.catalog, [domain.types for domain in domains])
-        if not (held[0] | held[1])[ladders.item].all():
+        held = domain_items(rankings.items.labels.dataset.catalog, [domain.types for domain in domains])
+        if not (held[0] | held[1])[rankings.item].all():
             raise ParameterError("an item of a ranking belongs to neither domain; add its type, or '*'")
-        self.ladders = ladders
+        self.rankings = rankings
         self.domains = tuple(domains)
-        self._own = tuple(ladders.among(one[ladders.item]) for one in held)
-        self._requirements = Requirements.of(ladders.rungs)
+        self._parts = tuple(rankings.select_items(one[rankings.item]) for one in held)
+        self._required = Requirements.of(rankings.items)
 
     def front(
         self,
@@ -154,7 +154,7 @@ class Shared:
         *,
         floors: Mapping[Measure, float] | None = None,
         budgets: Mapping[Measure, float] | None = None,
-    ) -> Front:
+    ) -> PairFront:
         """The best gain for every cost, over every topK, every topN and every threshold of both domains.
 
         Args:
@@ -174,14 +174,14 @@ class Shared:
         """
         limits = {**(floors or {}), **(budgets or {})}
         self._check(gain, cost, floors or {}, budgets or {})
-        counted = [one for one in dict.fromkeys((gain, *limits)) if one.metric.name in TOGETHER]
-        added = [one for one in dict.fromkeys((cost, *limits)) if one.metric.name in ADDED_UP]
-        best: _Best | None = None
+        counted = [one for one in dict.fromkeys((gain, *limits)) if one.metric.name in DOMAIN_METRICS]
+        added = [one for one in dict.fromkeys((cost, *limits)) if one.metric.name in ADDITIVE]
+        best: _CheapestPairs | None = None
         scale, settings = 1, 0
         for cuts in self._by_shared():
             for one, other, gains in self._pairs(cuts, counted, added):
                 if best is None:
-                    scale, best = gains[gain].scale, _Best.empty(gains[gain].most)
+                    scale, best = gains[gain].scale, _CheapestPairs.empty(gains[gain].most)
                 settings += one.settings * other.settings
                 price = self._price(cost, one, other)
                 tables = {name: _table(found, name, one, other) for name, found in gains.items()}
@@ -191,49 +191,53 @@ class Shared:
                 for limit, most in (budgets or {}).items():
                     spent = tables[limit] if limit in tables else self._price(limit, one, other)
                     beyond |= spent > most + _SAME * abs(most)
-                best.look(np.where(beyond, np.inf, price) if limits else price, tables[gain], one, other)
+                best.add(np.where(beyond, np.inf, price) if limits else price, tables[gain], one, other)
         return _front(best, scale, settings)
 
-    def at(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
+    def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """By measure, the values of every query at one setting, shape (n_queries,); NaN = does not apply."""
-        offered = [domain.family.chosen(own, values) for domain, own in zip(self.domains, self._own, strict=True)]
-        evidence = _evidence(self.ladders, [(own, length) for own, length in offered])
-        found = evaluate(list(dict.fromkeys(one.metric for one in self.ladders.measures)), evidence)
-        own = self.ladders
-        catalog = own.rungs.labels.dataset.catalog
-        return over_own_queries(own.measures, found, evidence, catalog, needing=own.needing, reachable=own.reachable)
+        pairs = zip(self.domains, self._parts, strict=True)
+        whole = self.rankings
+        evidence = _offered_items(
+            whole.items, [domain.family.offered_prefix(part, values) for domain, part in pairs]
+        ).evidence()
+        found = evaluate(list(dict.fromkeys(one.metric for one in whole.measures)), evidence)
+        catalog = whole.items.labels.dataset.catalog
+        return values_of_measures(
+            whole.measures, found, evidence, catalog, needing=whole.queries_needing, reachable=whole.reachable
+        )
 
-    def lines(self, front: Front) -> Iterator[Line]:
-        """The settings of a front, each as a line of its own, for keepers that look at intervals.
+    def lines(self, front: PairFront) -> Iterator[Line]:
+        """The settings of a front, each as a line of its own, for collectors that look at intervals.
 
         Each is the cheapest by its sum. Where a cost is held against a bound by the end of its interval, another
         setting with the same gain, a higher sum and less spread might keep to it, too, and is not among these.
         """
-        for values in front.shown:
-            yield single(values, self.at(values), pairing=self.ladders.pairing)
+        for values in front.rounded:
+            yield setting_line(values, self.by_query(values), pairing=self.rankings.pairing)
 
     def _check(
         self, gain: Measure, cost: Measure, floors: Mapping[Measure, float], budgets: Mapping[Measure, float]
     ) -> None:
-        counts = TOGETHER - {"false_inclusion"}
-        kinds = [("gain", [gain], _GAINS), ("cost", [cost], ADDED_UP), ("floor", floors, counts)]
-        kinds.append(("budget", budgets, ADDED_UP | {"false_inclusion"}))
+        counts = DOMAIN_METRICS - {"false_inclusion"}
+        kinds = [("gain", [gain], _GAINS), ("cost", [cost], ADDITIVE), ("floor", floors, counts)]
+        kinds.append(("budget", budgets, ADDITIVE | {"false_inclusion"}))
         for what, measures, allowed in kinds:
             for one in measures:
                 if one.metric.name not in allowed:
                     known = ", ".join(sorted(allowed))
                     raise ParameterError(f"{one} cannot be a {what} over two domains at once; {known} can")
-                if one not in self.ladders.measures:
-                    raise ParameterError(f"{one} was not measured on these ladders")
+                if one not in self.rankings.measures:
+                    raise ParameterError(f"{one} was not measured on these rankings")
 
     def _by_shared(self) -> Iterator[tuple[list[Cut], list[Cut]]]:
         """The cuts of both domains, together where shared parameters have the same value."""
-        cuts = [list(domain.family.cuts(own)) for domain, own in zip(self.domains, self._own, strict=True)]
+        cuts = [list(domain.family.cuts(own)) for domain, own in zip(self.domains, self._parts, strict=True)]
         names = [{name for cut in own for name in (*cut.values, *_axis_name(cut))} for own in cuts]
         both = sorted(names[0] & names[1])
-        if turned := sorted({name for own in cuts for cut in own for name in _axis_name(cut)} & set(both)):
+        if moves := sorted({name for own in cuts for cut in own for name in _axis_name(cut)} & set(both)):
             raise ParameterError(
-                f"{', '.join(turned)}: a threshold that both domains share cannot be swept in each; give each its own"
+                f"{', '.join(moves)}: a threshold that both domains share cannot be swept in each; give each its own"
             )
         for key in dict.fromkeys(tuple(cut.values.get(name) for name in both) for cut in cuts[0]):
             one, other = ([cut for cut in own if tuple(cut.values.get(name) for name in both) == key] for own in cuts)
@@ -242,24 +246,24 @@ class Shared:
 
     def _pairs(
         self, cuts: tuple[list[Cut], list[Cut]], counted: Sequence[Measure], added: Sequence[Measure]
-    ) -> Iterator[tuple[_Side, _Side, Mapping[Measure, Gain]]]:
+    ) -> Iterator[tuple[_DomainLine, _DomainLine, Mapping[Measure, Gain]]]:
         """All pairs of lines, with the gains of the rankings that both cut; of other topKs these may be others."""
 
         @cache
-        def gains(*both: Ladders) -> dict[Measure, Gain]:
-            return {one: self._requirements.gain(one, both) for one in counted}
+        def gains(*both: MeasuredRankings) -> dict[Measure, Gain]:
+            return {one: domain_gain(one, self._required, both) for one in counted}
 
         @cache
-        def side(cut: Cut, which: int, *both: Ladders) -> _Side:
+        def side(cut: Cut, which: int, *both: MeasuredRankings) -> _DomainLine:
             return _side(cut, gains(*both), added, which)
 
         for one, other in product(*cuts):
-            both = (one.ladders, other.ladders)
+            both = (one.rankings, other.rankings)
             yield side(one, 0, *both), side(other, 1, *both), gains(*both)
 
-    def _price(self, cost: Measure, one: _Side, other: _Side) -> FloatArray:
+    def _price(self, cost: Measure, one: _DomainLine, other: _DomainLine) -> FloatArray:
         """Sums of a cost at all pairs of settings; what the session costs is in both, and counts once."""
-        bare = float(np.nansum(self.ladders.values(cost, np.zeros(self.ladders.n_queries, dtype=np.int64))))
+        bare = float(np.nansum(self.rankings.values(cost, np.zeros(self.rankings.n_queries, dtype=np.int64))))
         return one.costs[cost][:, None] + (other.costs[cost] - bare)[None, :]
 
 
@@ -267,20 +271,20 @@ def _axis_name(cut: Cut) -> tuple[str, ...]:
     return () if cut.axis is None else (cut.axis[0].name,)
 
 
-def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], which: int) -> _Side:
+def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], which: int) -> _DomainLine:
     """A line at the settings from which on some quadrant counts, and at its first."""
     line = cut.line()
     found = {one: _settings(cut, line, gain.query, gain.lengths[which]) for one, gain in gains.items()}
     every = np.concatenate([np.zeros(1, dtype=np.int64), *found.values()])
     matter = np.unique(every[every < len(line)])
-    reached, change = line.thresholds[matter].copy(), np.append(line.thresholds[1:], line.beyond[1])[matter]
-    reached[0] = line.beyond[0]
-    return _Side(
+    start, end = line.thresholds[matter].copy(), np.append(line.thresholds[1:], line.beyond[1])[matter]
+    start[0] = line.beyond[0]
+    return _DomainLine(
         values=line.values,
         axis=line.axis,
         thresholds=line.thresholds[matter],
-        reached=reached,
-        change=change,
+        start=start,
+        end=end,
         span=line.span,
         costs={one: np.asarray(line.sums[one], dtype=np.float64)[matter] for one in costs},
         places={one: np.searchsorted(matter, settings) for one, settings in found.items()},
@@ -291,19 +295,19 @@ def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], whi
 def _settings(cut: Cut, line: Line, query: IntArray, length: IntArray) -> IntArray:
     """The first setting of a line at which each query is offered a length; as many as there are = never."""
     first = np.where(length <= cut.low[query], 0, len(line)).astype(np.int64)
-    turned = np.flatnonzero((length > cut.low[query]) & (length <= cut.high[query]))
-    if cut.axis is None or not len(turned):
+    moves = np.flatnonzero((length > cut.low[query]) & (length <= cut.high[query]))
+    if cut.axis is None or not len(moves):
         return first
-    own, rises = cut.ladders, cut.axis[0].rises
-    rung = own.start[query[turned]] + length[turned] - 1
-    key = own.score[rung]
+    own, rises = cut.rankings, cut.axis[0].rises
+    last = own.start[query[moves]] + length[moves] - 1
+    key = own.score[last]
     if rises:
-        key = -fallen(key, own.score[own.start[query[turned]]], "ratio")
-    first[turned] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")
+        key = -fallen(key, own.score[own.start[query[moves]]], "ratio")
+    first[moves] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")
     return first
 
 
-def _table(gain: Gain, name: Measure, one: _Side, other: _Side) -> IntArray:
+def _table(gain: Gain, name: Measure, one: _DomainLine, other: _DomainLine) -> IntArray:
     """Sums of a gain at all pairs of settings."""
     shape = (len(one.thresholds) + 1, len(other.thresholds) + 1)
     at = one.places[name] * shape[1] + other.places[name]
@@ -314,53 +318,32 @@ def _table(gain: Gain, name: Measure, one: _Side, other: _Side) -> IntArray:
     return table.astype(np.int64)
 
 
-def _front(best: _Best | None, scale: int, settings: int) -> Front:
+def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
     """What is cheaper than all that gains more, the cheapest first."""
     if best is None:
-        return Front(cost=np.empty(0), gain=np.empty(0), values=(), shown=(), settings=settings)
+        return PairFront(cost=np.empty(0), gain=np.empty(0), values=(), rounded=(), settings=settings)
     above = np.append(best.at_least[1:], np.inf)
     kept = [gain for gain in sorted(best.where) if best.cost[gain] < above[gain]]
     pairs = [best.where[gain] for gain in kept]
-    values, shown = (
-        tuple({**one.at(row, short=short), **other.at(column, short=short)} for one, row, other, column in pairs)
+    values, rounded = (
+        tuple(
+            {**one.values_at(row, short=short), **other.values_at(column, short=short)}
+            for one, row, other, column in pairs
+        )
         for short in (False, True)
     )
     gains = np.array(kept, dtype=np.float64) / scale
-    return Front(cost=best.cost[kept], gain=gains, values=values, shown=shown, settings=settings)
+    return PairFront(cost=best.cost[kept], gain=gains, values=values, rounded=rounded, settings=settings)
 
 
-def _evidence(ladders: Ladders, offered: Sequence[tuple[Ladders, IntArray]]) -> Evidence:
-    """The labels of the ladders' queries, beside what sessions hold and the first items of several ladders."""
-    rungs = ladders.rungs
-    judgments = rungs.labels.dataset.judgments
-    start, label = taken(judgments.start, rungs.query)
-    query, item = [owners(rungs.held_start)], [rungs.held]
-    tokens, enough = [rungs.held_tokens], [rungs.held_enough]
-    for own, lengths in offered:
-        rows = own.rungs.place < lengths[own.rungs.owner]
-        query.append(own.rungs.owner[rows])
-        item.append(own.item[rows])
-        tokens.append(own.rungs.tokens[rows])
-        enough.append(own.rungs.enough[rows])
-    whose, which = np.concatenate(query), np.concatenate(item)
-    origin = np.repeat([SESSION, SESSION + 1], [len(rungs.held), len(which) - len(rungs.held)])
-    in_turn = np.argsort(whose, kind="stable")
-    return Evidence(
-        judgments=Judgments(
-            start=start,
-            item=judgments.item[label],
-            grade=judgments.grade[label],
-            group=judgments.group[label],
-            via=None if judgments.via is None else judgments.via[label],
-        ),
-        offered=Offered(
-            start=np.searchsorted(whose[in_turn], np.arange(rungs.n + 1)).astype(np.int64),
-            item=which[in_turn],
-            origin=origin[in_turn],
-            tokens=np.concatenate(tokens)[in_turn],
-            enough=np.concatenate(enough)[in_turn],
-        ),
-        item_tokens=rungs.labels.item_tokens,
-        body_tokens=rungs.labels.body_tokens,
-        kinship=rungs.labels.kinship,
+def _offered_items(items: RankedItems, offered: Sequence[tuple[MeasuredRankings, IntArray]]) -> RankedItems:
+    """The items that the first `lengths` of either domain's rankings come to, as rankings without any other."""
+    one, other = (part.items.select_items(part.items.place < lengths[part.items.owner]) for part, lengths in offered)
+    by_owner = np.argsort(np.concatenate([one.owner, other.owner]), kind="stable")
+    return replace(
+        items,
+        start=one.start + other.start,
+        item=np.concatenate([one.item, other.item])[by_owner],
+        tokens=np.concatenate([one.tokens, other.tokens])[by_owner],
+        enough=np.concatenate([one.enough, other.enough])[by_owner],
     )

@@ -21,15 +21,15 @@ from ctxbench.tuning.results import (
     FIXED,
     PRESET,
     RECOMMENDED,
-    Contender,
     DatasetTuning,
     Heat,
     Outcome,
+    SettingResult,
     Trace,
     Tuning,
     Worse,
 )
-from ctxbench.tuning.verdicts import Said, Verdict
+from ctxbench.tuning.verdicts import Status, Verdict
 
 HOSTILE = "<script>alert(1)</script> | `rm` *b* _i_ [x](y) ~~s~~ $1$ &lt;\n# no heading \u202e\\"
 KEPT = "completeness >= 0.9 of what is reachable at 20 items"
@@ -75,11 +75,11 @@ def measured(complete: float, tokens: float, items: float, **given: Any) -> dict
     }
 
 
-def contender(name: str, role: str, at: tuple[float, float, float], **given: Any) -> Contender:
+def contender(name: str, role: str, at: tuple[float, float, float], **given: Any) -> SettingResult:
     """A contender by completeness, tokens and items on the tuning split; on the other it is 1 point worse."""
     given = {"selector": "semantic", "values": {}, **given}
     complete, tokens, items = at
-    return Contender(
+    return SettingResult(
         name=name, role=role, tuning=measured(*at), test=measured(complete - 0.01, tokens * 1.05, items), **given
     )
 
@@ -149,7 +149,7 @@ def heat(x: str, xs: tuple[Any, ...], y: str, ys: tuple[Any, ...]) -> Heat:
     return Heat(x=x, y=y, xs=xs, ys=ys, means={"completeness": 0.5 + 0.24 * grid, "tokens": 100 + 900 * grid**2})
 
 
-def said(what: Said, *, text: str = KEPT, needed: int | None = None) -> Verdict:
+def said(what: Status, *, text: str = KEPT, needed: int | None = None) -> Verdict:
     """What is said of a constraint, of 200 queries."""
     return Verdict(text=text, said=what, value=0.93, low=0.91, high=0.95, n=200, needed=needed)
 
@@ -190,7 +190,7 @@ def outcome(policy: Policy = NORMAL, *, at: tuple[float, float, float] = (0.93, 
     return replace(made, **given)
 
 
-def references() -> tuple[Contender, ...]:
+def references() -> tuple[SettingResult, ...]:
     """What every dataset is measured with."""
     return (
         contender("documents' defaults", DEFAULTS, (0.91, 275.0, 5.0), values={"contextTopK": 20}),
@@ -219,7 +219,7 @@ def dataset(name: str = "bfcl-simple", *, outcomes: tuple[Outcome, ...] | None =
         queries={"tuning": 183, "test": 217},
         of={"tuning": 183, "test": 1217},
         tokens="o200k_base",
-        contenders=(*references(), *{one.name: one for one in chosen}.values()),
+        results=(*references(), *{one.name: one for one in chosen}.values()),
         traces=(
             trace("semantic: front", 1.6),
             trace("semantic: first n", 2.2),
@@ -281,15 +281,15 @@ def edges() -> dict[str, Tuning]:
         "one": tuning(dataset(outcomes=(outcome(),))),
         "unread": tuning(dataset(outcomes=(unread,), queries={"all": 20}, of={"all": 20})),
         "unknown": tuning(dataset(outcomes=(unknown,))),
-        "huge": tuning(dataset(contenders=huge, outcomes=(outcome(),))),
-        "bare": tuning(dataset(contenders=(), traces=(), outcomes=(), notes=(), queries={}, of={})),
+        "huge": tuning(dataset(results=huge, outcomes=(outcome(),))),
+        "bare": tuning(dataset(results=(), traces=(), outcomes=(), notes=(), queries={}, of={})),
         "none": replace(tuning(), datasets=()),
         "together": tuning(dataset("together", version="", traces=(), notes=("One setting for all.",))),
         "hostile": tuning(
             dataset(
                 HOSTILE,
                 outcomes=(hostile,),
-                contenders=(contender(HOSTILE, PRESET, (0.9, 300.0, 5.0)), contender(long, PRESET, (0.8, 200.0, 4.0))),
+                results=(contender(HOSTILE, PRESET, (0.9, 300.0, 5.0)), contender(long, PRESET, (0.8, 200.0, 4.0))),
                 notes=(HOSTILE,),
                 traces=(trace(f"{HOSTILE}: front", 2.0),),
             ),

@@ -80,7 +80,7 @@ def test_lines_and_bands_are_those_of_the_traces(made):
 
 def test_a_long_line_keeps_its_ends_and_is_thinned(made):
     trace = made.trace("semantic: front", 2.0, points=5000)
-    drawing = figures.trade_off(made.dataset(traces=(trace,), contenders=(), outcomes=()))
+    drawing = figures.trade_off(made.dataset(traces=(trace,), results=(), outcomes=()))
     assert len(drawing.svg) < 120_000
 
 
@@ -161,10 +161,10 @@ def test_tints_of_completeness_part_from_half_of_the_best_on(made):
 def test_what_offers_everything_does_not_decide_where_axes_begin(made):
     all_of_it = made.contender("all", made.EVERYTHING, (1.0, 30_000.0, 400.0))
     low = (made.contender("a", made.PRESET, (0.4, 300.0, 5.0)), made.contender("b", made.PRESET, (0.3, 200.0, 4.0)))
-    svg = figures.trade_off(made.dataset(contenders=(*low, all_of_it), traces=(), outcomes=())).svg
+    svg = figures.trade_off(made.dataset(results=(*low, all_of_it), traces=(), outcomes=())).svg
     assert tags(svg) == ["1", "2", "3\u2197"] * 4
     # alone it is drawn where it is
-    assert tags(figures.trade_off(made.dataset(contenders=(all_of_it,), traces=(), outcomes=())).svg) == ["1"] * 4
+    assert tags(figures.trade_off(made.dataset(results=(all_of_it,), traces=(), outcomes=())).svg) == ["1"] * 4
 
 
 def test_a_figure_without_lines_says_nothing_of_lines(made):

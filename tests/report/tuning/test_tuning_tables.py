@@ -88,7 +88,7 @@ def test_worst_groups_say_over_how_many_queries(made):
 
 def test_contenders_stand_once_with_both_splits(made):
     dataset = made.dataset()
-    table = tables.contenders(dataset, {"everything": "5"})
+    table = tables.results(dataset, {"everything": "5"})
     start = [row[:4] for row in table.rows if row[0] == "everything"]
     assert start == [("everything", "5", "all that may be offered", "tuning")]
     after = table.rows[[row[0] for row in table.rows].index("everything") + 1]
@@ -99,7 +99,7 @@ def test_contenders_stand_once_with_both_splits(made):
 
 
 def test_what_outcomes_name_is_a_contender_too(made):
-    bare = made.dataset(contenders=(), outcomes=(made.outcome(),))
+    bare = made.dataset(results=(), outcomes=(made.outcome(),))
     assert [one.name for one in tables.compared(bare)] == ["normal", "semantic, first 9", "calibrated, first 7"]
 
 

@@ -23,12 +23,13 @@ from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources
-from ctxbench.tuning.sweep.domains import Domain, alone, domains_of, held_by
+from ctxbench.tuning.sweep.domain_gains import corners
+from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of, restrict_to_domain
 from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
-from ctxbench.tuning.sweep.requirements import NEVER, corners
-from ctxbench.tuning.sweep.shared_budget import Shared
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.requirements import NEVER
+from ctxbench.tuning.sweep.shared_budget import DomainPair
 
 METRICS = parse_metrics(
     [
@@ -89,9 +90,9 @@ def uncut(labels: Labels):
     return Pipeline.of(UNCUT).run(labels.dataset.batch(), mock_resources()).candidates
 
 
-def shared(labels: Labels, *, topKs, topNs, measures=MEASURES, selector=DOMAINS) -> Shared:
-    ladders = Ladders.of(uncut(labels), labels, measures)
-    return Shared(ladders, domains_of(selector, topKs=topKs, topNs=topNs))
+def shared(labels: Labels, *, topKs, topNs, measures=MEASURES, selector=DOMAINS) -> DomainPair:
+    rankings = MeasuredRankings.of(uncut(labels), labels, measures)
+    return DomainPair(rankings, domains_of(selector, topKs=topKs, topNs=topNs))
 
 
 def by_running(labels: Labels, values, metrics=METRICS) -> dict[Measure, np.ndarray]:
@@ -116,19 +117,19 @@ SETTINGS = st.fixed_dictionaries(
 @given(st.integers(0, 10**6), SETTINGS)
 def test_one_setting_by_query_is_as_if_the_selector_ran(seed, values):
     labels = labelled(seed)
-    found = shared(labels, topKs=(1,), topNs=(0,)).at(values)
+    found = shared(labels, topKs=(1,), topNs=(0,)).by_query(values)
     expected = by_running(labels, values)
     for measure in MEASURES:
         assert np.array_equal(found[measure], expected[measure], equal_nan=True), str(measure)
 
 
-def every_setting(both: Shared):
+def every_setting(both: DomainPair):
     """All pairs of settings of both domains that have the same topK, all thresholds among them."""
-    lines = [list(domain.family.lines(own)) for domain, own in zip(both.domains, both._own, strict=True)]
+    lines = [list(domain.family.lines(own)) for domain, own in zip(both.domains, both._parts, strict=True)]
     for one, other in itertools.product(*lines):
         if one.values["contextTopK"] == other.values["contextTopK"]:
             yield from (
-                {**one.at(row), **other.at(column)}
+                {**one.values_at(row), **other.values_at(column)}
                 for row, column in itertools.product(range(len(one)), range(len(other)))
             )
 
@@ -151,7 +152,9 @@ COSTS = tuple(
 def test_nothing_beats_the_front_and_the_front_is_what_it_says(seed, gain, cost, floor, budget):
     labels = labelled(seed, n_items=6, n_queries=4)
     both = shared(labels, topKs=(2, 20), topNs=(0, 2))
-    every = [(values, {m: float(np.nansum(v)) for m, v in both.at(values).items()}) for values in every_setting(both)]
+    every = [
+        (values, {m: float(np.nansum(v)) for m, v in both.by_query(values).items()}) for values in every_setting(both)
+    ]
     most = {measure: max(sums[measure] for _, sums in every) for measure in MEASURES}
     floors = {} if floor is None else {floor[0]: floor[1] * most[floor[0]]}
     budgets = {} if budget is None else {budget[0]: budget[1] * most[budget[0]]}
@@ -172,7 +175,7 @@ def test_nothing_beats_the_front_and_the_front_is_what_it_says(seed, gain, cost,
         (pytest.approx(price), pytest.approx(gained)) for price, gained in expected
     ]
     for place, values in enumerate(front.values):
-        for setting in (values, front.shown[place]):
+        for setting in (values, front.rounded[place]):
             assert DOMAINS.values(given=setting)["contextTopK"] == values["contextTopK"]
             found = by_running(labels, setting)
             assert np.nansum(found[cost]) == front.cost[place]
@@ -193,10 +196,10 @@ def test_lines_of_a_front_hold_what_keepers_need():
     both = shared(labels, topKs=(20,), topNs=(0, 2))
     front = both.front(COMPLETE, TOKENS)
     for place, line in enumerate(both.lines(front)):
-        assert line.at(0) == front.shown[place]
+        assert line.values_at(0) == front.rounded[place]
         assert line.sums[COMPLETE].tolist() == [front.gain[place]]
         assert line.sums[TOKENS].tolist() == [front.cost[place]]
-        assert line.squares[TOKENS][0] == pytest.approx(np.nansum(both.at(front.values[place])[TOKENS] ** 2))
+        assert line.squares[TOKENS][0] == pytest.approx(np.nansum(both.by_query(front.values[place])[TOKENS] ** 2))
 
 
 def test_a_requirement_that_either_domain_meets_is_bought_where_it_is_cheaper():
@@ -213,7 +216,7 @@ def test_a_requirement_that_either_domain_meets_is_bought_where_it_is_cheaper():
     labels = Labels.of(dataset, np.array([10, 500]))
     front = shared(labels, topKs=(20,), topNs=(0, 1)).front(COMPLETE, TOKENS)
     assert (front.cost.tolist(), front.gain.tolist()) == ([0.0, 10.0], [0.0, 1.0])
-    assert by_running(labels, front.shown[1])[ITEMS].tolist() == [1.0]
+    assert by_running(labels, front.rounded[1])[ITEMS].tolist() == [1.0]
 
 
 def test_of_equal_settings_the_first_in_order_is_named():
@@ -232,16 +235,16 @@ def test_a_front_of_some_queries_is_that_of_their_dataset():
         labels.dataset.take([one for one, keep in zip(ids, some, strict=True) if keep]), labels.item_tokens
     )
     domains = domains_of(DOMAINS, topKs=(20,), topNs=(0, 1, 2))
-    fold = Shared(Ladders.of(uncut(labels), labels, MEASURES).only(some), domains)
-    own = Shared(Ladders.of(uncut(part), part, MEASURES), domains)
+    fold = DomainPair(MeasuredRankings.of(uncut(labels), labels, MEASURES).select_queries(some), domains)
+    own = DomainPair(MeasuredRankings.of(uncut(part), part, MEASURES), domains)
     one, other = fold.front(COMPLETE, TOKENS), own.front(COMPLETE, TOKENS)
     assert (one.values, one.cost.tolist(), one.gain.tolist()) == (
         other.values,
         other.cost.tolist(),
         other.gain.tolist(),
     )
-    for measure, values in fold.at(one.values[-1]).items():
-        assert np.array_equal(values, own.at(one.values[-1])[measure], equal_nan=True)
+    for measure, values in fold.by_query(one.values[-1]).items():
+        assert np.array_equal(values, own.by_query(one.values[-1])[measure], equal_nan=True)
 
 
 def test_queries_that_need_nothing_have_a_front_of_nothing():
@@ -287,18 +290,18 @@ def test_a_measure_that_was_not_taken_is_refused():
 def test_a_threshold_of_both_domains_is_refused():
     tools, rules = domains_of(DOMAINS, topKs=(20,), topNs=(1,))
     twice = replace(rules, family=replace(rules.family, includeScore=tools.family.includeScore))
-    ladders = Ladders.of(uncut(labelled(3)), labelled(3), MEASURES)
+    rankings = MeasuredRankings.of(uncut(labelled(3)), labelled(3), MEASURES)
     with pytest.raises(ParameterError, match="toolsIncludeScore: a threshold that both domains share"):
-        Shared(ladders, [tools, twice]).front(COMPLETE, TOKENS)
+        DomainPair(rankings, [tools, twice]).front(COMPLETE, TOKENS)
 
 
 def test_two_domains_are_needed_and_every_item_belongs_to_one():
-    ladders = Ladders.of(uncut(labelled(3)), labelled(3), MEASURES)
+    rankings = MeasuredRankings.of(uncut(labelled(3)), labelled(3), MEASURES)
     tools, rules = domains_of(DOMAINS, topKs=(20,), topNs=(1,))
     with pytest.raises(ParameterError, match="shared by two domains, got 1"):
-        Shared(ladders, [tools])
+        DomainPair(rankings, [tools])
     with pytest.raises(ParameterError, match="belongs to neither"):
-        Shared(ladders, [tools, replace(rules, types=("memory",))])
+        DomainPair(rankings, [tools, replace(rules, types=("memory",))])
 
 
 # ----------------------------------------------------------------------------------------------------------- staircases
@@ -328,11 +331,11 @@ def test_corners_are_the_least_lengths_that_meet_everything(firsts):
 def test_a_domain_alone_offers_what_it_offers_beside_the_other(seed, which, top_k, top_n, margin):
     labels = labelled(seed)
     family = domains_of(DOMAINS, topKs=(top_k,), topNs=(top_n,))[which].family
-    held = held_by(labels.dataset.catalog, [("tool",), ("*",)])[which]
-    table, own = alone(uncut(labels), labels, held)
+    held = domain_items(labels.dataset.catalog, [("tool",), ("*",)])[which]
+    table, own = restrict_to_domain(uncut(labels), labels, held)
     name = ("tools", "rules")[which]
     values = {"contextTopK": top_k, f"{name}TopN": top_n, f"{name}IncludeScore": 0.6, f"{name}Margin": margin}
-    found = family.by_query(Ladders.of(table, own, MEASURES), values)
+    found = family.by_query(MeasuredRankings.of(table, own, MEASURES), values)
     other = ("rules", "tools")[which]
     nothing = {f"{other}TopN": 0, f"{other}IncludeScore": 1.0, f"{other}Margin": 0.0}
     made = PipelineSelector("x", DOMAINS.pipeline(DOMAINS.with_defaults({**values, **nothing})), mock_resources())
@@ -355,16 +358,16 @@ def test_a_query_that_needs_nothing_of_a_domain_counts_for_tokens_only():
     )
     dataset = Dataset(name="three", version="1", catalog=catalog, queries=queries, labels=labels)
     whole = Labels.of(dataset, np.array([1, 20, 300]))
-    tools, rules = held_by(catalog, [("tool",), ("*",)])
-    table, own = alone(uncut(whole), whole, tools)
-    ladders = Ladders.of(table, own, (COMPLETE, TOKENS))
+    tools, rules = domain_items(catalog, [("tool",), ("*",)])
+    table, own = restrict_to_domain(uncut(whole), whole, tools)
+    rankings = MeasuredRankings.of(table, own, (COMPLETE, TOKENS))
     everything = np.full(3, 9)
-    assert ladders.values(TOKENS, everything).tolist() == [1, 1, 1]
-    assert np.array_equal(ladders.values(COMPLETE, everything), [1, np.nan, 1], equal_nan=True)
-    table, own = alone(uncut(whole), whole, rules)
-    ladders = Ladders.of(table, own, (COMPLETE, TOKENS))
-    assert np.array_equal(ladders.values(COMPLETE, np.zeros(3, np.int64)), [np.nan, 0, 0], equal_nan=True)
-    assert ladders.values(TOKENS, everything).tolist() == [320, 320, 320]
+    assert rankings.values(TOKENS, everything).tolist() == [1, 1, 1]
+    assert np.array_equal(rankings.values(COMPLETE, everything), [1, np.nan, 1], equal_nan=True)
+    table, own = restrict_to_domain(uncut(whole), whole, rules)
+    rankings = MeasuredRankings.of(table, own, (COMPLETE, TOKENS))
+    assert np.array_equal(rankings.values(COMPLETE, np.zeros(3, np.int64)), [np.nan, 0, 0], equal_nan=True)
+    assert rankings.values(TOKENS, everything).tolist() == [320, 320, 320]
 
 
 def test_what_the_session_holds_of_the_other_domain_need_not_be_found_in_this_one():
@@ -375,12 +378,12 @@ def test_what_the_session_holds_of_the_other_domain_need_not_be_found_in_this_on
     query = DatasetQuery(request=request, split="tuning")
     dataset = Dataset(name="one", version="1", catalog=catalog, queries=(query,), labels=labels)
     whole = Labels.of(dataset, np.array([1, 20]))
-    tools, rules = held_by(catalog, [("tool",), ("*",)])
-    _, own = alone(uncut(whole), whole, tools)
+    tools, rules = domain_items(catalog, [("tool",), ("*",)])
+    _, own = restrict_to_domain(uncut(whole), whole, tools)
     assert [(label.item, label.grade) for label in own.dataset.labels] == [(tool, 1)]
     assert own.dataset.queries[0].needs_nothing
-    table, own = alone(uncut(whole), whole, rules)
-    values = Ladders.of(table, own, (COMPLETE,)).values(COMPLETE, np.zeros(1, np.int64))
+    table, own = restrict_to_domain(uncut(whole), whole, rules)
+    values = MeasuredRankings.of(table, own, (COMPLETE,)).values(COMPLETE, np.zeros(1, np.int64))
     assert values.tolist() == [1.0], "held"
 
 
@@ -398,7 +401,7 @@ def test_domains_of_the_shipped_selector():
 
 def test_what_is_given_stays_as_it_is_and_a_mode_gives_what_it_sets():
     given = {"toolsMode": "conservative", "rulesMargin": 0.4, "contextTopK": 30}
-    tools, rules = domains_of(DOMAINS, topKs=(20, 10), topNs=(3, 1), given=given)
+    tools, rules = domains_of(DOMAINS, topKs=(20, 10), topNs=(3, 1), fixed=given)
     assert (tools.family.topK.values, rules.family.topK.values) == ((30,), (30,))
     set_by_mode = DOMAINS.parameters["toolsMode"].choices["conservative"]
     assert tools.family.topN.values == (set_by_mode["toolsTopN"],)
@@ -406,8 +409,8 @@ def test_what_is_given_stays_as_it_is_and_a_mode_gives_what_it_sets():
     assert not tools.family.margin.swept
     assert (rules.family.margin.high, rules.family.topN.values) == (0.4, (1, 3))
     labels = labelled(FULL, n_queries=20)
-    front = Shared(Ladders.of(uncut(labels), labels, MEASURES), (tools, rules)).front(COMPLETE, TOKENS)
-    for values, cost, gain in zip(front.shown, front.cost, front.gain, strict=True):
+    front = DomainPair(MeasuredRankings.of(uncut(labels), labels, MEASURES), (tools, rules)).front(COMPLETE, TOKENS)
+    for values, cost, gain in zip(front.rounded, front.cost, front.gain, strict=True):
         assert values.items() >= {"toolsTopN": set_by_mode["toolsTopN"], "rulesMargin": 0.4}.items()
         found = by_running(labels, {**given, **values})
         assert (np.nansum(found[TOKENS]), np.nansum(found[COMPLETE])) == (cost, gain)
@@ -423,13 +426,13 @@ def test_what_the_pipeline_fixes_is_no_parameter(tmp_path):
     assert (tools.family.topN.values, others.family.topN.values) == ((1, 2), (5,))
     assert (tools.family.topK.values, tools.family.includeScore.high, tools.family.margin) == ((20,), 0.7, None)
     labels = labelled(FULL, n_queries=20)
-    both = Shared(Ladders.of(uncut(labels), labels, MEASURES), (tools, others))
+    both = DomainPair(MeasuredRankings.of(uncut(labels), labels, MEASURES), (tools, others))
     assert [*both.front(COMPLETE, TOKENS).values[0]] == ["n"]
 
 
 def test_items_are_dealt_out_as_by_domain_does():
     catalog = Catalog([Item(type=kind, name="x") for kind in ("tool", "rule", "memory")])
-    held = held_by(catalog, [("rule", "reference"), ("*",)])
+    held = domain_items(catalog, [("rule", "reference"), ("*",)])
     assert [one.tolist() for one in held] == [[False, True, False], [True, False, True]]
 
 
@@ -467,6 +470,6 @@ def test_each_domain_may_have_a_top_k_of_its_own_that_leaves_out_items_above_oth
         Domain(types=("tool",), family=StandardMargin(Counts("toolsTopK", (2, 9)), Counts("toolsTopN", (0, 1)), one)),
         Domain(types=("*",), family=StandardMargin(Counts("rulesTopK", (2, 9)), Counts("", (0,)), one)),
     ]
-    front = Shared(Ladders.of(table, labels, (COMPLETE, TOKENS)), domains).front(COMPLETE, TOKENS)
+    front = DomainPair(MeasuredRankings.of(table, labels, (COMPLETE, TOKENS)), domains).front(COMPLETE, TOKENS)
     assert (front.cost.tolist(), front.gain.tolist()) == ([0.0, 10.0], [0.0, 1.0])
     assert front.values[1] == {"toolsTopK": 9, "toolsTopN": 1, "rulesTopK": 2}

@@ -1,4 +1,4 @@
-"""Driving families through keepers, the front that is kept, and the engine's own tests run through the sweep."""
+"""Driving families through collectors, the front that is kept, and the engine's own tests run through the sweep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.families import Counts, FixedK, Span, StandardMargin, Threshold
 from ctxbench.tuning.sweep.front import Front
 from ctxbench.tuning.sweep.lines import Line, Measure
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
 ITEMS, TOKENS, COMPLETE = (Measure(Metric(name)) for name in ("items", "tokens", "completeness"))
 STEPS = Path(__file__).parents[2] / "steps"
@@ -42,9 +42,9 @@ def labels_of(n_queries: int, n_items: int) -> Labels:
 
 
 class TestSweep:
-    """All lines of a family, seen by all keepers in turn."""
+    """All lines of a family, seen by all collectors in turn."""
 
-    LADDERS = Ladders.of(
+    RANKINGS = MeasuredRankings.of(
         Candidates.build(
             1, np.zeros(3, np.int64), np.arange(3), score=np.array([0.9, 0.5, 0.4]), chunk_rank=np.arange(3)
         ),
@@ -64,12 +64,12 @@ class TestSweep:
 
         told: list[int] = []
         family = StandardMargin(Counts("K", (1, 3)), Counts("N", (0,)), Span("s", 0.0, 1.0))
-        assert sweep(family, self.LADDERS, [Recorder("a"), Recorder("b")], progress=told.append) == 2 + 4
+        assert sweep(family, self.RANKINGS, [Recorder("a"), Recorder("b")], progress=told.append) == 2 + 4
         assert seen == [("a", 1), ("b", 1), ("a", 3), ("b", 3)]
         assert told == [2, 6]
 
     def test_without_a_keeper_settings_are_only_counted(self):
-        assert sweep(FixedK("n", range(4)), self.LADDERS, []) == 4
+        assert sweep(FixedK("n", range(4)), self.RANKINGS, []) == 4
 
 
 def line(values: dict[str, int], cost: list[float], gain: list[float], tokens: list[float] | None = None) -> Line:
@@ -155,10 +155,10 @@ def offered(step, candidates: Candidates, *, alone: bool = True) -> list[list[in
     """What a step offers, by the sweep: the rows that no cut looks at, and the first of those that it does."""
     brought_in = candidates.chosen & (candidates.origin > Origin.SEARCH)
     labels = labels_of(candidates.n_requests, int(candidates.item.max(initial=0)) + 1)
-    ladders = Ladders.of(candidates.taken(~brought_in), labels, [ITEMS])
+    rankings = MeasuredRankings.of(candidates.taken(~brought_in), labels, [ITEMS])
     family, setting, swept, threshold = families(step, alone)
-    own, lengths = family.chosen(ladders, setting)
-    for line in swept.lines(ladders):
+    own, lengths = family.offered_prefix(rankings, setting)
+    for line in swept.lines(rankings):
         reached = line.thresholds <= threshold if isinstance(step, Margin) else line.thresholds >= threshold
         place = int(reached.sum()) - 1 if line.axis else 0
         assert line.sums[ITEMS][place] == lengths.sum()

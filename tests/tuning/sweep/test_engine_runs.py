@@ -23,7 +23,7 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
-from ctxbench.tuning.sweep.engine_runs import Recent, Reused, drawn, single, spread
+from ctxbench.tuning.sweep.engine_runs import OutputCache, SettingRunner, draw_settings, setting_line, value_range
 from ctxbench.tuning.sweep.lines import Measure
 
 CATALOG = mock_catalog()
@@ -56,9 +56,9 @@ def labelled(seed: int) -> Labels:
 LABELS = labelled(1)
 
 
-def reused(labels: Labels = LABELS, selector: Definition = SEMANTIC, measures=MEASURES, **given) -> Reused:
-    return Reused(
-        selector, labels.dataset.batch(), resources=mock_resources(), labels=labels, measures=measures, **given
+def runner(labels: Labels = LABELS, selector: Definition = SEMANTIC, measures=MEASURES, **fixed) -> SettingRunner:
+    return SettingRunner(
+        selector, labels.dataset.batch(), resources=mock_resources(), labels=labels, measures=measures, **fixed
     )
 
 
@@ -97,9 +97,9 @@ def same(one, other) -> bool:
 )
 def test_every_setting_is_as_if_the_selector_ran_alone(seed, drawn_settings):
     labels = labelled(seed)
-    work = reused(labels, memory=20_000)  # so little that outputs are dropped all the time
+    runs = runner(labels, memory=20_000)  # so little that outputs are dropped all the time
     for values in [*drawn_settings, *drawn_settings[::-1]]:
-        assert same(work.values(values), by_running(labels, values))
+        assert same(runs.values(values), by_running(labels, values))
 
 
 def test_steps_that_re_rank_skip_or_cut_at_gaps_are_run(tmp_path):
@@ -112,15 +112,15 @@ def test_steps_that_re_rank_skip_or_cut_at_gaps_are_run(tmp_path):
         "utf-8",
     )
     odd = read_definition(path)
-    work = reused(selector=odd)
+    runs = runner(selector=odd)
     for values in ({"budget": 0}, {"budget": 90, "relevance": 0.1}, {"relevance": 1.0}, {}):
-        assert same(work.values(values), by_running(LABELS, values, odd))
+        assert same(runs.values(values), by_running(LABELS, values, odd))
 
 
 def test_within_reach_are_the_queries_that_the_first_twenty_of_the_ranking_make_complete():
     values = {"contextTopN": 2, "contextIncludeScore": 1.0}
-    work = reused(measures=(COMPLETE, WITHIN))
-    found = work.values(values)
+    runs = runner(measures=(COMPLETE, WITHIN))
+    found = runs.values(values)
     made = PipelineSelector("x", SEMANTIC.pipeline(SEMANTIC.with_defaults(values)), mock_resources())
     comp = evaluate([parse_metric("Comp@20")], LABELS.evidence(answered(made, LABELS.dataset.batch())))
     reach = comp[parse_metric("Comp@20")] == 1.0
@@ -132,12 +132,12 @@ def test_within_reach_are_the_queries_that_the_first_twenty_of_the_ranking_make_
 def test_lines_hold_exact_sums_in_the_order_asked():
     asked = ({"contextTopN": 4}, {"contextTopN": 1}, {**EXPANDED, "contextExpansionDepth": 2}, {"contextTopN": 4})
     told = []
-    lines = reused().lines(asked, progress=lambda done, total: told.append((done, total)))
+    lines = runner().lines(asked, progress=lambda done, total: told.append((done, total)))
     assert [line.values for line in lines] == list(asked)
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     for line, values in zip(lines, asked, strict=True):
         expected = by_running(LABELS, values)
-        assert (len(line), line.axis, line.at(0)) == (1, "", values)
+        assert (len(line), line.axis, line.values_at(0)) == (1, "", values)
         for measure in MEASURES:
             applies = expected[measure][~np.isnan(expected[measure])]
             assert line.n[measure] == len(applies)
@@ -149,14 +149,14 @@ def test_lines_hold_exact_sums_in_the_order_asked():
 
 
 def test_a_line_of_no_queries_is_empty_sums():
-    line = single({}, {COMPLETE: np.array([np.nan, np.nan])})
+    line = setting_line({}, {COMPLETE: np.array([np.nan, np.nan])})
     assert (line.n[COMPLETE], line.sums[COMPLETE].tolist()) == (0, [0.0])
 
 
 def test_another_order_gives_the_same_bytes():
     asked = [{"contextTopN": n, **EXPANDED, "contextExpansionDepth": depth} for n in (1, 5) for depth in (1, 2, 3)]
-    one = {str(line.values): line for line in reused().lines(asked)}
-    other = {str(line.values): line for line in reused().lines(asked[::-1])}
+    one = {str(line.values): line for line in runner().lines(asked)}
+    other = {str(line.values): line for line in runner().lines(asked[::-1])}
     for key, line in one.items():
         assert all(line.sums[m].tobytes() == other[key].sums[m].tobytes() for m in MEASURES)
 
@@ -178,27 +178,27 @@ class Counted:
 
 def test_what_stands_before_the_first_step_that_differs_runs_once():
     resources = Counted()
-    work = Reused(SEMANTIC, LABELS.dataset.batch(), resources=resources, labels=LABELS, measures=MEASURES)
-    work.values({"contextTopN": 1})
+    runs = SettingRunner(SEMANTIC, LABELS.dataset.batch(), resources=resources, labels=LABELS, measures=MEASURES)
+    runs.values({"contextTopN": 1})
     before = resources.asked["vectors"]
     for n in range(2, 9):
-        work.values({"contextTopN": n})
+        runs.values({"contextTopN": n})
     assert before > 0
     assert resources.asked["vectors"] == before, "the search ran once"
-    assert work.runs == 8
+    assert runs.runs == 8
 
 
 def test_no_selection_is_measured_twice(monkeypatch):
     import ctxbench.tuning.sweep.engine_runs as reuse
 
     calls = []
-    real = reuse.measured
-    monkeypatch.setattr(reuse, "measured", lambda *given: calls.append(1) or real(*given))
-    work = reused()
-    first = work.values({"contextTopN": 3, "contextIncludeScore": 1.0})
-    assert work.values({"contextIncludeScore": 1.0, "contextTopN": 3}) is first, "the same setting"
-    assert work.values({"contextTopN": 3, "contextIncludeScore": 0.9999999}) is first, "another with the same items"
-    assert (work.runs, work.selections, len(calls)) == (2, 1, 1)
+    real = reuse.measure_answers
+    monkeypatch.setattr(reuse, "measure_answers", lambda *args: calls.append(1) or real(*args))
+    runs = runner()
+    first = runs.values({"contextTopN": 3, "contextIncludeScore": 1.0})
+    assert runs.values({"contextIncludeScore": 1.0, "contextTopN": 3}) is first, "the same setting"
+    assert runs.values({"contextTopN": 3, "contextIncludeScore": 0.9999999}) is first, "another with the same items"
+    assert (runs.runs, runs.selections, len(calls)) == (2, 1, 1)
 
 
 def test_a_setting_that_cannot_be_built_is_told_before_any_runs(tmp_path):
@@ -206,24 +206,24 @@ def test_a_setting_that_cannot_be_built_is_told_before_any_runs(tmp_path):
     text = "name: odd\nparameters:\n  n: {default: 1, range: [-5, 5]}\n"
     path.write_text(f"{text}pipeline: {{retrieve: dense, refine: [{{first: {{n: $n}}}}]}}\n", "utf-8")
     odd, resources = read_definition(path), Counted()
-    work = Reused(odd, LABELS.dataset.batch(), resources=resources, labels=LABELS, measures=MEASURES)
+    runs = SettingRunner(odd, LABELS.dataset.batch(), resources=resources, labels=LABELS, measures=MEASURES)
     with pytest.raises(PipelineError, match="n must be 0 or more, got -1"):
-        work.lines([{"n": 1}, {"n": -1}])
+        runs.lines([{"n": 1}, {"n": -1}])
     assert not resources.asked
 
 
 def test_requests_that_are_not_those_of_the_labels_are_refused():
     with pytest.raises(ParameterError, match="not of dataset mock's queries"):
-        Reused(SEMANTIC, Batch.of(CATALOG, []), resources=mock_resources(), labels=LABELS, measures=MEASURES)
+        SettingRunner(SEMANTIC, Batch.of(CATALOG, []), resources=mock_resources(), labels=LABELS, measures=MEASURES)
 
 
 def test_a_metric_without_values_by_query_is_refused():
     with pytest.raises(ParameterError, match="BoR@5 cannot be computed by query"):
-        reused(measures=(Measure(parse_metric("BoR@5")),)).values({})
+        runner(measures=(Measure(parse_metric("BoR@5")),)).values({})
 
 
 def test_what_was_used_longest_ago_is_dropped_first():
-    kept = Recent(limit=100)
+    kept = OutputCache(limit=100)
     kept["a"], kept["b"] = np.zeros(5), np.zeros(5)
     assert (kept.bytes, len(kept), kept["a"].shape) == (80, 2, (5,))
     kept["c"] = np.zeros(5)
@@ -238,8 +238,8 @@ def test_what_was_used_longest_ago_is_dropped_first():
 
 
 def test_a_small_space_is_tried_whole_the_last_parameter_changing_fastest():
-    found = drawn(
-        SEMANTIC, {"contextTopN": (1, 2), "contextIncludeScore": (0.5, 1)}, given={"contextTopK": 30}, trials=4, seed=0
+    found = draw_settings(
+        SEMANTIC, {"contextTopN": (1, 2), "contextIncludeScore": (0.5, 1)}, fixed={"contextTopK": 30}, trials=4, seed=0
     )
     assert [(one["contextTopK"], one["contextTopN"], one["contextIncludeScore"]) for one in found] == [
         (30, 1, 0.5),
@@ -251,7 +251,7 @@ def test_a_small_space_is_tried_whole_the_last_parameter_changing_fastest():
 
 def test_settings_that_are_the_same_to_the_selector_are_tried_once():
     search = {"contextExpansionEnabled": (False, True), "contextExpansionDepth": (1, 2, 3), "contextTopN": (1, 1)}
-    found = drawn(SEMANTIC, search, trials=100, seed=0)
+    found = draw_settings(SEMANTIC, search, trials=100, seed=0)
     assert found == (
         {"contextExpansionEnabled": False, "contextTopN": 1},
         {"contextExpansionEnabled": True, "contextExpansionDepth": 1, "contextTopN": 1},
@@ -263,29 +263,35 @@ def test_settings_that_are_the_same_to_the_selector_are_tried_once():
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 40))
 def test_a_large_space_is_drawn_from_by_the_seed_without_repeats(seed, trials):
-    search = {name: spread(SEMANTIC.parameters[name]) for name in ("contextTopK", "contextTopN", "contextIncludeScore")}
-    found = drawn(SEMANTIC, search, trials=trials, seed=seed)
-    assert found == drawn(SEMANTIC, search, trials=trials, seed=seed)
+    search = {
+        name: value_range(SEMANTIC.parameters[name]) for name in ("contextTopK", "contextTopN", "contextIncludeScore")
+    }
+    found = draw_settings(SEMANTIC, search, trials=trials, seed=seed)
+    assert found == draw_settings(SEMANTIC, search, trials=trials, seed=seed)
     assert len({tuple(one.items()) for one in found}) == len(found) == trials
     for one in found:
         assert SEMANTIC.values(given=one) == SEMANTIC.with_defaults(one)
 
 
 def test_another_seed_draws_others():
-    search = {"contextTopK": spread(SEMANTIC.parameters["contextTopK"]), "contextTopN": tuple(range(51))}
-    assert drawn(SEMANTIC, search, trials=9, seed=1) != drawn(SEMANTIC, search, trials=9, seed=2)
+    search = {"contextTopK": value_range(SEMANTIC.parameters["contextTopK"]), "contextTopN": tuple(range(51))}
+    assert draw_settings(SEMANTIC, search, trials=9, seed=1) != draw_settings(SEMANTIC, search, trials=9, seed=2)
 
 
 def test_nothing_to_search_is_the_one_setting_given():
-    assert drawn(SEMANTIC, {}, given={"contextTopN": 3}, trials=5, seed=0) == ({"contextTopN": 3},)
+    assert draw_settings(SEMANTIC, {}, fixed={"contextTopN": 3}, trials=5, seed=0) == ({"contextTopN": 3},)
 
 
 def test_the_values_of_a_whole_range():
-    assert spread(SEMANTIC.parameters["contextTopN"]) == tuple(range(51))
-    decimals = spread(SEMANTIC.parameters["contextIncludeScore"])
+    assert value_range(SEMANTIC.parameters["contextTopN"]) == tuple(range(51))
+    decimals = value_range(SEMANTIC.parameters["contextIncludeScore"])
     assert (decimals[0], decimals[1], decimals[700], decimals[-1], len(decimals)) == (0.0, 0.001, 0.7, 1.0, 1001)
-    assert spread(SEMANTIC.parameters["contextExpansionEnabled"]) == (False, True)
-    assert spread(definition("semantic-domains").parameters["toolsMode"]) == ("aggressive", "normal", "conservative")
+    assert value_range(SEMANTIC.parameters["contextExpansionEnabled"]) == (False, True)
+    assert value_range(definition("semantic-domains").parameters["toolsMode"]) == (
+        "aggressive",
+        "normal",
+        "conservative",
+    )
 
 
 @pytest.mark.parametrize(
@@ -294,20 +300,20 @@ def test_the_values_of_a_whole_range():
         ({"contextTopN": (99,)}, {}, "contextTopN must be 0 to 50, got 99"),
         ({"topM": (1,)}, {}, "no parameter 'topM'"),
         ({"contextTopN": ()}, {}, "contextTopN is searched, but has no values"),
-        ({"contextTopN": (1,)}, {"given": {"contextTopN": 2}}, "searched and has a value"),
-        ({"contextTopN": (1,)}, {"given": {"contextTopK": 0}}, "contextTopK must be 1 to 100, got 0"),
+        ({"contextTopN": (1,)}, {"fixed": {"contextTopN": 2}}, "searched and has a value"),
+        ({"contextTopN": (1,)}, {"fixed": {"contextTopK": 0}}, "contextTopK must be 1 to 100, got 0"),
         ({"contextTopN": (1,)}, {"trials": 0}, "trials must be 1 or more, got 0"),
         ({"contextExpansionDepth": (1, 2)}, {}, "contextExpansionDepth: searched, but without effect"),
     ],
 )
 def test_a_search_that_makes_no_sense_is_refused(search, changes, message):
     with pytest.raises(ParameterError, match=message):
-        drawn(SEMANTIC, search, **{"trials": 3, "seed": 0, **changes})
+        draw_settings(SEMANTIC, search, **{"trials": 3, "seed": 0, **changes})
 
 
 def test_depth_0_is_drawn_once_and_is_as_off():
     search = {"contextExpansionEnabled": [False, True], "contextExpansionDepth": [0, 1], "contextExpansionTopN": [1, 2]}
-    found = drawn(SEMANTIC, search, trials=20, seed=0)
+    found = draw_settings(SEMANTIC, search, trials=20, seed=0)
     assert found == (
         {"contextExpansionEnabled": False},
         {"contextExpansionEnabled": True, "contextExpansionDepth": 1, "contextExpansionTopN": 1},

@@ -30,7 +30,7 @@ from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
 from ctxbench.tuning.sweep.lines import Line, Measure
 from ctxbench.tuning.sweep.paired_sums import Differences, Pairing
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
 PROPERTY, WIDER = (
     settings(
@@ -240,16 +240,16 @@ def same(found: float, expected: np.ndarray, measure: Measure) -> None:
 def check(case: Case, family: Any, steps: Any) -> None:
     """Every setting of every line, and values by query at it."""
     pairing = pairing_of(case)
-    ladders = Ladders.of(case.table, case.labels, MEASURES, powers=POWERS).against(pairing)
+    rankings = MeasuredRankings.of(case.table, case.labels, MEASURES, powers=POWERS).with_base(pairing)
     fixed = []
-    for line in family.lines(ladders):
+    for line in family.lines(rankings):
         fixed.append(tuple(line.values.items()))
         assert (np.diff(line.thresholds) < 0).all() or (np.diff(line.thresholds) > 0).all()
         selections = []
         for place, value in settings_of(line):
             setting = {**line.values, **({line.axis: int(value) if line.whole else value} if line.axis else {})}
             expected = run(case, steps(setting))
-            by_query = family.by_query(ladders, setting)
+            by_query = family.by_query(rankings, setting)
             for measure, values in expected.items():
                 np.testing.assert_array_equal(by_query[measure], values)
                 same(line.sums[measure][place], values, measure)
@@ -262,13 +262,15 @@ def check(case: Case, family: Any, steps: Any) -> None:
             assert line.squares[tokens][place] == (expected[tokens] ** 2).sum()
             assert line.cubes[tokens][place] == (expected[tokens] ** 3).sum()
             assert line.squares[recall][place] == pytest.approx(np.nansum(expected[recall] ** 2), rel=1e-12)
-            selections.append((place, family.lengths(ladders, setting).tolist()))
+            selections.append((place, family.lengths(rankings, setting).tolist()))
         for (place, one), (other, two) in itertools.pairwise(selections):
             assert (one == two) == (place == other), "each selection once"
             assert (np.array(one) <= two).all(), "from what offers fewest to what offers most"
         for place in range(len(line)):
-            short = line.shortly(place) if line.axis else dict(line.values)
-            np.testing.assert_array_equal(family.lengths(ladders, short), family.lengths(ladders, line.at(place)))
+            short = line.rounded_values(place) if line.axis else dict(line.values)
+            np.testing.assert_array_equal(
+                family.lengths(rankings, short), family.lengths(rankings, line.values_at(place))
+            )
     assert len(set(fixed)) == len(fixed), "no two lines are of the same parameters"
 
 
@@ -384,12 +386,12 @@ def test_every_budget(case: Case, ends: tuple[int, int]) -> None:
 @pytest.mark.slow
 @PROPERTY
 @given(cases(), st.data())
-def test_folds_are_ladders_of_fewer_queries(case: Case, data: st.DataObject) -> None:
-    whole = Ladders.of(case.table, case.labels, MEASURES, powers=POWERS)
+def test_folds_are_measured_rankings_fewer_queries(case: Case, data: st.DataObject) -> None:
+    whole = MeasuredRankings.of(case.table, case.labels, MEASURES, powers=POWERS)
     keep = np.array([data.draw(st.booleans()) for _ in range(whole.n_queries)], dtype=np.bool_)
-    part, family = whole.only(keep), StandardMargin(K, N, OPEN)
+    part, family = whole.select_queries(keep), StandardMargin(K, N, OPEN)
     for line in family.lines(part):
         for place in range(len(line)):
-            for measure, values in family.by_query(whole, line.at(place)).items():
-                np.testing.assert_array_equal(family.by_query(part, line.at(place))[measure], values[keep])
+            for measure, values in family.by_query(whole, line.values_at(place)).items():
+                np.testing.assert_array_equal(family.by_query(part, line.values_at(place))[measure], values[keep])
                 same(line.sums[measure][place], values[keep], measure)

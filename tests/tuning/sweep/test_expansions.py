@@ -21,8 +21,8 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources
-from ctxbench.tuning.sweep.engine_runs import Reused
-from ctxbench.tuning.sweep.expansions import Expansions, why_not_exact
+from ctxbench.tuning.sweep.engine_runs import SettingRunner
+from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
 from ctxbench.tuning.sweep.measures import Measure
 
 METRICS = parse_metrics(
@@ -75,8 +75,8 @@ def labelled(seed: int) -> Labels:
     return Labels.of(dataset, mock_resources().tokens(items))
 
 
-def reused(labels: Labels, selector: Definition = SEMANTIC, measures=MEASURES) -> Reused:
-    return Reused(selector, labels.dataset.batch(), resources=mock_resources(), labels=labels, measures=measures)
+def runner(labels: Labels, selector: Definition = SEMANTIC, measures=MEASURES) -> SettingRunner:
+    return SettingRunner(selector, labels.dataset.batch(), resources=mock_resources(), labels=labels, measures=measures)
 
 
 def by_running(labels: Labels, selector: Definition, values) -> dict[Measure, np.ndarray]:
@@ -85,16 +85,16 @@ def by_running(labels: Labels, selector: Definition, values) -> dict[Measure, np
     return {Measure(metric): values for metric, values in found.items()}
 
 
-def hold(swept: Expansions, labels: Labels, selector: Definition, *, topNs) -> None:
+def hold(swept: ExpansionSweep, labels: Labels, selector: Definition, *, topNs) -> None:
     """Compare every setting of every line with the selector run at just that setting, and at a shorter decimal."""
     for line in swept.lines(topNs):
         assert len(set(line.thresholds.tolist())) == len(line)
         for place in range(len(line)):
-            values = line.at(place)
+            values = line.values_at(place)
             assert selector.values(given=values) == selector.with_defaults(values), "it is within its range"
             expected = by_running(labels, selector, values)
-            own = swept.at(values)
-            short = by_running(labels, selector, line.shortly(place))
+            own = swept.by_query(values)
+            short = by_running(labels, selector, line.rounded_values(place))
             for measure in MEASURES:
                 assert np.array_equal(own[measure], expected[measure], equal_nan=True)
                 assert np.array_equal(short[measure], expected[measure], equal_nan=True)
@@ -110,7 +110,7 @@ def hold(swept: Expansions, labels: Labels, selector: Definition, *, topNs) -> N
 def test_every_threshold_and_limit_is_as_if_the_selector_ran_there(seed, first, top_k, limits):
     labels = labelled(seed)
     values = {**ON, "contextTopN": first, "contextTopK": top_k, "contextIncludeScore": 0.9}
-    swept = Expansions.of(reused(labels), values, labels=labels, measures=MEASURES)
+    swept = ExpansionSweep.of(runner(labels), values, labels=labels, measures=MEASURES)
     hold(swept, labels, SEMANTIC, topNs=limits)
 
 
@@ -121,8 +121,8 @@ def test_a_graph_is_swept_within_the_range_of_its_threshold(tmp_path_factory, se
     text = GRAPH.replace("SIMILARITY", similarity).replace("MOST", most)
     path.write_text(text if most == "$most" else text.replace("  most: {default: 3, range: [1, 5]}\n", ""), "utf-8")
     selector, labels = read_definition(path), labelled(seed)
-    swept = Expansions.of(reused(labels, selector), {"n": 2}, labels=labels, measures=MEASURES)
-    assert swept.named.topNs == ((1, 2, 3, 4, 5) if most == "$most" else (2,))
+    swept = ExpansionSweep.of(runner(labels, selector), {"n": 2}, labels=labels, measures=MEASURES)
+    assert swept.parameters.topNs == ((1, 2, 3, 4, 5) if most == "$most" else (2,))
     hold(swept, labels, selector, topNs=None if most == "2" else (1, 4))
 
 
@@ -131,8 +131,11 @@ def test_a_graph_is_swept_within_the_range_of_its_threshold(tmp_path_factory, se
 def test_the_graph_of_semantic_is_swept_by_its_own_limits(seed, first, limits):
     labels = labelled(seed)
     values = {**ON, "contextExpansionBy": "graph", "contextTopN": first, "contextIncludeScore": 0.9}
-    swept = Expansions.of(reused(labels), values, labels=labels, measures=MEASURES)
-    assert (swept.named.threshold, swept.named.topN) == ("contextExpansionGraphThreshold", "contextExpansionGraphTopN")
+    swept = ExpansionSweep.of(runner(labels), values, labels=labels, measures=MEASURES)
+    assert (swept.parameters.threshold, swept.parameters.topN) == (
+        "contextExpansionGraphThreshold",
+        "contextExpansionGraphTopN",
+    )
     hold(swept, labels, SEMANTIC, topNs=limits)
 
 
@@ -140,7 +143,7 @@ def test_the_graph_of_semantic_is_swept_by_its_own_limits(seed, first, limits):
 @given(st.integers(0, 10**6), st.sampled_from(["chunks", "graph", "both"]))
 def test_depth_0_is_as_if_it_were_not_enabled_and_runs_once(seed, by):
     labels = labelled(seed)
-    work = reused(labels)
+    work = runner(labels)
     off = work.values({"contextExpansionEnabled": False})
     zero = work.values({**ON, "contextExpansionDepth": 0, "contextExpansionBy": by})
     assert zero is off
@@ -169,7 +172,7 @@ def one_line(**changes):
 def test_thresholds_fall_from_the_end_of_the_range_through_every_score():
     labels = one_line()
     values = {**ON, "contextTopN": 1, "contextIncludeScore": 1.0}
-    swept = Expansions.of(reused(labels), values, labels=labels, measures=MEASURES)
+    swept = ExpansionSweep.of(runner(labels), values, labels=labels, measures=MEASURES)
     (line,) = swept.lines([2])
     assert line.axis == "contextExpansionThreshold"
     assert line.values == {**values, "contextExpansionTopN": 2}
@@ -184,7 +187,7 @@ def test_thresholds_fall_from_the_end_of_the_range_through_every_score():
 def test_within_reach_is_told_by_the_ranking_of_the_search():
     labels = one_line()
     values = {**ON, "contextTopN": 1, "contextIncludeScore": 1.0}
-    swept = Expansions.of(reused(labels, measures=(WITHIN,)), values, labels=labels, measures=(WITHIN,))
+    swept = ExpansionSweep.of(runner(labels, measures=(WITHIN,)), values, labels=labels, measures=(WITHIN,))
     line = next(swept.lines([20]))
     assert (line.n[WITHIN], line.sums[WITHIN][0], line.sums[WITHIN][-1]) == (1, 0.0, 1.0)
 
@@ -199,7 +202,7 @@ def test_where_nothing_is_chosen_nothing_is_brought_in():
             queries=tuple(replace(query, request=replace(query.request, text="")) for query in labels.dataset.queries),
         ),
     )
-    swept = Expansions.of(reused(labels), values, labels=labels, measures=MEASURES)
+    swept = ExpansionSweep.of(runner(labels), values, labels=labels, measures=MEASURES)
     assert swept.score.shape == (1, 0)
     for line in swept.lines():
         assert (line.thresholds.tolist(), line.sums[ITEMS].tolist(), line.n[COMPLETE]) == ([1.0], [0.0], 1)
@@ -208,16 +211,16 @@ def test_where_nothing_is_chosen_nothing_is_brought_in():
 def test_no_query_at_all():
     labels = one_line()
     labels = Labels.of(labels.dataset.take(()), labels.item_tokens)
-    swept = Expansions.of(reused(labels), ON, labels=labels, measures=MEASURES)
+    swept = ExpansionSweep.of(runner(labels), ON, labels=labels, measures=MEASURES)
     line = next(swept.lines())
     assert (line.n[COMPLETE], line.sums[COMPLETE].tolist(), len(line)) == (0, [0.0], 1)
 
 
 def test_lengths_are_those_of_the_engine():
     labels = labelled(7)
-    swept = Expansions.of(reused(labels), ON, labels=labels, measures=MEASURES)
+    swept = ExpansionSweep.of(runner(labels), ON, labels=labels, measures=MEASURES)
     values = {**ON, "contextExpansionThreshold": 0.4, "contextExpansionTopN": 2}
-    work = reused(labels)
+    work = runner(labels)
     table = work.outcome(values).candidates
     brought = np.bincount(table.request[table.chosen & (table.origin >= 2)], minlength=len(labels.dataset))
     assert swept.lengths(values).tolist() == brought.tolist()
@@ -238,7 +241,7 @@ def test_what_one_run_cannot_tell_is_refused(values, reason):
     assert reason in why_not_exact(SEMANTIC, values)
     labels = one_line()
     with pytest.raises(ParameterError, match=reason):
-        Expansions.of(reused(labels), values, labels=labels, measures=MEASURES)
+        ExpansionSweep.of(runner(labels), values, labels=labels, measures=MEASURES)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +267,6 @@ def test_why_one_run_is_not_enough(tmp_path, steps, reason):
 
 def test_a_limit_out_of_range_is_refused():
     labels = one_line()
-    swept = Expansions.of(reused(labels), ON, labels=labels, measures=MEASURES)
+    swept = ExpansionSweep.of(runner(labels), ON, labels=labels, measures=MEASURES)
     with pytest.raises(ParameterError, match="contextExpansionTopN cannot be 0, 21"):
         list(swept.lines([0, 1, 21]))

@@ -15,14 +15,14 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
 from ctxbench.tuning.sweep.lines import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
 CATALOG = Catalog([Item(type="tool", name=f"t{i}") for i in range(6)])
 ITEMS, COMPLETE = Measure(Metric("items")), Measure(Metric("completeness"))
 TOKENS = Measure(Metric("tokens"))
 
 
-def ladders_of(*scores: list[float], ranks: list[list[int]] | None = None) -> Ladders:
+def measured_rankings(*scores: list[float], ranks: list[list[int]] | None = None) -> MeasuredRankings:
     """Items 0, 1, ... of each query with these scores, which fall; 10 tokens each; item 1 is what is needed."""
     n = len(scores)
     queries = tuple(DatasetQuery(request=Request(id=f"q{i}", text="?"), split="tuning") for i in range(n))
@@ -36,17 +36,17 @@ def ladders_of(*scores: list[float], ranks: list[list[int]] | None = None) -> La
         score=np.concatenate(scores).astype(np.float64),
         chunk_rank=np.concatenate([np.arange(size) for size in sizes] if ranks is None else ranks).astype(np.int64),
     )
-    return Ladders.of(table, Labels.of(dataset, np.full(6, 10)), [ITEMS, COMPLETE, TOKENS])
+    return MeasuredRankings.of(table, Labels.of(dataset, np.full(6, 10)), [ITEMS, COMPLETE, TOKENS])
 
 
-TWO = ladders_of([0.9, 0.8, 0.5, 0.2], [0.6, 0.5, 0.3])
+TWO = measured_rankings([0.9, 0.8, 0.5, 0.2], [0.6, 0.5, 0.3])
 
 
-def drawn(family, ladders=TWO):
+def drawn(family, rankings=TWO):
     """Every line: its values, thresholds, and how many items are offered in all."""
     return [
         (dict(line.values), [round(t, 12) for t in line.thresholds.tolist() if line.axis], line.sums[ITEMS].tolist())
-        for line in family.lines(ladders)
+        for line in family.lines(rankings)
     ]
 
 
@@ -129,7 +129,7 @@ def test_a_margin_alone_of_shares_of_the_best():
     family = Threshold(Span("m", 0.0, 0.6), of="ratio")
     expected = [0.0, *(round(fallen, 12) for fallen in (1 / 9, 1 / 6, 4 / 9, 1 / 2))]  # 7/9 is beyond the range
     assert drawn(family) == [({}, expected, [2, 3, 4, 5, 6])]
-    below = ladders_of([-0.1, -0.1, -0.2])  # of a best that is not above 0 there is no share
+    below = measured_rankings([-0.1, -0.1, -0.2])  # of a best that is not above 0 there is no share
     assert drawn(Threshold(Span("m", 0.0, 1.0), of="ratio"), below) == [({}, [0.0], [2])]
     assert drawn(Threshold(Span("m", 0.0, 1.0), of="difference"), below) == [({}, [0.0, 0.1], [2, 3])]
 
@@ -150,7 +150,7 @@ def test_budgets_cap_what_is_offered():
 def test_every_budget_of_a_fixed_cut():
     family = Budget(FixedK("n", [1, 3]), Span("B", 5, 35))
     assert drawn(family) == [({"n": 1}, [5, 10], [0, 2]), ({"n": 3}, [5, 10, 20, 30], [0, 2, 4, 6])]
-    assert next(iter(family.lines(TWO))).at(1) == {"n": 1, "B": 10}
+    assert next(iter(family.lines(TWO))).values_at(1) == {"n": 1, "B": 10}
     both = Budget(StandardMargin(Counts("K", (4,)), Counts("N", (1,)), Span("s", 0.0, 1.0)), Span("B", 5, 35))
     with pytest.raises(ParameterError, match="s and B cannot both be swept at every value; fix one of them"):
         next(iter(both.lines(TWO)))
@@ -158,35 +158,35 @@ def test_every_budget_of_a_fixed_cut():
 
 def test_what_topk_leaves_out_above_others_is_left_out():
     # pooled scores: item 0 is best, but its best chunk is only the sixth
-    ladders = ladders_of([0.9, 0.8, 0.5], [0.9, 0.8], ranks=[[5, 0, 1], [0, 1]])
+    rankings = measured_rankings([0.9, 0.8, 0.5], [0.9, 0.8], ranks=[[5, 0, 1], [0, 1]])
     family = StandardMargin(Counts("K", (2, 6)), Counts("N", (1,)), Span("s", 0.0, 1.0))
-    first, second = family.lines(ladders)
+    first, second = family.lines(rankings)
     assert first.sums[COMPLETE].tolist() == [1, 2, 2], "item 1 is the first that stands: then 0.8 of the other, 0.5"
     assert second.sums[COMPLETE].tolist() == [0, 2, 2]
-    assert family.lengths(ladders, {"K": 2, "N": 1, "s": 1.0}).tolist() == [1, 1]
-    assert family.by_query(ladders, {"K": 2, "N": 1, "s": 1.0})[COMPLETE].tolist() == [1, 0]
+    assert family.lengths(rankings, {"K": 2, "N": 1, "s": 1.0}).tolist() == [1, 1]
+    assert family.by_query(rankings, {"K": 2, "N": 1, "s": 1.0})[COMPLETE].tolist() == [1, 0]
 
 
 def test_scores_of_zero_and_less_do_not_stand():
-    ladders = ladders_of([0.5, 0.0, -0.5], [-0.1])
+    rankings = measured_rankings([0.5, 0.0, -0.5], [-0.1])
     family = StandardMargin(Counts("K", (4,)), Counts("N", (5,)), Span("s", 0.0, 1.0))
-    assert drawn(family, ladders) == [({"K": 4, "N": 5}, [1.0], [1])]
+    assert drawn(family, rankings) == [({"K": 4, "N": 5}, [1.0], [1])]
 
 
 def test_no_query_and_no_candidate():
-    for ladders in (ladders_of([]), ladders_of([], [])):
-        assert drawn(StandardMargin(Counts("K", (4,)), Counts("N", (5,)), Span("s", 0.0, 1.0)), ladders)[0][1:] == (
+    for rankings in (measured_rankings([]), measured_rankings([], [])):
+        assert drawn(StandardMargin(Counts("K", (4,)), Counts("N", (5,)), Span("s", 0.0, 1.0)), rankings)[0][1:] == (
             [1.0],
             [0],
         )
-        assert drawn(FixedK("n", [2]), ladders) == [({"n": 2}, [], [0])]
+        assert drawn(FixedK("n", [2]), rankings) == [({"n": 2}, [], [0])]
         for of in ("score", "difference", "ratio"):
-            assert drawn(Threshold(Span("m", 0.0, 1.0), of=of), ladders)[0][2] == [0]
+            assert drawn(Threshold(Span("m", 0.0, 1.0), of=of), rankings)[0][2] == [0]
 
 
 def test_the_fixed_values_do_not_depend_on_the_data():
     family = StandardMargin(Counts("K", range(1, 4)), Counts("N", (0, 2)), Span("s", 0.0, 1.0), Span("m", 0.0, 1.0))
-    one, other = ([line.values for line in family.lines(ladders)] for ladders in (TWO, ladders_of([0.3])))
+    one, other = ([line.values for line in family.lines(rankings)] for rankings in (TWO, measured_rankings([0.3])))
     assert one == other
     assert len(one) == 2 * 3 * 2
 

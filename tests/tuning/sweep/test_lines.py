@@ -25,11 +25,11 @@ def rising(*thresholds: float, **given) -> Line:
 
 
 def test_a_setting_has_all_its_values():
-    assert line(1.0, 0.7321).at(1) == {"N": 3, "s": 0.7321}
-    assert line(100.0, 2000.0, span=(0, 1e6), whole=True).at(1) == {"N": 3, "s": 2000}
+    assert line(1.0, 0.7321).values_at(1) == {"N": 3, "s": 0.7321}
+    assert line(100.0, 2000.0, span=(0, 1e6), whole=True).values_at(1) == {"N": 3, "s": 2000}
     alone = Line(values={"N": 3}, axis="", thresholds=np.array([np.nan]), sums={}, n={})
-    assert (alone.at(0), alone.shortly(0), len(alone)) == ({"N": 3}, {"N": 3}, 1)
-    assert math.isnan(alone.short(0))
+    assert (alone.values_at(0), alone.rounded_values(0), len(alone)) == ({"N": 3}, {"N": 3}, 1)
+    assert math.isnan(alone.rounded_threshold(0))
 
 
 def test_means_are_sums_over_those_it_applies_to():
@@ -76,7 +76,7 @@ def test_means_are_sums_over_those_it_applies_to():
     ],
 )  # fmt: skip
 def test_short_is_the_decimal_with_few_digits_that_selects_the_same(settings, place, short):
-    assert settings.short(place) == short
+    assert settings.rounded_threshold(place) == short
 
 
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)
@@ -85,7 +85,7 @@ def test_short_lies_between_the_neighbours_and_in_the_range(values, rises, data)
     ordered = sorted(values, reverse=not rises)
     made = (rising if rises else line)(*ordered)
     place = data.draw(st.integers(0, len(ordered) - 1))
-    short, behind = made.short(place), ordered[place + 1] if place + 1 < len(ordered) else None
+    short, behind = made.rounded_threshold(place), ordered[place + 1] if place + 1 < len(ordered) else None
     assert 0 <= short <= 1
     if place:
         assert short >= ordered[place] if rises else short <= ordered[place]

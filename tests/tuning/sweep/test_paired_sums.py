@@ -72,8 +72,8 @@ def test_along_a_line_groups_add_up_as_they_change():
     """Two queries of a group gain one after the other: squares 0, 1, 4; then one of another group loses: 5."""
     pairing = Pairing(base={COMPLETE: np.array([0.0, 0.0, 1.0])}, group=np.array([0, 0, 1]))
     first, owner, gain = np.array([0.0, 0.0, 1.0]), np.array([1, 0, 2]), np.array([1.0, 1.0, -1.0])
-    line = pairing.along(COMPLETE, first, owner=owner, gain=gain, stops=np.array([1, 2, 3]))
+    line = pairing.line_differences(COMPLETE, first, owner=owner, gain=gain, stops=np.array([1, 2, 3]))
     assert line.total.tolist() == [0, 1, 2, 1]
     assert line.squares.tolist() == [0, 1, 4, 5]
     assert line.weighted.tolist() == [0, 2, 4, 3]
-    assert line.at(np.array([2])).squares.tolist() == [4]
+    assert line.select(np.array([2])).squares.tolist() == [4]

@@ -1,4 +1,4 @@
-"""Ladders: values by length are those of the metrics' kernels."""
+"""MeasuredRankings: values by length are those of the metrics' kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.tuning.sweep import metric_values
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import Ladders, Track
+from ctxbench.tuning.sweep.rankings import ExactValues, MeasuredRankings
 
 ITEMS = [Item(type="tool", name=f"tool_{name}", server=server) for name, server in zip("abcdef", "xxyyzz", strict=True)]
 CATALOG = Catalog(ITEMS)
@@ -57,64 +57,64 @@ def table_of(*rankings: str, held: tuple[str, ...] = ()) -> Candidates:
     return Candidates.build(len(rankings), request, item, score=score, chunk_rank=rank, origin=origin)
 
 
-def curve(ladders: Ladders, name: str, *, reachable: bool = False) -> list[list[float]]:
+def curve(rankings: MeasuredRankings, name: str, *, reachable: bool = False) -> list[list[float]]:
     """The values by query, one list for each length from 0 to the longest."""
     measure = Measure(Metric(name), reachable=reachable)
-    lengths = range(int(ladders.sizes.max(initial=0)) + 1)
-    return [ladders.values(measure, np.full(ladders.n_queries, length)).tolist() for length in lengths]
+    lengths = range(int(rankings.sizes.max(initial=0)) + 1)
+    return [rankings.values(measure, np.full(rankings.n_queries, length)).tolist() for length in lengths]
 
 
-def ladders_of(table: Candidates, labels: Labels, *names: str, **more) -> Ladders:
-    return Ladders.of(table, labels, [Measure(Metric(name)) for name in names], **more)
+def measured_rankings(table: Candidates, labels: Labels, *names: str, **more) -> MeasuredRankings:
+    return MeasuredRankings.of(table, labels, [Measure(Metric(name)) for name in names], **more)
 
 
 def test_values_by_length_worked_by_hand():
     # q0 needs a and c; b is helpful, d unlabelled (a sibling of c by its server). q1 needs nothing.
     labels = labels_of(("", {"a": 2, "c": 2, "b": 1}), ("", {"e": 1}))
-    ladders = ladders_of(
+    rankings = measured_rankings(
         table_of("badc", "ef"),
         labels,
         *("completeness", "recall", "tokens", "items", "precision", "wrong_siblings", "false_items", "abstention"),
         "false_inclusion",
     )
     nan = pytest.approx(NAN, nan_ok=True)
-    assert curve(ladders, "completeness") == [[0, nan], [0, nan], [0, nan], [0, nan], [1, nan]]
-    assert curve(ladders, "recall") == [[0, nan], [0, nan], [0.5, nan], [0.5, nan], [1, nan]]
-    assert curve(ladders, "tokens") == [[0, 0], [2, 16], [3, 48], [11, 48], [15, 48]]
-    assert curve(ladders, "items") == [[0, 0], [1, 1], [2, 2], [3, 2], [4, 2]]
-    assert curve(ladders, "precision") == [[0, nan], [1, nan], [1, nan], [2 / 3, nan], [3 / 4, nan]]
-    assert [row[0] for row in curve(ladders, "wrong_siblings")] == [0, 0, 0, 1, 1]
-    assert [row[1] for row in curve(ladders, "false_items")] == [0, 0, 1, 1, 1]
-    assert [row[1] for row in curve(ladders, "false_inclusion")] == [0, 0, 1, 1, 1]
-    assert [row[1] for row in curve(ladders, "abstention")] == [1, 0, 0, 0, 0]
+    assert curve(rankings, "completeness") == [[0, nan], [0, nan], [0, nan], [0, nan], [1, nan]]
+    assert curve(rankings, "recall") == [[0, nan], [0, nan], [0.5, nan], [0.5, nan], [1, nan]]
+    assert curve(rankings, "tokens") == [[0, 0], [2, 16], [3, 48], [11, 48], [15, 48]]
+    assert curve(rankings, "items") == [[0, 0], [1, 1], [2, 2], [3, 2], [4, 2]]
+    assert curve(rankings, "precision") == [[0, nan], [1, nan], [1, nan], [2 / 3, nan], [3 / 4, nan]]
+    assert [row[0] for row in curve(rankings, "wrong_siblings")] == [0, 0, 0, 1, 1]
+    assert [row[1] for row in curve(rankings, "false_items")] == [0, 0, 1, 1, 1]
+    assert [row[1] for row in curve(rankings, "false_inclusion")] == [0, 0, 1, 1, 1]
+    assert [row[1] for row in curve(rankings, "abstention")] == [1, 0, 0, 0, 0]
 
 
 def test_what_the_session_holds_is_in_every_length():
     labels = labels_of(("a", {"a": 2, "c": 2}), ("c", {"c": 2}))
-    ladders = ladders_of(
+    rankings = measured_rankings(
         table_of("bc", "d", held=("a", "c")), labels, "completeness", "recall", "tokens", "total_tokens", "precision"
     )
-    assert curve(ladders, "completeness") == [[0, 1], [0, 1], [1, 1]]
-    assert curve(ladders, "recall") == [[0.5, 1], [0.5, 1], [1, 1]]
-    assert curve(ladders, "tokens") == [[0, 0], [2, 8], [6, 8]]
-    assert curve(ladders, "total_tokens") == [[1, 4], [3, 12], [7, 12]]
+    assert curve(rankings, "completeness") == [[0, 1], [0, 1], [1, 1]]
+    assert curve(rankings, "recall") == [[0.5, 1], [0.5, 1], [1, 1]]
+    assert curve(rankings, "tokens") == [[0, 0], [2, 8], [6, 8]]
+    assert curve(rankings, "total_tokens") == [[1, 4], [3, 12], [7, 12]]
     # nothing is to be added to q1, so that precision does not apply as long as nothing is
-    assert curve(ladders, "precision")[0] == [0, pytest.approx(NAN, nan_ok=True)]
-    assert curve(ladders, "precision")[2] == [0.5, 0]
-    assert ladders.applies[Measure(Metric("precision"))] == 2
-    assert ladders.tracks[Measure(Metric("precision")), 0].gains.tolist() == [0, 0, 1]
+    assert curve(rankings, "precision")[0] == [0, pytest.approx(NAN, nan_ok=True)]
+    assert curve(rankings, "precision")[2] == [0.5, 0]
+    assert rankings.applies[Measure(Metric("precision"))] == 2
+    assert rankings.exact[Measure(Metric("precision")), 0].gains.tolist() == [0, 0, 1]
 
 
 def test_reachable_is_what_the_first_twenty_make_complete():
     labels = labels_of(("", {"c": 2}), ("", {"d": 2}), ("d", {"d": 2}), ("", {"a": 1}))
     measures = [Measure(Metric("completeness"), reachable=True), Measure(Metric("completeness"))]
-    ladders = Ladders.of(table_of("abc", "abc", "", "a", held=("", "", "d")), labels, measures)
-    assert ladders.reachable.tolist() == [True, False, True, False]
+    rankings = MeasuredRankings.of(table_of("abc", "abc", "", "a", held=("", "", "d")), labels, measures)
+    assert rankings.reachable.tolist() == [True, False, True, False]
     nan = pytest.approx(NAN, nan_ok=True)
-    assert curve(ladders, "completeness", reachable=True)[2:] == [[0, nan, 1, nan], [1, nan, 1, nan]]
-    assert [ladders.applies[measure] for measure in measures] == [2, 3]
-    # a cut of the ladders does not change what the whole ranking reaches
-    assert ladders.among(np.zeros(7, dtype=bool)).reachable.tolist() == [True, False, True, False]
+    assert curve(rankings, "completeness", reachable=True)[2:] == [[0, nan, 1, nan], [1, nan, 1, nan]]
+    assert [rankings.applies[measure] for measure in measures] == [2, 3]
+    # a cut of the rankings does not change what the whole ranking reaches
+    assert rankings.select_items(np.zeros(7, dtype=bool)).reachable.tolist() == [True, False, True, False]
 
 
 def test_the_twenty_first_item_is_out_of_reach():
@@ -126,96 +126,98 @@ def test_the_twenty_first_item_is_out_of_reach():
         2, np.repeat([0, 1], 21), np.tile(np.arange(21), 2), score=np.tile(np.linspace(1, 0.1, 21), 2)
     )
     measure = Measure(Metric("completeness"), reachable=True)
-    ladders = Ladders.of(table, Labels.of(dataset, np.ones(21, dtype=np.int64)), [measure])
-    assert ladders.reachable.tolist() == [True, False]
-    assert ladders.values(measure, np.array([21, 21])).tolist() == [1.0, pytest.approx(NAN, nan_ok=True)]
+    rankings = MeasuredRankings.of(table, Labels.of(dataset, np.ones(21, dtype=np.int64)), [measure])
+    assert rankings.reachable.tolist() == [True, False]
+    assert rankings.values(measure, np.array([21, 21])).tolist() == [1.0, pytest.approx(NAN, nan_ok=True)]
 
 
 def test_of_failed_queries_amounts_do_not_apply_and_shares_are_what_the_session_gives():
     labels = labels_of(("", {"a": 2}), ("", {"a": 2}), ("", {}))
-    ladders = ladders_of(
+    rankings = measured_rankings(
         table_of("a", "", ""), labels, *("completeness", "tokens", "abstention"), failed=np.array([False, True, True])
     )
     nan = pytest.approx(NAN, nan_ok=True)
-    assert curve(ladders, "completeness") == [[0, 0, nan], [1, 0, nan]]
-    assert curve(ladders, "tokens") == [[0, nan, nan], [1, nan, nan]]
-    assert curve(ladders, "abstention") == [[nan, nan, nan], [nan, nan, nan]]
+    assert curve(rankings, "completeness") == [[0, 0, nan], [1, 0, nan]]
+    assert curve(rankings, "tokens") == [[0, nan, nan], [1, nan, nan]]
+    assert curve(rankings, "abstention") == [[nan, nan, nan], [nan, nan, nan]]
 
 
 def test_a_metric_without_a_fast_form_is_computed_at_every_length(monkeypatch):
     labels = labels_of(("f", {"a": 2, "c": 2, "b": 1, "e": 0}), ("", {}))
     names = ("completeness", "recall", "tokens", "precision", "wrong_siblings", "false_inclusion", "unlabelled")
-    fast = ladders_of(table_of("baedc", "ef", held=("f",)), labels, *names)
-    for kinds in ("ADDED_UP", "AVERAGED", "STEPPED"):
+    fast = measured_rankings(table_of("baedc", "ef", held=("f",)), labels, *names)
+    for kinds in ("ADDITIVE", "AVERAGES", "STEPWISE"):
         monkeypatch.setattr(metric_values, kinds, set())
         monkeypatch.setattr("ctxbench.tuning.sweep.rankings." + kinds, set(), raising=False)
-    slow = ladders_of(table_of("baedc", "ef", held=("f",)), labels, *names)
+    slow = measured_rankings(table_of("baedc", "ef", held=("f",)), labels, *names)
     for name in names:
         np.testing.assert_array_equal(curve(slow, name), curve(fast, name))
 
 
-def test_what_is_marked_out_is_no_part_of_a_ladder():
+def test_what_is_marked_out_is_no_part_of_a_ranking():
     table = table_of("abc")
-    ladders = ladders_of(table.marked(table.item == 1, "not this one"), labels_of(("", {"c": 2})), "completeness")
-    assert (ladders.item.tolist(), ladders.chunk_rank.tolist()) == ([0, 2], [0, 2])
-    assert curve(ladders, "completeness") == [[0], [0], [1]]
+    rankings = measured_rankings(
+        table.marked(table.item == 1, "not this one"), labels_of(("", {"c": 2})), "completeness"
+    )
+    assert (rankings.item.tolist(), rankings.chunk_rank.tolist()) == ([0, 2], [0, 2])
+    assert curve(rankings, "completeness") == [[0], [0], [1]]
 
 
 def test_parts_of_the_queries_keep_their_values():
     labels = labels_of(("", {"a": 2}), ("", {"b": 2}), ("", {}))
-    whole = ladders_of(table_of("ab", "ab", "c"), labels, "completeness", "tokens")
-    part = whole.only(np.array([False, True, True]))
-    assert part.query.tolist() == [1, 2]
+    whole = measured_rankings(table_of("ab", "ab", "c"), labels, "completeness", "tokens")
+    part = whole.select_queries(np.array([False, True, True]))
+    assert part.items.query.tolist() == [1, 2]
     assert curve(part, "tokens") == [row[1:] for row in curve(whole, "tokens")]
     assert curve(part, "completeness")[2][0] == 1
-    assert curve(whole.only(np.zeros(3, dtype=bool)), "tokens") == [[]]
+    assert curve(whole.select_queries(np.zeros(3, dtype=bool)), "tokens") == [[]]
 
 
-def test_no_query_and_no_rung():
-    none = ladders_of(table_of(), labels_of(), "completeness", "tokens")
+def test_no_query_and_no_item():
+    none = measured_rankings(table_of(), labels_of(), "completeness", "tokens")
     assert (none.n_queries, none.sizes.tolist(), curve(none, "tokens")) == (0, [], [[]])
-    empty = ladders_of(table_of("", ""), labels_of(("", {"a": 2}), ("", {})), "completeness", "tokens")
+    empty = measured_rankings(table_of("", ""), labels_of(("", {"a": 2}), ("", {})), "completeness", "tokens")
     assert curve(empty, "tokens") == [[0, 0]]
 
 
 def test_what_cannot_be_swept_is_refused():
     labels = labels_of(("", {"a": 2}))
     with pytest.raises(ParameterError, match="nDCG@10 says how items are ranked, which no cut changes"):
-        Ladders.of(table_of("a"), labels, [Measure(Metric("nDCG", 10))])
+        MeasuredRankings.of(table_of("a"), labels, [Measure(Metric("nDCG", 10))])
     with pytest.raises(ParameterError, match="BoR@5 says how items are ranked"):
-        Ladders.of(table_of("a"), labels, [Measure(Metric("BoR", 5))])
+        MeasuredRankings.of(table_of("a"), labels, [Measure(Metric("BoR", 5))])
     with pytest.raises(ParameterError, match="rankings of 2 queries and labels of 1"):
-        ladders_of(table_of("a", "b"), labels, "tokens")
+        measured_rankings(table_of("a", "b"), labels, "tokens")
     expanded = Candidates.build(
         1, np.zeros(1, np.int64), np.zeros(1, np.int64), score=np.ones(1), origin=np.full(1, Origin.EXPANSION)
     )
     with pytest.raises(ParameterError, match="an expansion brought in is no part of a ranking"):
-        ladders_of(expanded, labels, "tokens")
+        measured_rankings(expanded, labels, "tokens")
     with pytest.raises(ParameterError, match="not measured by items; they know tokens"):
-        ladders_of(table_of("a"), labels, "tokens").values(Measure(Metric("items")), np.zeros(1, np.int64))
+        measured_rankings(table_of("a"), labels, "tokens").values(Measure(Metric("items")), np.zeros(1, np.int64))
 
 
-class TestTrack:
+class TestExactValues:
     """Values as whole numbers."""
 
-    LADDERS = ladders_of(table_of("ab", "c"), labels_of(("", {}), ("", {})), "tokens")
+    RANKINGS = measured_rankings(table_of("ab", "c"), labels_of(("", {}), ("", {})), "tokens")
 
-    def track(self, *values: float) -> Track:
-        return Track.of(np.array(values, dtype=np.float64), self.LADDERS.rungs)
+    def exact(self, *values: float) -> ExactValues:
+        return ExactValues.of(np.array(values, dtype=np.float64), self.RANKINGS.items)
 
     def test_counts_stay_what_they_are(self):
-        track = self.track(0, 1, 3, 5, 7)  # lengths 0 to 2 of the one, 0 and 1 of the other
-        assert (track.scale, track.levels.tolist(), track.gains.tolist()) == (1, [0, 1, 3, 5, 7], [1, 2, 2])
+        exact = self.exact(0, 1, 3, 5, 7)  # lengths 0 to 2 of the one, 0 and 1 of the other
+        assert (exact.scale, exact.levels.tolist(), exact.gains.tolist()) == (1, [0, 1, 3, 5, 7], [1, 2, 2])
 
     def test_shares_are_off_by_less_than_a_float_tells(self):
-        track = self.track(0, 1 / 3, 1, 1 / 7, 1)
-        assert track.scale == 2.0**61  # the largest values of both add up to 2
-        np.testing.assert_allclose(track.levels / track.scale, [0, 1 / 3, 1, 1 / 7, 1], rtol=1e-16)
+        exact = self.exact(0, 1 / 3, 1, 1 / 7, 1)
+        assert exact.scale == 2.0**61  # the largest values of both add up to 2
+        np.testing.assert_allclose(exact.levels / exact.scale, [0, 1 / 3, 1, 1 / 7, 1], rtol=1e-16)
 
     def test_large_powers_fit(self):
-        track = self.track(0, 1e10, 1e20, 0, 1e20)
-        np.testing.assert_allclose(track.levels / track.scale, [0, 1e10, 1e20, 0, 1e20], rtol=1e-8)
-        assert track.levels.max() < 2**62
+        exact = self.exact(0, 1e10, 1e20, 0, 1e20)
+        np.testing.assert_allclose(exact.levels / exact.scale, [0, 1e10, 1e20, 0, 1e20], rtol=1e-8)
+        assert exact.levels.max() < 2**62
 
     def test_where_a_measure_does_not_apply_it_counts_for_nothing(self):
-        assert self.track(NAN, 1, 1, NAN, NAN).levels.tolist() == [0, 1, 1, 0, 0]
+        assert self.exact(NAN, 1, 1, NAN, NAN).levels.tolist() == [0, 1, 1, 0, 0]

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.features.logistic import Logistic
-from ctxbench.tuning.calibration.regression import Prior, fit_regression
+from ctxbench.tuning.fits.regression import Prior, fit_regression
 
 COLUMNS = ("a", "b", "c")
 PROPERTY = settings(max_examples=40, deadline=None, database=None, derandomize=True)
@@ -41,7 +41,7 @@ def known(*weights: float, intercept: float = 0.3, ends: float = 10.0) -> Logist
 def test_around_nothing_it_is_scikit_learn_s(precision):
     features, label = drawn(400)
     weight = np.ones(400)
-    made = fit_regression(Prior.nothing(COLUMNS, features, weight, precision=precision), features, label, weight)
+    made = fit_regression(Prior.zero(COLUMNS, features, weight, precision=precision), features, label, weight)
     # the intercept is held as well, by 0.001: a column of a constant so large that its weight is held as much
     scaled = np.concatenate([features / features.std(axis=0), np.full((400, 1), (precision / 1e-3) ** 0.5)], axis=1)
     wanted = LogisticRegression(C=1 / precision, max_iter=10_000, tol=1e-12, fit_intercept=False).fit(scaled, label)
@@ -52,7 +52,7 @@ def test_around_nothing_it_is_scikit_learn_s(precision):
 def test_the_intercept_is_hardly_held():
     features, label = drawn(400)
     centred, weight = features - features.mean(axis=0), np.ones(400)
-    made = fit_regression(Prior.nothing(COLUMNS, centred, weight, precision=1.0), centred, label, weight)
+    made = fit_regression(Prior.zero(COLUMNS, centred, weight, precision=1.0), centred, label, weight)
     scaled = centred / centred.std(axis=0)
     wanted = LogisticRegression(C=1.0, max_iter=10_000, tol=1e-12).fit(scaled, label)
     assert made.probabilities(centred) == pytest.approx(wanted.predict_proba(scaled)[:, 1], abs=1e-4)
@@ -62,7 +62,7 @@ def test_the_intercept_is_hardly_held():
 def test_with_weights_of_rows_it_is_scikit_learn_s():
     features, label = drawn(300, seed=5)
     weight = np.random.default_rng(1).uniform(0.1, 5.0, size=300)
-    prior = Prior.nothing(COLUMNS, features, weight, precision=1.0)
+    prior = Prior.zero(COLUMNS, features, weight, precision=1.0)
     made = fit_regression(prior, features, label, weight)
     scaled = features / prior.scale
     wanted = LogisticRegression(C=1.0, max_iter=10_000, tol=1e-10).fit(scaled, label, sample_weight=weight)
@@ -76,13 +76,13 @@ def test_a_weight_counts_like_repeated_rows(seed, n):
     features, label = rng.normal(size=(n, 3)), rng.random(n) < 0.5
     label[:2] = True, False
     times = rng.integers(1, 5, size=n)
-    prior = Prior.nothing(COLUMNS, features, times.astype(float), precision=1.0)
+    prior = Prior.zero(COLUMNS, features, times.astype(float), precision=1.0)
     one = fit_regression(prior, features, label, times.astype(float))
     repeated = np.repeat(np.arange(n), times)
     other = fit_regression(prior, features[repeated], label[repeated], np.ones(len(repeated)))
     assert one.weights == pytest.approx(other.weights, abs=1e-6)
     assert one.intercept == pytest.approx(other.intercept, abs=1e-6)
-    again = Prior.nothing(COLUMNS, features[repeated], np.ones(len(repeated)), precision=1.0)
+    again = Prior.zero(COLUMNS, features[repeated], np.ones(len(repeated)), precision=1.0)
     assert again.scale == pytest.approx(prior.scale)
 
 
@@ -90,7 +90,7 @@ def test_the_order_of_rows_does_not_matter():
     features, label = drawn(200)
     weight = np.random.default_rng(2).uniform(0.5, 2.0, size=200)
     mixed = np.random.default_rng(3).permutation(200)
-    prior = Prior.nothing(COLUMNS, features, weight, precision=1.0)
+    prior = Prior.zero(COLUMNS, features, weight, precision=1.0)
     one = fit_regression(prior, features, label, weight)
     other = fit_regression(prior, features[mixed], label[mixed], weight[mixed])
     assert other.weights == pytest.approx(one.weights, rel=1e-6)
@@ -98,7 +98,7 @@ def test_the_order_of_rows_does_not_matter():
 
 def around(before, features, *, precision):
     """A prior around a fit of the same columns, every row counting once."""
-    return Prior.around(before, before.columns, features, np.ones(len(features)), precision=precision)
+    return Prior.from_fit(before, before.columns, features, np.ones(len(features)), precision=precision)
 
 
 class TestAround:
@@ -106,7 +106,7 @@ class TestAround:
         features = np.array([[0.5, 2.0, 0.25], [2.0, 4.0, 0.75]])
         before = known(1.0, ends=1.0)
         columns = (*before.columns, "new", "labelled.share")
-        prior = Prior.around(before, columns, features, np.ones(2), precision=3.0)
+        prior = Prior.from_fit(before, columns, features, np.ones(2), precision=3.0)
         assert prior.columns == columns
         assert prior.weights.tolist() == [1.0, 0.0, 0.0]
         assert prior.scale.tolist() == [1.0, 1.0, 0.25]
@@ -156,13 +156,13 @@ class TestAround:
 class TestNothing:
     def test_scales_are_deviations_with_a_floor(self):
         features = np.array([[0.0, 0.0, 5.0], [2.0, 0.01, 5.0]])
-        prior = Prior.nothing(COLUMNS, features, np.ones(2), precision=1.0)
+        prior = Prior.zero(COLUMNS, features, np.ones(2), precision=1.0)
         assert prior.scale.tolist() == [1.0, 0.02, 0.02]
         assert (prior.low.tolist(), prior.high.tolist()) == ([0.0, 0.0, 5.0], [2.0, 0.01, 5.0])
         assert (prior.intercept, prior.weights.tolist()) == (0.0, [0.0, 0.0, 0.0])
 
     def test_weights_of_rows_count_in_the_scale(self):
-        prior = Prior.nothing(("a",), np.array([[0.0], [3.0]]), np.array([2.0, 1.0]), precision=1.0)
+        prior = Prior.zero(("a",), np.array([[0.0], [3.0]]), np.array([2.0, 1.0]), precision=1.0)
         assert prior.scale.tolist() == pytest.approx([2**0.5])  # mean 1: (2 * 1 + 4) / 3 = 2
 
     def test_a_rare_value_does_not_weigh_hundreds(self):
@@ -170,7 +170,7 @@ class TestNothing:
         rare = np.zeros((500, 1))
         rare[3], label[3] = 1e-3, True
         features = np.concatenate([features[:, :2], rare], axis=1)
-        prior = Prior.nothing(COLUMNS, features, np.ones(500), precision=1.0)
+        prior = Prior.zero(COLUMNS, features, np.ones(500), precision=1.0)
         made = fit_regression(prior, features, label, np.ones(500))
         assert abs(made.weights[2]) * 1e-3 < 0.1
 
@@ -178,7 +178,7 @@ class TestNothing:
 class TestData:
     def test_one_class_is_refused(self):
         features, _ = drawn(10)
-        prior = Prior.nothing(COLUMNS, features, np.ones(10), precision=1.0)
+        prior = Prior.zero(COLUMNS, features, np.ones(10), precision=1.0)
         for value, said in ((True, "10 rows that are all required"), (False, "10 rows that are all never required")):
             with pytest.raises(ParameterError, match=f"a fit would see {said}; .* or label more queries"):
                 fit_regression(prior, features, np.full(10, value), np.ones(10))
@@ -190,7 +190,7 @@ class TestData:
 
     def test_values_beyond_the_range_of_the_prior_count_as_its_ends(self):
         features, label = drawn(100)
-        prior = Prior.nothing(COLUMNS, features, np.ones(100), precision=1.0)
+        prior = Prior.zero(COLUMNS, features, np.ones(100), precision=1.0)
         far = features.copy()
         far[features[:, 0].argmax(), 0] *= 1000
         one, other = (fit_regression(prior, some, label, np.ones(100)) for some in (features, far))
@@ -198,7 +198,7 @@ class TestData:
 
     def test_data_that_a_line_parts_have_a_fit(self):
         features = np.array([[-2.0], [-1.0], [1.0], [2.0]])
-        prior = Prior.nothing(("a",), features, np.ones(4), precision=1e-9)
+        prior = Prior.zero(("a",), features, np.ones(4), precision=1e-9)
         made = fit_regression(prior, features, features[:, 0] > 0, np.ones(4))
         assert np.isfinite(made.weights).all()
         low, high = made.probabilities(features)[1:3]
@@ -208,6 +208,6 @@ class TestData:
         features, label = drawn(50)
         weight = np.ones(50)
         copies = features.copy(), label.copy(), weight.copy()
-        fit_regression(Prior.nothing(COLUMNS, features, weight, precision=1.0), features, label, weight)
+        fit_regression(Prior.zero(COLUMNS, features, weight, precision=1.0), features, label, weight)
         for now, before in zip((features, label, weight), copies, strict=True):
             np.testing.assert_array_equal(now, before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Parameter
+from ctxbench.tuning.full_rankings import read_ranking
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
+from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.tunables import Tunable
 
 OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
@@ -45,9 +47,9 @@ def read_tunables(file: PolicyFile) -> tuple[tuple[Tunable, ...], list[Fault]]:
     """Find what a policy file names.
 
     Returns:
-        The competitors that can be made, and what is wrong with the others, by line.
+        The competitors that can be tunables, and what is wrong with the others, by line.
     """
-    made: list[Tunable] = []
+    tunables: list[Tunable] = []
     faults: list[Fault] = []
     for entry in file.selectors:
         try:
@@ -60,8 +62,8 @@ def read_tunables(file: PolicyFile) -> tuple[tuple[Tunable, ...], list[Fault]]:
             faults.append(Fault(str(error), file.path, line_of(file.lines, entry.where)))
             continue
         faults += [Fault(what, file.path, line_of(file.lines, (*entry.where, *where))) for what, where in wrong]
-        made += [_checked(one)] if not wrong else []
-    return tuple(made), faults
+        tunables += [_checked(one)] if not wrong else []
+    return tuple(tunables), faults
 
 
 def _read(entry: SelectorEntry, base: Path) -> Tunable:
@@ -76,14 +78,17 @@ def _read(entry: SelectorEntry, base: Path) -> Tunable:
     return Tunable(entry=entry, source=source, definition=definition, start=start)
 
 
-def with_range_of(one: Tunable, found: Iterable[Slice]) -> Tunable:
-    """A competitor of answers whose includeScore can be above all its scores, so that it need not include anything.
+def with_range_of(one: Tunable, query_sets: Sequence[QuerySet]) -> Tunable:
+    """The same selector; of answers with an includeScore that can be above all their scores, and so include nothing.
 
     Args:
-        one: of answers.
-        found: all of them, on every dataset.
+        one: a selector.
+        query_sets: of all datasets.
     """
-    tops = [float(score.max()) for score in map(searched_scores, found) if len(score)]
+    if one.answers is None:
+        return one
+    scores = [searched_scores(read_ranking(one.answers, query_set).answers) for query_set in query_sets]
+    tops = [float(score.max()) for score in scores if len(score)]
     highest = max(tops, default=0.0)
     if highest < 1:
         return one
@@ -101,11 +106,11 @@ def searched_scores(found: Slice) -> FloatArray:
 
 def _unsuitable(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
     """What is wrong with each value that the file gives a selector, taken alone."""
-    given: dict[tuple[str | int, ...], Any] = {("set", name): value for name, value in one.entry.set.items()}
+    written: dict[tuple[str | int, ...], Any] = {("set", name): value for name, value in one.entry.set.items()}
     for name, values in one.entry.search.items():
-        given |= {("search", name, place): value for place, value in enumerate(values)}
+        written |= {("search", name, place): value for place, value in enumerate(values)}
     seen = set()
-    for where, value in given.items():
+    for where, value in written.items():
         try:
             one.definition.checked(str(where[1]), value)
         except ParameterError as error:
@@ -117,9 +122,9 @@ def _unsuitable(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
 def _checked(one: Tunable) -> Tunable:
     """The same with values as its parameters keep them: 1 is 1.0 where decimals are allowed."""
     check = one.definition.checked
-    given = {name: check(name, value) for name, value in one.entry.set.items()}
+    written = {name: check(name, value) for name, value in one.entry.set.items()}
     search = {name: tuple(check(name, value) for value in values) for name, values in one.entry.search.items()}
-    return replace(one, entry=replace(one.entry, set=given, search=search))
+    return replace(one, entry=replace(one.entry, set=written, search=search))
 
 
 def _without_effect(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:

@@ -16,14 +16,14 @@ from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.limits import Limit, reach_of
+from ctxbench.tuning.full_rankings import FullRanking
+from ctxbench.tuning.limits import Limit, reach_ratio
 from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.results import EVERYTHING, Contender
-from ctxbench.tuning.split_answers import COMPLETE, TEST, Side
+from ctxbench.tuning.query_sets import COMPLETE, TEST, QuerySet
+from ctxbench.tuning.results import EVERYTHING, SettingResult
 from ctxbench.tuning.sweep.measures import REACH, Measure
 from ctxbench.tuning.tunables import Tunable
-from ctxbench.tuning.uncut_rankings import Uncut
-from ctxbench.tuning.verdicts import Ground, Verdict, verdict
+from ctxbench.tuning.verdicts import Verdict, VerdictQueries, verdict
 
 METRICS = tuple(map(parse_metric, ("completeness", "recall", "tokens", "items", "abstention")))
 COMPARED = tuple(map(parse_metric, ("completeness", "tokens", "items")))
@@ -32,11 +32,11 @@ OF_REACHABLE = f"{COMPLETE} of reachable"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Measured:
+class SettingValues:
     """A setting on all that is measured.
 
     Attributes:
-        name, role, selector, values: as `Contender`.
+        name, role, selector, values: as `SettingResult`.
         answers: by split, what was offered.
         by_query: by split, metrics by query.
         within: by split, the queries that the first items of its ranking make complete, shape (n_queries,).
@@ -61,65 +61,65 @@ class Measured:
 
 
 @dataclass(frozen=True, eq=False)
-class Arena:
+class SettingEvaluator:
     """Where settings are measured: both splits of a dataset, or all its labels in one.
 
     Attributes:
-        sides: by split; the first decides, the last is read.
+        query_sets: by split; the first decides, the last is read.
         metrics: what is measured, in order.
         level: of the intervals.
     """
 
-    sides: Mapping[str, Side]
+    query_sets: Mapping[str, QuerySet]
     metrics: tuple[Metric, ...]
     level: float
-    _uncut: dict[tuple[str, str, str], Uncut] = field(default_factory=dict)
+    _full_rankings: dict[tuple[str, str, str], FullRanking] = field(default_factory=dict)
 
     @property
-    def deciding(self) -> Side:
+    def tuning_set(self) -> QuerySet:
         """The queries that settings are chosen on."""
-        return next(iter(self.sides.values()))
+        return next(iter(self.query_sets.values()))
 
     @property
-    def reading(self) -> Side:
+    def evaluation_set(self) -> QuerySet:
         """The queries that figures are read from."""
-        return list(self.sides.values())[-1]
+        return list(self.query_sets.values())[-1]
 
-    def know(self, tunable: Tunable, uncut: Uncut) -> None:
+    def know(self, tunable: Tunable, full_ranking: FullRanking) -> None:
         """Take over what a competitor with its defaults found on the queries that decide."""
-        self._uncut[self._key(tunable, {}, self.deciding.split)] = uncut
+        self._full_rankings[self._key(tunable, {}, self.tuning_set.split)] = full_ranking
 
     def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
         head = "" if tunable.answers is not None else dump_json(tunable.head(tunable.pipeline(values)).describe())
         return tunable.name, head, split
 
-    def uncut(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> Uncut:
+    def full_ranking(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> FullRanking:
         """What a competitor finds, asked once for all settings that differ in how they cut only."""
         key = self._key(tunable, values, split)
-        if key not in self._uncut:
-            self._uncut[key] = tunable.finds(self.sides[split], values)
-        return self._uncut[key]
+        if key not in self._full_rankings:
+            self._full_rankings[key] = tunable.finds(self.query_sets[split], values)
+        return self._full_rankings[key]
 
-    def setting(self, tunable: Tunable, values: Mapping[str, Value], *, name: str, role: str) -> Measured:
+    def setting(self, tunable: Tunable, values: Mapping[str, Value], *, name: str, role: str) -> SettingValues:
         """A setting of a competitor."""
-        found = {split: self.uncut(tunable, values, split) for split in self.sides}
-        answers = {split: tunable.cut(found[split], values, side) for split, side in self.sides.items()}
+        found = {split: self.full_ranking(tunable, values, split) for split in self.query_sets}
+        answers = {split: tunable.cut(found[split], values, query_set) for split, query_set in self.query_sets.items()}
         ranked = {split: one.answers for split, one in found.items()}
         return self._measured(answers, ranked, name=name, role=role, of=(tunable.name, tunable.in_force(values)))
 
-    def first(self, tunable: Tunable, values: Mapping[str, Value], n: int, *, name: str, role: str) -> Measured:
+    def first(self, tunable: Tunable, values: Mapping[str, Value], n: int, *, name: str, role: str) -> SettingValues:
         """The first n items that a competitor finds with some values."""
-        found = {split: self.uncut(tunable, values, split) for split in self.sides}
-        answers = {split: tunable.first(found[split], n, side) for split, side in self.sides.items()}
+        found = {split: self.full_ranking(tunable, values, split) for split in self.query_sets}
+        answers = {split: tunable.first(found[split], n, query_set) for split, query_set in self.query_sets.items()}
         ranked = {split: one.answers for split, one in found.items()}
         return self._measured(answers, ranked, name=name, role=role, of=(tunable.name, {"n": n}))
 
-    def everything(self) -> Measured:
+    def everything(self) -> SettingValues:
         """All items that a request may get."""
         pipeline = definition(EVERYTHING).pipeline({})
         answers = {
-            split: side.answers(PipelineSelector(EVERYTHING, pipeline, side.resources))
-            for split, side in self.sides.items()
+            split: query_set.answers(PipelineSelector(EVERYTHING, pipeline, query_set.resources))
+            for split, query_set in self.query_sets.items()
         }
         return self._measured(answers, {}, name=EVERYTHING, role=EVERYTHING, of=(EVERYTHING, {}))
 
@@ -131,45 +131,47 @@ class Arena:
         name: str,
         role: str,
         of: tuple[str, Mapping[str, Value]],
-    ) -> Measured:
-        sides, (selector, values) = self.sides, of
-        return Measured(
+    ) -> SettingValues:
+        query_sets, (selector, values) = self.query_sets, of
+        return SettingValues(
             name=name,
             role=role,
             selector=selector,
             values=values,
             answers=answers,
-            by_query={split: side.values(answers[split], self.metrics) for split, side in sides.items()},
-            within={split: sides[split].values(one, [WITHIN])[WITHIN] == 1 for split, one in ranked.items()},
+            by_query={split: query_set.values(answers[split], self.metrics) for split, query_set in query_sets.items()},
+            within={split: query_sets[split].values(one, [WITHIN])[WITHIN] == 1 for split, one in ranked.items()},
         )
 
-    def contender(self, one: Measured) -> Contender:
+    def result(self, one: SettingValues) -> SettingResult:
         """A setting as the report has it."""
         found: dict[str, dict[str, Any]] = {}
-        for split, side in self.sides.items():
-            found[split] = dict(side.estimates(one.by_query[split], level=self.level))
+        for split, query_set in self.query_sets.items():
+            found[split] = dict(query_set.estimates(one.by_query[split], level=self.level))
             if split in one.within and one.within[split].any():
-                share = grouped_estimate(one.reachable(split, COMPLETE), side.group, scale="yes/no", level=self.level)
+                share = grouped_estimate(
+                    one.reachable(split, COMPLETE), query_set.group, scale="yes/no", level=self.level
+                )
                 found[split][OF_REACHABLE] = share
-        return Contender(
+        return SettingResult(
             name=one.name,
             role=one.role,
             selector=one.selector,
             values=one.values,
-            tuning=found[self.deciding.split],
+            tuning=found[self.tuning_set.split],
             test=found.get(TEST, {}),
         )
 
-    def verdicts(self, policy: Policy, chosen: Measured, base: Measured) -> tuple[Verdict, ...]:
+    def verdicts(self, policy: Policy, chosen: SettingValues, base: SettingValues) -> tuple[Verdict, ...]:
         """What is read says of the constraints.
 
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
         """
-        side, split = self.reading, self.reading.split
+        query_set, split = self.evaluation_set, self.evaluation_set.split
         means = {Measure(m): float(np.nanmean(v)) for m, v in base.by_query[split].items() if not np.isnan(v).all()}
-        reach = reach_of(base.within[split], chosen.within[split])
-        ground = Ground(group=side.group, level=self.level, chosen_here=side is self.deciding)
-        none = np.full(len(side), np.nan)
+        reach = reach_ratio(base.within[split], chosen.within[split])
+        ground = VerdictQueries(group=query_set.group, level=self.level, chosen_here=query_set is self.tuning_set)
+        none = np.full(len(query_set), np.nan)
         out = []
         for one in policy.constraints:
             if one.of == "base" and Measure(one.metric) not in means:
@@ -184,14 +186,14 @@ class Arena:
 Key = tuple[str, str, str]
 
 
-def compared(
-    pairs: Mapping[tuple[str, str], tuple[Measured, Measured]], side: Side, *, seed: int
+def compare_pairs(
+    pairs: Mapping[tuple[str, str], tuple[SettingValues, SettingValues]], query_set: QuerySet, *, seed: int
 ) -> dict[Key, Comparison]:
     """Paired comparisons on what is read, corrected together.
 
     Args:
         pairs: base and other by policy and kind of comparison.
-        side: what is read, whose groups of queries are witnesses as a whole.
+        query_set: what is read, whose groups of queries are witnesses as a whole.
         seed: of the sign flips.
 
     Returns:
@@ -201,19 +203,23 @@ def compared(
     for (policy, kind), (base, other) in pairs.items():
         for metric in COMPARED:
             one = compare_metric(
-                metric, base.by_query[side.split], other.by_query[side.split], seed=seed, groups=side.group
+                metric,
+                base.by_query[query_set.split],
+                other.by_query[query_set.split],
+                seed=seed,
+                groups=query_set.group,
             )
             if one.n:
                 found[policy, kind, str(metric)] = one
     return correct(found)
 
 
-def of_kind(found: Mapping[Key, Comparison], policy: str, kind: str) -> dict[str, Comparison]:
+def select_comparisons(found: Mapping[Key, Comparison], policy: str, kind: str) -> dict[str, Comparison]:
     """The comparisons of one policy and kind, by metric name."""
     return {metric: one for (whose, which, metric), one in found.items() if (whose, which) == (policy, kind)}
 
 
-def asked_metrics(policies: Sequence[Policy]) -> tuple[Metric, ...]:
+def metrics_of(policies: Sequence[Policy]) -> tuple[Metric, ...]:
     """What is measured of every contender: the usual metrics, and those of the policies."""
     own = [metric for policy in policies for metric in (policy.objective, *(one.metric for one in policy.constraints))]
     return tuple(dict.fromkeys([*METRICS, *own]))

@@ -16,13 +16,13 @@ from ctxbench.core.requests import Batch
 from ctxbench.features.stored_fits import read_calibrations, write_calibrations
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.calibration.examples import folds_of
-from ctxbench.tuning.calibration.fits import fit
-from ctxbench.tuning.split_answers import TEST, TUNING
-from ctxbench.tuning.sweep.engine_runs import measured
+from ctxbench.tuning.fits.examples import folds_of
+from ctxbench.tuning.fits.fit import fit
+from ctxbench.tuning.full_rankings import OUT_OF_FOLD, count_fit_datasets, is_fitted_on, read_ranking
+from ctxbench.tuning.query_sets import TEST, TUNING
+from ctxbench.tuning.sweep.engine_runs import measure_answers
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.rankings import Ladders
-from ctxbench.tuning.uncut_rankings import OUT_OF_FOLD, found_in, seen_by, shared_with
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
 ABSTAINING = """\
 name: careful
@@ -66,49 +66,49 @@ def same(one: Candidates, other: Candidates) -> None:
 @pytest.mark.parametrize(("name", "chosen"), [(name, one) for name, all_ in SETTINGS.items() for one in all_])
 def test_finding_and_cutting_is_running_the_selector(ready, name, chosen):
     (tunable,), (opened,) = (one := ready(name)).tunables, one.datasets
-    for side in opened.sides.values():
-        cut = tunable.cut(tunable.finds(side, chosen), chosen, side)
-        whole = side.answers(PipelineSelector("whole", tunable.pipeline(chosen), side.resources))
+    for query_set in opened.query_sets.values():
+        cut = tunable.cut(tunable.finds(query_set, chosen), chosen, query_set)
+        whole = query_set.answers(PipelineSelector("whole", tunable.pipeline(chosen), query_set.resources))
         same(cut.candidates, whole.candidates)
         assert (cut.queries, cut.ranked, cut.scored) == (whole.queries, True, True)
 
 
 def test_the_first_n_is_what_a_cut_of_n_leaves(ready):
     (tunable,), (opened,) = (one := ready("dense")).tunables, one.datasets
-    side = opened.sides[TUNING]
-    found = tunable.finds(side)
+    query_set = opened.query_sets[TUNING]
+    found = tunable.finds(query_set)
     for n in (0, 3, 500):
-        first, cut = tunable.first(found, n, side), tunable.cut(found, {"n": min(n, 100)}, side)
+        first, cut = tunable.first(found, n, query_set), tunable.cut(found, {"n": min(n, 100)}, query_set)
         same(first.candidates, cut.candidates)
 
 
 def test_nothing_is_cut_of_what_is_found(ready):
     (tunable,), (opened,) = (one := ready("semantic")).tunables, one.datasets
-    side = opened.sides[TUNING]
-    found = tunable.finds(side).answers.candidates
+    query_set = opened.query_sets[TUNING]
+    found = tunable.finds(query_set).answers.candidates
     assert found.chosen.all()
-    assert len(found) > 20 * len(side)
+    assert len(found) > 20 * len(query_set)
 
 
 # ---------------------------------------------------------------------------------------------------------------- fits
 
 
-def by_hand(side, tmp_path, text, what, seed=0):
+def by_hand(query_set, tmp_path, text, what, seed=0):
     """Every query by a file fitted on the other folds alone, in a batch of its own."""
-    fold = folds_of(side.groups, OUT_OF_FOLD)
-    ids = [query.id for query in side.dataset.queries]
+    fold = folds_of(query_set.groups, OUT_OF_FOLD)
+    ids = [query.id for query in query_set.dataset.queries]
     rows = {}
     for one in range(OUT_OF_FOLD):
-        seen = side.dataset.take([name for name, own in zip(ids, fold, strict=True) if own != one])
-        unseen = side.dataset.take([name for name, own in zip(ids, fold, strict=True) if own == one])
+        seen = query_set.dataset.take([name for name, own in zip(ids, fold, strict=True) if own != one])
+        unseen = query_set.dataset.take([name for name, own in zip(ids, fold, strict=True) if own == one])
         file = tmp_path / f"{one}.json"
         behind = Pipeline.of({"retrieve": {"dense": {"depth": 100}}})
-        write_calibrations(file, [fit(what, seen, behind, side.resources, split="all")])
+        write_calibrations(file, [fit(what, seen, behind, query_set.resources, split="all")])
         step = {"probability": {"calibration": str(file)}}
         if what == "abstention":
             step = {"abstain": {"calibration": str(file), "threshold": 0.8}}
         pipeline = Pipeline.of({"retrieve": {"dense": {"depth": 100}}, "refine": [step]})
-        table = pipeline.run(Batch.of(side.dataset.catalog, unseen.requests()), side.resources).candidates
+        table = pipeline.run(Batch.of(query_set.dataset.catalog, unseen.requests()), query_set.resources).candidates
         for place, query in enumerate(unseen.queries):
             own = table.request == place
             rows[query.id] = (table.item[own].tolist(), table.score[own].tolist(), table.chosen[own].tolist())
@@ -119,11 +119,13 @@ def by_hand(side, tmp_path, text, what, seed=0):
 def test_queries_that_a_fit_has_seen_are_scored_by_fits_on_the_other_folds(ready, fitted, tmp_path, what, text):
     file = fitted(what=what, **({"text": text} if text else {}))
     (tunable,), (opened,) = (one := ready(file)).tunables, one.datasets
-    side = opened.sides[TUNING]
-    found = tunable.finds(side)
+    query_set = opened.query_sets[TUNING]
+    found = tunable.finds(query_set)
     assert found.refitted
-    assert any(count > 1 for count in [side.groups.count(group) for group in side.groups]), "groups stay together"
-    table, expected = found.answers.candidates, by_hand(side, tmp_path, text, what)
+    assert any(count > 1 for count in [query_set.groups.count(group) for group in query_set.groups]), (
+        "groups stay together"
+    )
+    table, expected = found.answers.candidates, by_hand(query_set, tmp_path, text, what)
     for place, (items, scores, chosen) in enumerate(expected):
         own = table.request == place
         assert table.item[own].tolist() == items
@@ -133,19 +135,19 @@ def test_queries_that_a_fit_has_seen_are_scored_by_fits_on_the_other_folds(ready
 
 def test_the_test_split_is_scored_by_the_fit_itself(ready, fitted):
     (tunable,), (opened,) = (one := ready(fitted())).tunables, one.datasets
-    side = opened.sides[TEST]
-    found = tunable.finds(side)
+    query_set = opened.query_sets[TEST]
+    found = tunable.finds(query_set)
     assert not found.refitted
     head = tunable.head(tunable.pipeline({}))
-    same(found.answers.candidates, head.run(side.batch, side.resources).candidates)
+    same(found.answers.candidates, head.run(query_set.batch, query_set.resources).candidates)
     assert len(set(np.round(found.answers.candidates.score, 6))) > 100
 
 
 def test_out_of_fold_is_not_what_the_fit_says_of_its_own_queries(ready, fitted):
     (tunable,), (opened,) = (one := ready(fitted())).tunables, one.datasets
-    side = opened.sides[TUNING]
-    table = tunable.head(tunable.pipeline({})).run(side.batch, side.resources).candidates
-    assert (table.score != tunable.finds(side).answers.candidates.score).any()
+    query_set = opened.query_sets[TUNING]
+    table = tunable.head(tunable.pipeline({})).run(query_set.batch, query_set.resources).candidates
+    assert (table.score != tunable.finds(query_set).answers.candidates.score).any()
 
 
 @pytest.mark.parametrize("split", ["test", "all"])
@@ -163,9 +165,9 @@ def test_finding_with_such_a_fit_fails(ready, fitted, tmp_path):
     write_calibrations(file, [replace(own, split="test")])
     (tunable,), (opened,) = started.tunables, started.datasets
     fresh = tunable.definition.pipeline(tunable.values())
-    assert seen_by(fresh, opened.sides[TEST])
+    assert is_fitted_on(fresh, opened.query_sets[TEST])
     with pytest.raises(ParameterError, match="fitted on the test split of dataset shop"):
-        tunable.finds(opened.sides[TEST])
+        tunable.finds(opened.query_sets[TEST])
 
 
 @pytest.mark.parametrize(
@@ -182,12 +184,12 @@ def test_a_fit_that_carries_over_has_seen_its_queries_all_the_same(ready, fitted
     carried = tmp_path / "carried.json"
     write_calibrations(carried, [replace(own, values=values, **change)])
     spec = {"retrieve": {"dense": {"depth": 100}}, "refine": [{"probability": {"calibration": str(carried)}}]}
-    assert seen_by(Pipeline.of(spec), opened.sides[TUNING]) == counts
-    assert not seen_by(Pipeline.of(spec), opened.sides[TEST])
-    assert shared_with(Pipeline.of(spec), opened.sides[TUNING]) == (0 if counts else 2)
-    assert shared_with(Pipeline.of(spec), opened.sides[TEST]) == 0
+    assert is_fitted_on(Pipeline.of(spec), opened.query_sets[TUNING]) == counts
+    assert not is_fitted_on(Pipeline.of(spec), opened.query_sets[TEST])
+    assert count_fit_datasets(Pipeline.of(spec), opened.query_sets[TUNING]) == (0 if counts else 2)
+    assert count_fit_datasets(Pipeline.of(spec), opened.query_sets[TEST]) == 0
     write_calibrations(carried, [replace(own, values=values, split="all", **change)])
-    assert seen_by(Pipeline.of(spec), opened.sides[TEST])
+    assert is_fitted_on(Pipeline.of(spec), opened.query_sets[TEST])
 
 
 def test_weights_of_a_fusion_may_have_seen_the_tuning_split_and_not_the_test_split(ready, fitted, tmp_path):
@@ -197,8 +199,8 @@ def test_weights_of_a_fusion_may_have_seen_the_tuning_split_and_not_the_test_spl
         write_calibrations(file, [replace(own, what="weights", split=split)])
         refine = [{"weighted": {"calibration": str(file)}}]
         fused = Pipeline.of({"retrieve": {"merge": ["dense", "bm25f"]}, "refine": refine})
-        assert seen_by(fused, opened.sides[TEST]) == seen
-        assert not seen_by(fused, opened.sides[TUNING])
+        assert is_fitted_on(fused, opened.query_sets[TEST]) == seen
+        assert not is_fitted_on(fused, opened.query_sets[TUNING])
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_a_fit_behind_a_cut_or_in_a_domain_is_refused(ready, fitted, selector, s
 
 def test_a_fit_of_another_dataset_has_seen_nothing(ready, fitted, other):
     (tunable,), (opened,) = (one := ready(fitted(dataset=other))).tunables, one.datasets
-    assert not tunable.finds(opened.sides[TUNING]).refitted
+    assert not tunable.finds(opened.query_sets[TUNING]).refitted
 
 
 # ------------------------------------------------------------------------------------------------------------- answers
@@ -229,11 +231,13 @@ def answers(ready, tmp_path):
     def write(change=lambda number, row: row, name="mine"):
         (tunable,), (opened,) = (one := ready("dense")).tunables, one.datasets
         lines = []
-        for side in opened.sides.values():
-            table = tunable.finds(side).answers.candidates
-            for place, query in enumerate(side.dataset.queries):
+        for query_set in opened.query_sets.values():
+            table = tunable.finds(query_set).answers.candidates
+            for place, query in enumerate(query_set.dataset.queries):
                 own = np.flatnonzero(table.request == place)[:15]
-                ranking = [{"id": side.dataset.catalog[int(table.item[r])].id, "score": table.score[r]} for r in own]
+                ranking = [
+                    {"id": query_set.dataset.catalog[int(table.item[r])].id, "score": table.score[r]} for r in own
+                ]
                 row = {"query": query.id, "items": ranking[:2], "ranking": ranking}
                 lines.append(change(len(lines), row))
         text = "".join(json.dumps(line) + "\n" for line in lines if line is not None)
@@ -246,13 +250,15 @@ def answers(ready, tmp_path):
 def test_of_answers_the_ranking_is_taken_whatever_was_chosen(ready, answers, tmp_path):
     started = ready({"answers": answers()})
     (tunable,), (opened,) = started.tunables, started.datasets
-    side = opened.sides[TUNING]
-    found = tunable.finds(side).answers.candidates
-    assert np.array_equal(np.diff(found.start), np.full(len(side), 15))
+    query_set = opened.query_sets[TUNING]
+    found = tunable.finds(query_set).answers.candidates
+    assert np.array_equal(np.diff(found.start), np.full(len(query_set), 15))
     assert found.chosen.all()
-    cut = tunable.cut(tunable.finds(side), {"topN": 4, "includeScore": 1.0, "margin": 1.0}, side).candidates
+    cut = tunable.cut(tunable.finds(query_set), {"topN": 4, "includeScore": 1.0, "margin": 1.0}, query_set).candidates
     assert np.bincount(cut.request[cut.chosen]).max() == 4
-    everything = tunable.cut(tunable.finds(side), {"topN": 0, "includeScore": -0.0, "margin": 1.0}, side).candidates
+    everything = tunable.cut(
+        tunable.finds(query_set), {"topN": 0, "includeScore": -0.0, "margin": 1.0}, query_set
+    ).candidates
     np.testing.assert_array_equal(everything.chosen, everything.score > 0)
 
 
@@ -272,13 +278,15 @@ def test_scores_of_any_size_can_be_cut_by_a_margin(ready, answers):
     tunables = []
     for times, name in ((1, "plain"), (100, "large")):
         one = ready({"answers": answers(rescored(times), name)})
-        tunables.append((one.tunables[0], one.datasets[0].sides[TUNING]))
+        tunables.append((one.tunables[0], one.datasets[0].query_sets[TUNING]))
     plain, large = (one.values()["includeScore"] for one, _ in tunables)
     assert plain == 1.0
     assert 10 < large <= 101
     assert large == int(large)
     for values in ({"topN": 5, "margin": 0.3}, {"topN": 0, "margin": 1.0}):
-        one, other = (tunable.cut(tunable.finds(side), values, side).candidates for tunable, side in tunables)
+        one, other = (
+            tunable.cut(tunable.finds(query_set), values, query_set).candidates for tunable, query_set in tunables
+        )
         np.testing.assert_array_equal(one.item[one.chosen], other.item[other.chosen])
         assert (one.chosen.sum() == 0) == (values["topN"] == 0)
 
@@ -329,7 +337,7 @@ def test_answers_to_the_test_split_are_looked_at_too(ready, answers):
 def test_a_selector_of_answers_says_what_is_wrong_by_itself(ready, answers, tmp_path):
     (opened,) = ready("dense").datasets
     with pytest.raises(InputError, match="no `ranking`"):
-        found_in(FileSelector(tmp_path / answers(without("ranking"))), opened.sides[TUNING])
+        read_ranking(FileSelector(tmp_path / answers(without("ranking"))), opened.query_sets[TUNING])
 
 
 def test_a_sweep_behind_an_expansion_that_a_rank_step_follows_is_exact(ready, tmp_path):
@@ -344,17 +352,17 @@ def test_a_sweep_behind_an_expansion_that_a_rank_step_follows_is_exact(ready, tm
     (tmp_path / "again.yaml").write_text(json.dumps(spec))
     one = ready(str(tmp_path / "again.yaml"))
     (tunable,), (opened,) = one.tunables, one.datasets
-    side = opened.sides[TUNING]
-    found = tunable.finds(side)
+    query_set = opened.query_sets[TUNING]
+    found = tunable.finds(query_set)
     table = found.answers.candidates
     assert (table.origin > Origin.SEARCH).any()
     assert table.ranked.all()
     measures = [Measure(parse_metric(name)) for name in ("completeness", "tokens", "recall")]
-    ladders = Ladders.of(table, side.labels, measures)
+    rankings = MeasuredRankings.of(table, query_set.labels, measures)
     for n in (0, 1, 3, 7, 20):
-        run = side.answers(PipelineSelector("whole", tunable.pipeline({"n": n}), side.resources))
-        same(tunable.cut(found, {"n": n}, side).candidates, run.candidates)
-        length = np.minimum(n, np.diff(ladders.rungs.start))
-        for measure, values in measured(run.candidates, side.labels, measures).items():
-            swept = ladders.tables[measure.metric][ladders.rungs.length_start[:-1] + length]
+        run = query_set.answers(PipelineSelector("whole", tunable.pipeline({"n": n}), query_set.resources))
+        same(tunable.cut(found, {"n": n}, query_set).candidates, run.candidates)
+        length = np.minimum(n, np.diff(rankings.items.start))
+        for measure, values in measure_answers(run.candidates, query_set.labels, measures).items():
+            swept = rankings.tables[measure.metric][rankings.items.length_start[:-1] + length]
             np.testing.assert_allclose(swept[~np.isnan(values)], values[~np.isnan(values)], rtol=1e-12)

@@ -14,13 +14,13 @@ from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front, write_cali
 from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import fitted_file, write_fitted
-from ctxbench.tuning.calibration.examples import examples, folds_of
-from ctxbench.tuning.calibration.fits import columns_of, fit, out_of_fold, shipped_fit
-from ctxbench.tuning.inputs import Ready, open_tuning
+from ctxbench.tuning.fits.examples import folds_of, make_examples
+from ctxbench.tuning.fits.fit import columns_of, fit, out_of_fold, shipped_fit
+from ctxbench.tuning.full_rankings import OUT_OF_FOLD
+from ctxbench.tuning.inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
-from ctxbench.tuning.split_answers import Side, Told
-from ctxbench.tuning.tuner import nobody
-from ctxbench.tuning.uncut_rankings import OUT_OF_FOLD
+from ctxbench.tuning.query_sets import Progress, QuerySet
+from ctxbench.tuning.tuner import no_progress
 
 
 def asks_for_fits(file: PolicyFile) -> bool:
@@ -40,13 +40,13 @@ def open_fitted(
     folder: Path,
     *,
     notify: Callable[[str], None] = nothing_said,
-    progress: Told = nobody,
-) -> Ready:
+    progress: Progress = no_progress,
+) -> TuningInputs:
     """Open everything that tuning needs, with the fits that the policy file asks for.
 
     Args:
         file, datasets: as of `open_tuning`.
-        folder: see `with_own_fits`; nothing is written where the file asks for no fit.
+        folder: see `fit_selectors`; nothing is written where the file asks for no fit.
         notify: told what takes a moment, and what could not be fitted.
         progress: told how far it is.
 
@@ -57,13 +57,13 @@ def open_fitted(
     ready = open_tuning(file, datasets, notify=notify, progress=embedding)
     if not asks_for_fits(file):
         return ready
-    fitted, notices = with_own_fits(ready, folder, progress=progress)
+    fitted, notices = fit_selectors(ready, folder, progress=progress)
     for notice in notices:
         notify(f"notice: {notice}")
     return open_tuning(fitted, datasets, notify=notify, progress=embedding)
 
 
-def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[PolicyFile, list[str]]:
+def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> tuple[PolicyFile, list[str]]:
     """Fit what the policy file asks for, and name the fitted selectors in the place of the shipped ones.
 
     Every fit is made around the shipped weights. A dataset whose labels cannot be fitted keeps the shipped fit.
@@ -99,7 +99,7 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[Policy
         for place, opened in enumerate(ready.datasets):
             progress(f"{entry.name}, fitting", place, len(ready.datasets))
             try:
-                fits.append(_fit(opened.deciding, pipeline))
+                fits.append(_fit(opened.tuning_set, pipeline))
             except ParameterError as error:
                 notices.append(f"{entry.name} keeps the shipped fit on {opened.dataset.name}: {error}")
         out.unlink(missing_ok=True)
@@ -112,23 +112,23 @@ def with_own_fits(ready: Ready, folder: Path, *, progress: Told) -> tuple[Policy
     return replace(ready.file, selectors=tuple(entries)), notices
 
 
-def _fit(side: Side, pipeline: Pipeline) -> Fit:
+def _fit(query_set: QuerySet, pipeline: Pipeline) -> Fit:
     """A fit on the queries of a side.
 
     Raises:
         ParameterError: these cannot be fitted, or cannot be scored out of fold.
     """
-    made = fit(PROBABILITY, side.dataset, pipeline, side.resources, split="all")
-    groups = len(set(side.groups))
+    made = fit(PROBABILITY, query_set.dataset, pipeline, query_set.resources, split="all")
+    groups = len(set(query_set.groups))
     if groups < 2:
         raise ParameterError("all labels are of one group, so that none can be judged by a fit on the others")
     columns, front = columns_of(requests=True), in_front(pipeline, PROBABILITY)
-    rows = examples(PROBABILITY, side.dataset, front, side.resources, columns=columns)
-    out_of_fold(rows, folds_of(side.groups, min(OUT_OF_FOLD, groups)))
-    return replace(made, split=side.split)
+    rows = make_examples(PROBABILITY, query_set.dataset, front, query_set.resources, columns=columns)
+    out_of_fold(rows, folds_of(query_set.groups, min(OUT_OF_FOLD, groups)))
+    return replace(made, split=query_set.split)
 
 
-def _refuse_one_catalog(ready: Ready, entry: SelectorEntry) -> None:
+def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:
     """A fit belongs to a catalog, so that two datasets of one could not be told apart.
 
     Raises:

@@ -17,18 +17,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.selectors.parameters import Value
+from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.settings import LineSettings, furthest, neighbours
-from ctxbench.tuning.sweep.lines import Family, Line, Measure
-from ctxbench.tuning.sweep.rankings import Ladders
+from ctxbench.tuning.settings import LineSettings, Settings, neighbours
+from ctxbench.tuning.sweep.families import Family
+from ctxbench.tuning.sweep.lines import Line, Measure
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
 GRID = 2000
 """Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
 
 
-class CommonSettings:
+class CommonLine(Settings):
     """Settings of lines that differ in the dataset only, at common thresholds."""
 
     def __init__(
@@ -53,7 +53,7 @@ class CommonSettings:
         self._worth = [1.0] * len(lines) if worth is None else worth
 
     @classmethod
-    def of(cls, lines: Sequence[Line], *, worth: Sequence[float] | None = None, most: int = GRID) -> CommonSettings:
+    def of(cls, lines: Sequence[Line], *, worth: Sequence[float] | None = None, most: int = GRID) -> CommonLine:
         """Put the lines of several datasets side by side.
 
         Args:
@@ -82,22 +82,14 @@ class CommonSettings:
         """From what offers fewest to what offers most."""
         return self._thresholds
 
-    def at(self, place: int) -> dict[str, Value]:
-        """The values of one setting."""
-        return self._alone(place).at(0)
-
-    def shortly(self, place: int) -> dict[str, Value]:
-        """The same with a threshold of few digits that selects the same on every dataset."""
-        return self._alone(place).shortly(0)
-
-    def pick(self, place: int) -> CommonSettings:
+    def select_place(self, place: int) -> CommonLine:
         """One setting alone, holding nothing of the others."""
-        alone, here = self._alone(place), np.zeros(1, dtype=np.int64)
+        alone, here = self.line_at(place), np.zeros(1, dtype=np.int64)
         picked = [
-            replace(line.pick(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
+            replace(line.select_place(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
             for line, places in zip(self._lines, self._places, strict=True)
         ]
-        return CommonSettings(picked, alone.thresholds, [here for _ in picked], self._worth)
+        return CommonLine(picked, alone.thresholds, [here for _ in picked], self._worth)
 
     def n(self, measure: Measure) -> int:
         """How many queries of all datasets a measure applies to."""
@@ -107,25 +99,13 @@ class CommonSettings:
         """The means of the datasets' means; NaN where it applies to no query of any."""
         return _mean(self._each(measure, places))
 
-    def aims(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+    def objective_means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
         """The geometric means of what counts, else `means`."""
         each = self._each(measure, places)
         if measure.metric.declaration.scale != "amount":
             return _mean(each)
         aims: FloatArray = np.expm1(_mean(np.log1p(each)))
         return aims
-
-    def within(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """Compares the means."""
-        return sign * self.means(measure) >= sign * end
-
-    def aimed(self, measure: Measure, sign: int, end: float) -> BoolArray:
-        """Compares what an objective is."""
-        return sign * self.aims(measure) >= sign * end
-
-    def furthest(self, measure: Measure, sign: int, among: BoolArray | None = None) -> int | None:
-        """Looks at the means."""
-        return furthest(self.means(measure), sign, among)
 
     def bounds(
         self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
@@ -137,8 +117,8 @@ class CommonSettings:
             for line, own, worth in zip(self._lines, self._places, self._worth, strict=True)
         ]
         mean, some = _mean(each), (~np.isnan(each)).sum(axis=0)
-        away = [np.sqrt(np.nansum((each - np.stack(end)) ** 2, axis=0)) for end in zip(*ends, strict=True)]
-        low, high = (np.where(some > 0, one / np.maximum(some, 1), math.inf) for one in away)
+        distance = [np.sqrt(np.nansum((each - np.stack(end)) ** 2, axis=0)) for end in zip(*ends, strict=True)]
+        low, high = (np.where(some > 0, one / np.maximum(some, 1), math.inf) for one in distance)
         return mean - low, mean + high
 
     def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
@@ -160,7 +140,7 @@ class CommonSettings:
         ]
         return np.stack(rows)
 
-    def _alone(self, place: int) -> Line:
+    def line_at(self, place: int) -> Line:
         """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
         line = self._first
         if not line.axis:
@@ -171,9 +151,9 @@ class CommonSettings:
         return replace(line, thresholds=self._thresholds[place : place + 1], beyond=beyond)
 
 
-def sweep_together(
+def sweep_common(
     family: Family,
-    ladders: Sequence[Ladders],
+    rankings: Sequence[MeasuredRankings],
     optima: Sequence[Optimum],
     *,
     worth: Sequence[float] | None = None,
@@ -183,7 +163,7 @@ def sweep_together(
 
     Args:
         family: which settings there are; its lines have the same fixed values, in the same order, on every dataset.
-        ladders: one a dataset, at least one.
+        rankings: one a dataset, at least one.
         optima: of policies whose targets `of: base` are multiples of the mean of the datasets' means.
         worth: for each dataset, how many independent queries a query is worth (see `Optimum`); 1 if not given.
         progress: told after each line how many settings have been evaluated.
@@ -192,8 +172,8 @@ def sweep_together(
         How many settings there were.
     """
     settings = 0
-    for lines in zip(*(family.lines(one) for one in ladders), strict=True):
-        common = CommonSettings.of(lines, worth=worth)
+    for lines in zip(*(family.lines(one) for one in rankings), strict=True):
+        common = CommonLine.of(lines, worth=worth)
         settings += len(common.thresholds)
         for optimum in optima:
             optimum.consider(common)

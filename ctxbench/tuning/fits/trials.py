@@ -1,4 +1,4 @@
-"""Trials: what cuts and abstention give on queries that neither the fit nor the choice of the threshold has seen."""
+"""What cuts and abstention give on queries that neither the fit nor the choice of the threshold has seen."""
 
 from __future__ import annotations
 
@@ -16,70 +16,70 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY
 from ctxbench.selectors.base import Selector
-from ctxbench.tuning.calibration.curves import CutCurve, CutPoint, cut_point, request_probability
-from ctxbench.tuning.calibration.examples import Examples, folds_of
-from ctxbench.tuning.calibration.fits import out_of_fold
+from ctxbench.tuning.fits.curves import CutCurve, CutPoint, cut_point, request_probability
+from ctxbench.tuning.fits.examples import Examples, folds_of
+from ctxbench.tuning.fits.fit import out_of_fold
 
 RECALL, NOTHING, FALSE_ITEMS = (parse_metric(name) for name in ("recall", "abstention", "false_items"))
 Score = Callable[[Examples], FloatArray]
 _SIMILARITY = {PROBABILITY: "similarity.score", ABSTENTION: "best.retrieved.score"}
 
 
-def similarity(made: Examples) -> FloatArray:
+def similarity(examples: Examples) -> FloatArray:
     """The similarity of each row, shape (n_rows,): of a candidate, or the score of the best one of a request."""
-    return made.features[:, made.names.index(_SIMILARITY[made.what])]
+    return examples.features[:, examples.names.index(_SIMILARITY[examples.what])]
 
 
-def calibrated(made: Examples, folds: int = 5, *, known: Logistic | None = None) -> FloatArray:
-    """The probability of each row by a fit on the other folds, around `known` or what ships, shape (n_rows,)."""
-    return out_of_fold(made, folds_of(made.groups, folds), known=known)
+def fitted_probability(examples: Examples, folds: int = 5, *, earlier: Logistic | None = None) -> FloatArray:
+    """The probability of each row by a fit on the other folds, from `earlier` or what ships, shape (n_rows,)."""
+    return out_of_fold(examples, folds_of(examples.groups, folds), earlier=earlier)
 
 
-def cut_trial(made: Examples, score: Score, *, items: float, folds: int = 5) -> CutPoint:
+def cut_trial(examples: Examples, score: Score, *, items: float, folds: int = 5) -> CutPoint:
     """Cut each fold at the threshold that gives a mean number of items on the other folds, out of fold there too.
 
     Args:
-        made: candidates.
-        score: gives the scores of examples, such as `similarity` or `calibrated`.
+        examples: candidates.
+        score: gives the scores of examples, such as `similarity` or `fitted_probability`.
         items: mean number of items a query.
         folds: >= 2.
     """
-    fold, own = folds_of(made.groups, folds), score(made)
-    limit = np.zeros(made.n_queries)
+    fold, own = folds_of(examples.groups, folds), score(examples)
+    thresholds = np.zeros(examples.n_queries)
     for one in range(folds):
-        seen = made.part(fold != one)
-        limit[fold == one] = CutCurve.of(seen, score(seen)).within(items)
-    return cut_point(made, own, limit)
+        seen = examples.select_queries(fold != one)
+        thresholds[fold == one] = CutCurve.of(seen, score(seen)).threshold_for_items(items)
+    return cut_point(examples, own, thresholds)
 
 
 @dataclass(frozen=True, eq=False)
-class Silence:
+class AbstentionData:
     """What a selector offers the queries of a split, and a signal below which nothing would be offered.
 
     Attributes:
-        made: the requests; `needs` says which of them need anything.
+        examples: the requests; `needs` says which of them need anything.
         recall: by query, 0 for those that need nothing, shape (n_queries,).
         shown: whether a query that needs nothing is offered anything, shape (n_queries,).
         items: how many items that are not even helpful it is offered, 0 for queries in need, shape (n_queries,).
         signal: by query, shape (n_queries,).
     """
 
-    made: Examples
+    examples: Examples
     recall: FloatArray
-    shown: BoolArray
+    falsely_offered: BoolArray
     items: FloatArray
     signal: FloatArray
 
     @classmethod
-    def of(cls, made: Examples, selector: Selector, dataset: Dataset, score: FloatArray) -> Silence:
-        """Ask a selector; `score` is the signal by row of `made`, a query without candidates has a signal of 0."""
-        values = offered(selector, dataset)
+    def of(cls, examples: Examples, selector: Selector, dataset: Dataset, score: FloatArray) -> AbstentionData:
+        """Ask a selector; `score` is the signal by row of `examples`, a query without candidates has a signal of 0."""
+        values = offered_values(selector, dataset)
         return cls(
-            made=made,
-            recall=np.nan_to_num(values[RECALL]) * made.needs,
-            shown=(values[NOTHING] == 0) & ~made.needs,
+            examples=examples,
+            recall=np.nan_to_num(values[RECALL]) * examples.needs,
+            falsely_offered=(values[NOTHING] == 0) & ~examples.needs,
             items=np.nan_to_num(values[FALSE_ITEMS]),
-            signal=request_probability(made, score),
+            signal=request_probability(examples, score),
         )
 
     @cached_property
@@ -90,33 +90,40 @@ class Silence:
     @cached_property
     def lost(self) -> FloatArray:
         """Mean recall lost below each threshold, over the queries in need, shape (n_thresholds,), rising."""
-        return self._below(self.recall) / max(int(self.made.needs.sum()), 1)
+        return self._below(self.recall) / max(int(self.examples.needs.sum()), 1)
 
     @cached_property
-    def gone(self) -> FloatArray:
+    def removed_share(self) -> FloatArray:
         """Share of the queries falsely offered something that are silenced below each threshold, rising."""
-        return self._below(self.shown.astype(np.float64)) / max(int(self.shown.sum()), 1)
+        return self._below(self.falsely_offered.astype(np.float64)) / max(int(self.falsely_offered.sum()), 1)
 
-    def silenced(self, threshold: float) -> tuple[float, float, float]:
+    def effect_of(self, threshold: float) -> tuple[float, float, float]:
         """Recall lost, and the shares of falsely offered queries and of false items gone, below a threshold."""
         below = self.signal < threshold
-        lost = float(self.recall[below].sum()) / max(int(self.made.needs.sum()), 1)
-        queries, items = (float(one[below].sum()) / max(float(one.sum()), 1.0) for one in (self.shown, self.items))
+        lost = float(self.recall[below].sum()) / max(int(self.examples.needs.sum()), 1)
+        queries, items = (
+            float(one[below].sum()) / max(float(one.sum()), 1.0) for one in (self.falsely_offered, self.items)
+        )
         return lost, queries, items
 
-    def part(self, queries: BoolArray) -> Silence:
-        """That of the queries where `queries`, shape (n_queries,), is True."""
-        return Silence(
-            made=self.made.part(queries),
+    def select_queries(self, queries: BoolArray) -> AbstentionData:
+        """The data of the queries where `queries`, shape (n_queries,), is True."""
+        return AbstentionData(
+            examples=self.examples.select_queries(queries),
             recall=self.recall[queries],
-            shown=self.shown[queries],
+            falsely_offered=self.falsely_offered[queries],
             items=self.items[queries],
             signal=self.signal[queries],
         )
 
-    def without(self, silent: BoolArray) -> Silence:
+    def without(self, silent: BoolArray) -> AbstentionData:
         """What is left where nothing is offered to the queries where `silent`, shape (n_queries,), is True."""
-        return replace(self, recall=self.recall * ~silent, shown=self.shown & ~silent, items=self.items * ~silent)
+        return replace(
+            self,
+            recall=self.recall * ~silent,
+            falsely_offered=self.falsely_offered & ~silent,
+            items=self.items * ~silent,
+        )
 
     def threshold(self, lost: float) -> float:
         """The highest threshold that loses at most this much recall."""
@@ -131,7 +138,7 @@ class Silence:
 
 
 @dataclass(frozen=True, eq=False)
-class SilenceTrial:
+class AbstentionTrial:
     """What abstaining gives when fit and threshold come from the other folds.
 
     Attributes:
@@ -140,34 +147,36 @@ class SilenceTrial:
         after: by the same, what is left.
     """
 
-    before: Silence
-    limit: Mapping[float, FloatArray]
-    after: Mapping[float, Silence]
+    before: AbstentionData
+    thresholds: Mapping[float, FloatArray]
+    after: Mapping[float, AbstentionData]
 
 
-def silence_trial(whole: Silence, score: Score, *, lost: Sequence[float], folds: int = 5) -> SilenceTrial:
-    """Silence each fold below the highest threshold that loses so much on the other folds, out of fold there too.
+def abstention_trial(whole: AbstentionData, score: Score, *, lost: Sequence[float], folds: int = 5) -> AbstentionTrial:
+    """Abstain in each fold below the highest threshold that loses so much on the other folds, out of fold there too.
 
     Args:
         whole: all queries; its signal is not used.
-        score: gives the scores of examples, such as `similarity` or `calibrated`.
+        score: gives the scores of examples, such as `similarity` or `fitted_probability`.
         lost: recall that may be lost on the other folds.
         folds: >= 2.
     """
 
-    def scored(some: Silence) -> Silence:
-        return replace(some, signal=request_probability(some.made, score(some.made)))
+    def scored(some: AbstentionData) -> AbstentionData:
+        return replace(some, signal=request_probability(some.examples, score(some.examples)))
 
-    fold, before = folds_of(whole.made.groups, folds), scored(whole)
-    limit = {one: np.zeros(folds) for one in lost}
+    fold, before = folds_of(whole.examples.groups, folds), scored(whole)
+    thresholds = {one: np.zeros(folds) for one in lost}
     for place in range(folds):
-        seen = scored(whole.part(fold != place))
+        seen = scored(whole.select_queries(fold != place))
         for one in lost:
-            limit[one][place] = seen.threshold(one)
-    return SilenceTrial(before, limit, {one: before.without(before.signal < limit[one][fold]) for one in lost})
+            thresholds[one][place] = seen.threshold(one)
+    return AbstentionTrial(
+        before, thresholds, {one: before.without(before.signal < thresholds[one][fold]) for one in lost}
+    )
 
 
-def offered(selector: Selector, dataset: Dataset) -> Mapping[Metric, FloatArray]:
+def offered_values(selector: Selector, dataset: Dataset) -> Mapping[Metric, FloatArray]:
     """Recall, whether nothing was added, and false items of a selector on labelled queries, each by query."""
     labels = Labels.of(dataset, np.zeros(len(dataset.catalog), dtype=np.int64))
     return evaluate((RECALL, NOTHING, FALSE_ITEMS), labels.evidence(answered(selector, dataset.batch())))

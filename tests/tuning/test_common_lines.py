@@ -9,7 +9,7 @@ import pytest
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import estimate
-from ctxbench.tuning.joint_lines import GRID, CommonSettings, sweep_together
+from ctxbench.tuning.common_lines import GRID, CommonLine, sweep_common
 from ctxbench.tuning.optima import COMPLETENESS, TOKENS, Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.sweep.lines import Line, Measure
@@ -60,7 +60,7 @@ def test_a_common_optimum_is_that_of_enumerating_all_thresholds_of_all_datasets(
     rng = np.random.default_rng(seed)
     sets = [drawn(rng, n, rises=rises) for n in (40, 90, 60)]
     optimum = Optimum(few_tokens(KEEP))
-    optimum.consider(CommonSettings.of([one for one, _, _ in sets]))
+    optimum.consider(CommonLine.of([one for one, _, _ in sets]))
     best = None
     for value in np.unique(np.concatenate([thresholds for _, _, thresholds in sets])):
         places = [at(thresholds, value, rises) for _, _, thresholds in sets]
@@ -89,33 +89,33 @@ def test_a_common_optimum_is_that_of_enumerating_all_thresholds_of_all_datasets(
 def test_each_dataset_weighs_the_same_whatever_its_size():
     large = line([1.0], {COMPLETENESS: np.ones((1, 900)), TOKENS: np.full((1, 900), 99.0)})
     small = line([1.0], {COMPLETENESS: np.zeros((1, 30)), TOKENS: np.full((1, 30), 9.0)})
-    common = CommonSettings.of([large, small])
+    common = CommonLine.of([large, small])
     assert common.means(COMPLETENESS).tolist() == [0.5]
     assert common.means(TOKENS).tolist() == [54]
-    assert common.aims(TOKENS) == pytest.approx([math.sqrt(100 * 10) - 1])
-    assert common.aims(COMPLETENESS).tolist() == [0.5]
+    assert common.objective_means(TOKENS) == pytest.approx([math.sqrt(100 * 10) - 1])
+    assert common.objective_means(COMPLETENESS).tolist() == [0.5]
 
 
 def test_a_dataset_to_which_a_measure_does_not_apply_has_no_part_in_its_mean():
     one = {COMPLETENESS: np.full((1, 30), NAN), ABSTENTION: np.ones((1, 30)), TOKENS: np.zeros((1, 30))}
     two = {COMPLETENESS: np.ones((1, 40)), ABSTENTION: np.full((1, 40), NAN), TOKENS: np.zeros((1, 40))}
     here = np.array([0])
-    common = CommonSettings.of([line([1.0], one), line([1.0], two)])
+    common = CommonLine.of([line([1.0], one), line([1.0], two)])
     for measure, n in [(COMPLETENESS, 40), (ABSTENTION, 30)]:
         assert common.means(measure).tolist() == [1]
         assert common.n(measure) == n
         low, high = common.bounds(measure, here, level=0.95)
         interval = estimate(np.ones(n), scale="yes/no").interval
         assert (low[0], high[0]) == pytest.approx((interval.low, interval.high))
-    neither = CommonSettings.of([line([1.0], one)])
+    neither = CommonLine.of([line([1.0], one)])
     assert math.isnan(neither.means(COMPLETENESS)[0])
-    assert not neither.within(COMPLETENESS, 1, 0.0)[0]
+    assert not neither.mean_reaches(COMPLETENESS, 1, 0.0)[0]
     assert np.isnan(neither.bounds(COMPLETENESS, here, level=0.95)).all()
 
 
 def test_a_single_dataset_has_its_own_interval():
     one, by_query, _ = drawn(np.random.default_rng(0), 50)
-    common = CommonSettings.of([one])
+    common = CommonLine.of([one])
     for measure, scale in [(COMPLETENESS, "yes/no"), (TOKENS, "amount")]:
         low, high = common.bounds(measure, np.arange(len(one)), level=0.95)
         for place, values in enumerate(by_query[measure]):
@@ -129,24 +129,24 @@ def test_long_lines_are_thinned_evenly_with_both_ends():
     for n in (5000, 100):
         thresholds = np.concatenate([[1], np.sort(rng.random(n - 1) * 0.9)[::-1]])
         lines.append(line(thresholds, {COMPLETENESS: np.ones((n, 3)), TOKENS: np.arange(n * 3.0).reshape(n, 3)}))
-    common = CommonSettings.of(lines)
+    common = CommonLine.of(lines)
     assert len(common.thresholds) == GRID // 2 + 100 - 1  # the first is the same in both
     assert (np.diff(common.thresholds) < 0).all()
     assert common.thresholds[0] == 1
     assert common.thresholds[-1] == min(each.thresholds[-1] for each in lines)
     assert set(lines[1].thresholds) <= set(common.thresholds)
     assert set(common.thresholds) <= {*lines[0].thresholds, *lines[1].thresholds}
-    assert len(CommonSettings.of(lines, most=10_000).thresholds) == 5099
+    assert len(CommonLine.of(lines, most=10_000).thresholds) == 5099
 
 
 def test_settings_without_an_axis_are_put_together_as_they_are():
     by_query = {COMPLETENESS: np.ones((1, 30)), TOKENS: np.full((1, 30), 7.0)}
     lines = [line([NAN], by_query, axis="", values={"n": 3}) for _ in range(2)]
     optimum = Optimum(few_tokens(KEEP))
-    optimum.consider(CommonSettings.of(lines))
+    optimum.consider(CommonLine.of(lines))
     assert optimum.found.values == optimum.found.short == {"n": 3}
     with pytest.raises(RuntimeError, match="different settings"):
-        CommonSettings.of([lines[0], line([NAN], by_query, axis="", values={"n": 4})])
+        CommonLine.of([lines[0], line([NAN], by_query, axis="", values={"n": 4})])
 
 
 def test_where_intervals_are_too_wide_the_number_of_queries_is_that_of_all_datasets():
@@ -155,7 +155,7 @@ def test_where_intervals_are_too_wide_the_number_of_queries_is_that_of_all_datas
         for n, share in [(50, 0.6), (100, 0.7)]
     ]
     optimum = Optimum(few_tokens(KEEP))
-    optimum.consider(CommonSettings.of([line([1.0], one) for one in by_query]))
+    optimum.consider(CommonLine.of([line([1.0], one) for one in by_query]))
     assert optimum.found is None
     assert optimum.queries == 150
     needed = 150 + optimum.needed()[0]
@@ -172,10 +172,10 @@ def test_where_intervals_are_too_wide_the_number_of_queries_is_that_of_all_datas
 
 
 class Made:
-    """A family of two lines, whose ladders are by-query values."""
+    """A family of two lines, whose rankings are by-query values."""
 
-    def lines(self, ladders):
-        for values, by_query in ladders.items():
+    def lines(self, rankings):
+        for values, by_query in rankings.items():
             yield line([1.0, 0.5], by_query, values={"topN": values})
 
 
@@ -183,7 +183,7 @@ def test_a_sweep_shows_the_lines_of_all_datasets_side_by_side():
     sets = [{topN: drawn_pair(np.random.default_rng(seed + topN), 40 + seed) for topN in (0, 5)} for seed in (1, 2)]
     optima = [Optimum(few_tokens(KEEP)), Optimum(few_tokens())]
     told = []
-    assert sweep_together(Made(), sets, optima, progress=told.append) == 4
+    assert sweep_common(Made(), sets, optima, progress=told.append) == 4
     assert told == [2, 4]
     assert [optimum.settings for optimum in optima] == [4, 4]
     assert optima[1].found.values["score"] == 1.0

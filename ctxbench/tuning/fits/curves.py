@@ -1,4 +1,4 @@
-"""What thresholds on a probability give and cost: curves, the area under one, and how true the probabilities are."""
+"""Curves of thresholds on a probability, the area under the ROC curve, and the reliability of probabilities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctxbench.bench.stats import LEVEL, Estimate, Interval, estimate
 from ctxbench.bench.stats.intervals import SMALL
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.calibration.examples import Examples
+from ctxbench.tuning.fits.examples import Examples
 
 RESAMPLES = 1000
 BINS = 10
@@ -34,24 +34,24 @@ class CutCurve:
     recall: FloatArray
 
     @classmethod
-    def of(cls, made: Examples, probability: FloatArray) -> CutCurve:
+    def of(cls, examples: Examples, probability: FloatArray) -> CutCurve:
         """The curve of all thresholds for the probabilities of rows, shape (n_rows,)."""
-        best = needed_probability(made, probability)
-        share = _shares(made)
+        best = needed_probability(examples, probability)
+        share = _recall_shares(examples)
         threshold = np.unique(np.concatenate([probability, best[np.isfinite(best)]]))[::-1]
         by_row, by_need = np.sort(probability), np.argsort(best)
-        items = (len(by_row) - np.searchsorted(by_row, threshold, side="left")) / max(made.n_queries, 1)
+        items = (len(by_row) - np.searchsorted(by_row, threshold, side="left")) / max(examples.n_queries, 1)
         met = np.concatenate([np.cumsum(share[by_need][::-1])[::-1], np.zeros(1)])
         recall = met[np.searchsorted(best[by_need], threshold, side="left")]
         zero = np.zeros(1)
         start = np.array([math.inf])
         return cls(*(np.concatenate(pair) for pair in ((start, threshold), (zero, items), (zero, recall))))
 
-    def within(self, items: float) -> float:
+    def threshold_for_items(self, items: float) -> float:
         """The lowest threshold with which at most `items` are offered on average."""
         return float(self.threshold[np.searchsorted(self.items, items, side="right") - 1])
 
-    def reaching(self, recall: float) -> float:
+    def threshold_for_recall(self, recall: float) -> float:
         """The highest threshold that gives this recall; minus infinity where none does."""
         place = int(np.searchsorted(self.recall, recall - 1e-12, side="left"))
         return float(self.threshold[place]) if place < len(self.recall) else -math.inf
@@ -65,48 +65,50 @@ class CutPoint:
     items: Estimate
 
 
-def cut_point(made: Examples, probability: FloatArray, threshold: FloatArray | float) -> CutPoint:
+def cut_point(examples: Examples, probability: FloatArray, threshold: FloatArray | float) -> CutPoint:
     """Recall and items with a threshold, one for all or one a query, shape (n_queries,)."""
-    limit = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (made.n_queries,))
-    met = needed_probability(made, probability) >= limit[made.needed]
-    wanted = np.bincount(made.needed, minlength=made.n_queries)
-    held = np.bincount(made.needed[met], minlength=made.n_queries)
-    recall = np.divide(held, wanted, out=np.full(made.n_queries, np.nan), where=wanted > 0)
-    items = np.bincount(made.query[probability >= limit[made.query]], minlength=made.n_queries)
+    limit = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (examples.n_queries,))
+    met = needed_probability(examples, probability) >= limit[examples.needed]
+    wanted = np.bincount(examples.needed, minlength=examples.n_queries)
+    held = np.bincount(examples.needed[met], minlength=examples.n_queries)
+    recall = np.divide(held, wanted, out=np.full(examples.n_queries, np.nan), where=wanted > 0)
+    items = np.bincount(examples.query[probability >= limit[examples.query]], minlength=examples.n_queries)
     return CutPoint(estimate(recall, scale="share"), estimate(items.astype(np.float64), scale="amount"))
 
 
-def needed_probability(made: Examples, probability: FloatArray) -> FloatArray:
+def needed_probability(examples: Examples, probability: FloatArray) -> FloatArray:
     """The probability of each required item (the best of its alternatives); minus infinity where it was not found."""
-    return np.array([probability[rows].max(initial=-np.inf) for rows in made.needed_row], dtype=np.float64)
+    return np.array([probability[rows].max(initial=-np.inf) for rows in examples.required_rows], dtype=np.float64)
 
 
-def recall_of_first(made: Examples, score: FloatArray, most: int) -> FloatArray:
+def recall_of_first(examples: Examples, score: FloatArray, most: int) -> FloatArray:
     """Mean recall of the best 1, 2, ... rows of each query, shape (most,); rows that tie all count as the last.
 
     Args:
-        made: candidates, rows by query.
+        examples: candidates, rows by query.
         score: shape (n_rows,).
         most: >= 1.
     """
-    start = np.searchsorted(made.query, np.arange(made.n_queries + 1))
+    start = np.searchsorted(examples.query, np.arange(examples.n_queries + 1))
     place = [
         float((score[start[query] : start[query + 1]] >= score[rows].max()).sum()) if len(rows) else np.inf
-        for query, rows in zip(made.needed, made.needed_row, strict=True)
+        for query, rows in zip(examples.needed, examples.required_rows, strict=True)
     ]
-    wanted = np.bincount(made.needed, minlength=made.n_queries)
-    held = [np.bincount(made.needed[np.array(place) <= n], minlength=made.n_queries) for n in range(1, most + 1)]
+    wanted = np.bincount(examples.needed, minlength=examples.n_queries)
+    held = [
+        np.bincount(examples.needed[np.array(place) <= n], minlength=examples.n_queries) for n in range(1, most + 1)
+    ]
     return np.array([(one[wanted > 0] / wanted[wanted > 0]).mean() for one in held])
 
 
-def _shares(made: Examples) -> FloatArray:
+def _recall_shares(examples: Examples) -> FloatArray:
     """What each required item adds to the mean recall of all queries that need any, shape (n_needed,)."""
-    wanted = np.bincount(made.needed, minlength=made.n_queries)
-    return 1.0 / (wanted[made.needed] * max(int((wanted > 0).sum()), 1))
+    wanted = np.bincount(examples.needed, minlength=examples.n_queries)
+    return 1.0 / (wanted[examples.needed] * max(int((wanted > 0).sum()), 1))
 
 
 @dataclass(frozen=True)
-class SilencePoint:
+class AbstentionPoint:
     """What abstaining below a threshold does.
 
     Attributes:
@@ -120,43 +122,43 @@ class SilencePoint:
     spared: Estimate
 
 
-def request_probability(made: Examples, probability: FloatArray) -> FloatArray:
+def request_probability(examples: Examples, probability: FloatArray) -> FloatArray:
     """By query, shape (n_queries,): that of its row; 0 for a query without candidates, which is offered nothing."""
-    out = np.zeros(made.n_queries, dtype=np.float64)
-    out[made.query] = probability
+    out = np.zeros(examples.n_queries, dtype=np.float64)
+    out[examples.query] = probability
     return out
 
 
-def silence_point(needs: BoolArray, probability: FloatArray, threshold: float) -> SilencePoint:
+def abstention_point(needs: BoolArray, probability: FloatArray, threshold: float) -> AbstentionPoint:
     """What abstaining below a threshold does to queries, both arguments of shape (n_queries,)."""
     silent = (probability < threshold).astype(np.float64)
-    return SilencePoint(threshold, estimate(silent[needs], scale="yes/no"), estimate(silent[~needs], scale="yes/no"))
+    return AbstentionPoint(threshold, estimate(silent[needs], scale="yes/no"), estimate(silent[~needs], scale="yes/no"))
 
 
-def losing(needs: BoolArray, probability: FloatArray, share: float) -> float:
+def threshold_by_loss(needs: BoolArray, probability: FloatArray, share: float) -> float:
     """The highest threshold below which at most this share of the queries lies that need something.
 
     Raises:
         ParameterError: no query needs anything.
     """
-    known = np.sort(probability[needs])
-    if not len(known):
+    finite = np.sort(probability[needs])
+    if not len(finite):
         raise ParameterError("no query needs anything, so that no threshold loses any")
-    return float(known[min(int(share * len(known) + 1e-9), len(known) - 1)])
+    return float(finite[min(int(share * len(finite) + 1e-9), len(finite) - 1)])
 
 
-def area(label: BoolArray, probability: FloatArray) -> float:
+def roc_area(label: BoolArray, probability: FloatArray) -> float:
     """Area under the ROC curve: how often a positive row scores above a negative one, ties counting half.
 
     NaN where all labels are alike. Source: Hanley and McNeil, Radiology 143, 1982.
     """
-    return float(_areas(label, probability, np.ones((1, len(label))))[0])
+    return float(_roc_areas(label, probability, np.ones((1, len(label))))[0])
 
 
-def area_interval(
+def roc_area_interval(
     label: BoolArray, probability: FloatArray, groups: Sequence[str], *, level: float = LEVEL, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap over groups for `area`: queries of one group are drawn together.
+    """Percentile bootstrap over groups for `roc_area`: queries of one group are drawn together.
 
     Args:
         label, probability: shape (n,).
@@ -166,8 +168,8 @@ def area_interval(
 
     Source: Field and Welsh, Bootstrapping clustered data, JRSS B 69, 2007.
     """
-    counts, group = _draws(groups, seed)
-    draws = np.concatenate([_areas(label, probability, some[:, group]) for some in np.array_split(counts, BINS)])
+    counts, group = _resample_groups(groups, seed)
+    draws = np.concatenate([_roc_areas(label, probability, some[:, group]) for some in np.array_split(counts, BINS)])
     return _percentiles(draws, counts.shape[1], level)
 
 
@@ -178,19 +180,19 @@ def ratio_interval(
 
     Args:
         top, bottom: by query, shape (n,); with `bottom` all 1 the ratio is a mean.
-        groups, level, seed: as of `area_interval`.
+        groups, level, seed: as of `roc_area_interval`.
 
     Coverage at level 0.95, by simulation with the groups of `bfcl-live-listed`, of which two hold a third of the
     queries in no need: a ratio of 0.45 85 to 96%, with correlations within groups of 0 to 0.3. A ratio of 0.01 81 to
     95%, and the misses lie above: groups that lose much are seldom drawn, so that the upper end is too low.
     """
-    counts, group = _draws(groups, seed)
+    counts, group = _resample_groups(groups, seed)
     above, below = (counts @ np.bincount(group, weights=one, minlength=counts.shape[1]) for one in (top, bottom))
     draws = np.divide(above, below, out=np.full(len(counts), np.nan), where=below != 0)
     return _percentiles(draws, counts.shape[1], level)
 
 
-def _draws(groups: Sequence[str], seed: int) -> tuple[IntArray, IntArray]:
+def _resample_groups(groups: Sequence[str], seed: int) -> tuple[IntArray, IntArray]:
     """How often each group is drawn, shape (RESAMPLES, n_groups), and the group of each row, shape (n,)."""
     names, group = np.unique(np.array(groups, dtype=object), return_inverse=True)
     n = max(len(names), 1)
@@ -199,26 +201,26 @@ def _draws(groups: Sequence[str], seed: int) -> tuple[IntArray, IntArray]:
 
 def _percentiles(draws: FloatArray, n_groups: int, level: float) -> Interval:
     """The interval of the draws that are numbers; it holds from 20 groups on."""
-    known, method = draws[~np.isnan(draws)], "bootstrap by group"
-    if not len(known):
+    finite, method = draws[~np.isnan(draws)], "bootstrap by group"
+    if not len(finite):
         return Interval(low=-math.inf, high=math.inf, level=level, method=method, holds=False)
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2])
     return Interval(low=float(low), high=float(high), level=level, method=method, holds=n_groups >= SMALL)
 
 
-def area_within(label: BoolArray, probability: FloatArray, stratum: IntArray) -> float:
-    """`area` over pairs of rows of the same stratum only: what is left of it when the strata cannot help."""
+def roc_area_by_stratum(label: BoolArray, probability: FloatArray, stratum: IntArray) -> float:
+    """`roc_area` over pairs of rows of the same stratum only: what is left of it when the strata cannot help."""
     pairs = right = 0.0
     for one in np.unique(stratum):
         rows = stratum == one
         n = float(label[rows].sum()) * float((~label[rows]).sum())
         if n:
             pairs += n
-            right += n * area(label[rows], probability[rows])
+            right += n * roc_area(label[rows], probability[rows])
     return right / pairs if pairs else math.nan
 
 
-def _areas(label: BoolArray, probability: FloatArray, weight: FloatArray | IntArray) -> FloatArray:
+def _roc_areas(label: BoolArray, probability: FloatArray, weight: FloatArray | IntArray) -> FloatArray:
     """The area for each row of weights, shape (m, n)."""
     _, value = np.unique(probability, return_inverse=True)
     by_value = np.argsort(value, kind="stable")
@@ -242,8 +244,8 @@ class Bin:
     low: float
     high: float
     n: int
-    said: float
-    was: float
+    predicted: float
+    observed: float
 
 
 def reliability(label: BoolArray, probability: FloatArray, edges: Sequence[float]) -> tuple[Bin, ...]:

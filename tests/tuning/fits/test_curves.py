@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.calibration.curves import (
+from ctxbench.tuning.fits.curves import (
     CutCurve,
-    area,
-    area_interval,
-    area_within,
+    abstention_point,
     cut_point,
-    losing,
     ratio_interval,
     recall_of_first,
     reliability,
     request_probability,
-    silence_point,
+    roc_area,
+    roc_area_by_stratum,
+    roc_area_interval,
+    threshold_by_loss,
 )
-from ctxbench.tuning.calibration.examples import Examples, folds_of
-from ctxbench.tuning.calibration.trials import Silence, cut_trial, silence_trial
+from ctxbench.tuning.fits.examples import Examples, folds_of
+from ctxbench.tuning.fits.trials import AbstentionData, abstention_trial, cut_trial
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 
@@ -43,7 +43,7 @@ def made(query: list[int], label: list[bool], *, needed: list[tuple[int, list[in
         ids=tuple(map(str, range(n))),
         groups=tuple(map(str, range(n))),
         needed=np.array([one for one, _ in needed]),
-        needed_row=tuple(np.array(rows, dtype=np.int64) for _, rows in needed),
+        required_rows=tuple(np.array(rows, dtype=np.int64) for _, rows in needed),
         needs=needs,
     )
 
@@ -65,8 +65,8 @@ class TestCut:
 
     def test_a_threshold_for_so_many_items_or_so_much_recall(self):
         curve = CutCurve.of(EXAMPLES, SCORES)
-        assert [curve.within(items) for items in (0.1, 1.0, 1.2, 9.0)] == [math.inf, 0.6, 0.6, 0.2]
-        assert [curve.reaching(recall) for recall in (0.2, 0.5, 0.75, 0.9)] == [0.9, 0.6, 0.4, -math.inf]
+        assert [curve.threshold_for_items(items) for items in (0.1, 1.0, 1.2, 9.0)] == [math.inf, 0.6, 0.6, 0.2]
+        assert [curve.threshold_for_recall(recall) for recall in (0.2, 0.5, 0.75, 0.9)] == [0.9, 0.6, 0.4, -math.inf]
 
     def test_a_point_of_one_threshold_and_of_one_a_query(self):
         point = cut_point(EXAMPLES, SCORES, 0.5)
@@ -108,36 +108,41 @@ class TestSilence:
     SAID = np.array([0.9, 0.3, 0.5, 0.4, 0.1])
 
     def test_who_falls_silent_below_a_threshold(self):
-        point = silence_point(self.NEEDS, self.SAID, 0.45)
+        point = abstention_point(self.NEEDS, self.SAID, 0.45)
         assert (point.lost.value, point.spared.value) == (pytest.approx(1 / 3), 1.0)
         assert (point.lost.n, point.spared.n) == (3, 2)
 
     def test_the_threshold_that_loses_so_many(self):
-        assert [losing(self.NEEDS, self.SAID, share) for share in (0.0, 0.3, 1 / 3, 1.0)] == [0.3, 0.3, 0.5, 0.9]
+        assert [threshold_by_loss(self.NEEDS, self.SAID, share) for share in (0.0, 0.3, 1 / 3, 1.0)] == [
+            0.3,
+            0.3,
+            0.5,
+            0.9,
+        ]
         with pytest.raises(ParameterError, match="no query needs anything"):
-            losing(np.zeros(2, dtype=bool), np.zeros(2), 0.1)
+            threshold_by_loss(np.zeros(2, dtype=bool), np.zeros(2), 0.1)
 
     def test_a_query_without_a_row_has_probability_0(self):
         assert request_probability(EXAMPLES, SCORES)[2] == 0.0
 
     def test_recall_lost_and_false_inclusions_gone(self):
         some = made([0, 1, 2, 3], [True, True, False, False], needed=[(0, [0]), (1, [1])], n=4)
-        silence = Silence(
-            made=some,
+        silence = AbstentionData(
+            examples=some,
             recall=np.array([1.0, 0.5, 0.0, 0.0]),
-            shown=np.array([False, False, True, True]),
+            falsely_offered=np.array([False, False, True, True]),
             items=np.array([0.0, 0.0, 3.0, 1.0]),
             signal=np.array([0.9, 0.4, 0.3, 0.6]),
         )
         assert silence.thresholds.tolist() == [0.3, 0.4, 0.6, 0.9]
         assert silence.lost.tolist() == [0.0, 0.0, 0.25, 0.25]
-        assert silence.gone.tolist() == [0.0, 0.5, 0.5, 1.0]
+        assert silence.removed_share.tolist() == [0.0, 0.5, 0.5, 1.0]
         assert [silence.threshold(lost) for lost in (0.0, 0.2, 0.25)] == [0.4, 0.4, 0.9]
         left = silence.without(silence.signal < 0.6)
-        assert (left.recall.tolist(), left.shown.tolist()) == ([1, 0, 0, 0], [False, False, False, True])
+        assert (left.recall.tolist(), left.falsely_offered.tolist()) == ([1, 0, 0, 0], [False, False, False, True])
         assert left.items.tolist() == [0, 0, 0, 1]
-        part = silence.part(np.array([False, True, True, False]))
-        assert (part.made.ids, part.signal.tolist(), part.made.needs.tolist()) == (
+        part = silence.select_queries(np.array([False, True, True, False]))
+        assert (part.examples.ids, part.signal.tolist(), part.examples.needs.tolist()) == (
             ("1", "2"),
             [0.4, 0.3],
             [True, False],
@@ -147,19 +152,19 @@ class TestSilence:
         """The score of a part says which queries it saw; the threshold of a fold is that of all but its own."""
         needs = np.array([True, False] * 4)
         some = made(list(range(8)), needs.tolist(), needed=[(n, [n]) for n in range(0, 8, 2)], n=8)
-        whole = Silence(some, needs.astype(float), ~needs, (~needs).astype(float), np.zeros(8))
+        whole = AbstentionData(some, needs.astype(float), ~needs, (~needs).astype(float), np.zeros(8))
         asked = []
 
         def score(part):
             asked.append(part.ids)
             return np.where(part.label, 0.9, 0.2) if part.n_queries == 8 else np.where(part.label, 0.5, 0.1)
 
-        trial = silence_trial(whole, score, lost=(0.0, 1.0), folds=2)
+        trial = abstention_trial(whole, score, lost=(0.0, 1.0), folds=2)
         fold = folds_of(some.groups, 2)
         assert asked == [some.ids, *(tuple(np.array(some.ids)[fold != one]) for one in (0, 1))]
         assert trial.before.signal.tolist() == [0.9, 0.2] * 4
-        assert {loss: limit.tolist() for loss, limit in trial.limit.items()} == {0.0: [0.5, 0.5], 1.0: [0.5, 0.5]}
-        assert trial.after[0.0].shown.tolist() == [False] * 8
+        assert {loss: limit.tolist() for loss, limit in trial.thresholds.items()} == {0.0: [0.5, 0.5], 1.0: [0.5, 0.5]}
+        assert trial.after[0.0].falsely_offered.tolist() == [False] * 8
         assert trial.after[0.0].recall.tolist() == needs.astype(float).tolist()
 
 
@@ -169,35 +174,37 @@ class TestArea:
     def test_it_is_scikit_learn_s(self, rows):
         label, score = np.array([one for one, _ in rows]), np.array([float(two) for _, two in rows])
         if label.all() or not label.any():
-            assert math.isnan(area(label, score))
+            assert math.isnan(roc_area(label, score))
         else:
-            assert area(label, score) == pytest.approx(roc_auc_score(label, score))
+            assert roc_area(label, score) == pytest.approx(roc_auc_score(label, score))
 
     def test_no_rows_have_no_area(self):
-        assert math.isnan(area(np.zeros(0, dtype=bool), np.zeros(0)))
+        assert math.isnan(roc_area(np.zeros(0, dtype=bool), np.zeros(0)))
 
     def test_the_interval_is_wider_where_rows_come_in_groups(self):
         rng = np.random.default_rng(1)
         label = np.repeat(rng.random(60) < 0.5, 10)
         score = np.repeat(rng.random(60), 10) + np.where(label, 0.3, 0.0)
-        alone = area_interval(label, score, [str(n) for n in range(600)])
-        grouped = area_interval(label, score, [str(n // 10) for n in range(600)])
-        assert alone.low <= area(label, score) <= alone.high
+        alone = roc_area_interval(label, score, [str(n) for n in range(600)])
+        grouped = roc_area_interval(label, score, [str(n // 10) for n in range(600)])
+        assert alone.low <= roc_area(label, score) <= alone.high
         assert grouped.high - grouped.low > 2 * (alone.high - alone.low)
         assert grouped.holds
 
     def test_few_groups_hold_no_interval(self):
         label, score = np.array([True, False]), np.array([0.9, 0.1])
-        assert not area_interval(label, score, ["a", "b"]).holds
-        assert area_interval(label, score, ["a", "a"]).low == 1.0  # the one group, drawn each time
+        assert not roc_area_interval(label, score, ["a", "b"]).holds
+        assert roc_area_interval(label, score, ["a", "a"]).low == 1.0  # the one group, drawn each time
 
     def test_within_strata_only_their_own_pairs_count(self):
         label = np.array([True, False, True, False])
         score = np.array([0.1, 0.2, 0.9, 0.3])
-        assert area(label, score) == 0.5
-        assert area_within(label, score, np.array([1, 1, 2, 2])) == 0.5
-        assert area_within(label, score, np.array([1, 2, 3, 2])) != area_within(label, score, np.array([1, 2, 2, 1]))
-        assert math.isnan(area_within(label, score, np.array([1, 2, 3, 4])))
+        assert roc_area(label, score) == 0.5
+        assert roc_area_by_stratum(label, score, np.array([1, 1, 2, 2])) == 0.5
+        assert roc_area_by_stratum(label, score, np.array([1, 2, 3, 2])) != roc_area_by_stratum(
+            label, score, np.array([1, 2, 2, 1])
+        )
+        assert math.isnan(roc_area_by_stratum(label, score, np.array([1, 2, 3, 4])))
 
     def test_a_ratio_of_sums_by_group(self):
         top, bottom = np.array([1.0, 0.0, 2.0]), np.array([2.0, 2.0, 4.0])
@@ -210,6 +217,6 @@ class TestArea:
 class TestReliability:
     def test_what_was_said_and_what_was(self):
         low, high = reliability(np.array([True, False, True]), np.array([0.2, 0.4, 1.0]), (0.0, 0.5, 0.9, 1.0))
-        assert (low.low, low.high, low.n, low.was) == (0.0, 0.5, 2, 0.5)
-        assert low.said == pytest.approx(0.3)
-        assert (high.low, high.high, high.n, high.said, high.was) == (0.9, 1.0, 1, 1.0, 1.0)
+        assert (low.low, low.high, low.n, low.observed) == (0.0, 0.5, 2, 0.5)
+        assert low.predicted == pytest.approx(0.3)
+        assert (high.low, high.high, high.n, high.predicted, high.observed) == (0.9, 1.0, 1, 1.0, 1.0)

@@ -10,11 +10,11 @@ import pytest
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.presets import read_presets
-from ctxbench.tuning.joint_setting import READING, ForAll, _pooled
+from ctxbench.tuning.common_setting import READING, CommonSetting, _pooled
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.presets import write_presets_of
+from ctxbench.tuning.query_sets import TEST, TUNING
 from ctxbench.tuning.results import TOGETHER
-from ctxbench.tuning.split_answers import TEST, TUNING
 from ctxbench.tuning.tuner import tune
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
@@ -39,9 +39,9 @@ def found(ready, shop, other):
     return made
 
 
-def run(tunable, values, side):
-    answers = side.answers(PipelineSelector("run", tunable.pipeline(values), side.resources))
-    return evaluate([COMPLETE, TOKENS], side.labels.evidence(answers))
+def run(tunable, values, query_set):
+    answers = query_set.answers(PipelineSelector("run", tunable.pipeline(values), query_set.resources))
+    return evaluate([COMPLETE, TOKENS], query_set.labels.evidence(answers))
 
 
 def test_every_figure_is_the_mean_of_the_datasets_means(found):
@@ -50,7 +50,7 @@ def test_every_figure_is_the_mean_of_the_datasets_means(found):
     together = tuning.datasets[-1]
     for outcome in together.outcomes:
         for split, figures in ((TUNING, outcome.chosen.tuning), (TEST, outcome.chosen.test)):
-            runs = [run(one.tunables[0], outcome.chosen.values, opened.sides[split]) for opened in one.datasets]
+            runs = [run(one.tunables[0], outcome.chosen.values, opened.query_sets[split]) for opened in one.datasets]
             for metric in (COMPLETE, TOKENS):
                 means = [np.nanmean(each[metric]) for each in runs]
                 assert figures[str(metric)].value == pytest.approx(np.mean(means), rel=1e-12)
@@ -118,8 +118,8 @@ def test_a_constraint_that_no_test_query_can_answer_is_neither_met_nor_missed():
     rows = _Rows(1, 1, 1)
     rows.by_query[TEST][TOKENS] = np.full(3, np.nan)
     rows.within = {TEST: np.ones(3, dtype=bool)}
-    opened = SimpleNamespace(sides={TEST: SimpleNamespace(group=np.arange(3))})
-    every = ForAll.__new__(ForAll)
+    opened = SimpleNamespace(query_sets={TEST: SimpleNamespace(group=np.arange(3))})
+    every = CommonSetting.__new__(CommonSetting)
     every._works = [SimpleNamespace(defaults=rows, opened=opened)]
     every._file = SimpleNamespace(confidence=0.95)
     told, base, alone = (

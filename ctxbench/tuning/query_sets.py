@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,19 +21,19 @@ from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.base import Selector
-from ctxbench.tuning.calibration.examples import ALL, group_of
+from ctxbench.tuning.fits.examples import ALL, group_of
 from ctxbench.tuning.results import Worse
 
-__all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Side", "Told"]
+__all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Progress", "QuerySet"]
 
 COMPLETE = parse_metric("completeness")
 TUNING, TEST = "tuning", "test"
 _SHOWN = 100  # characters of a request in a report
-Told = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class QuerySet:
     """The judged queries of one split, or of all labels, whole or a sample.
 
     Attributes:
@@ -84,14 +83,6 @@ class Side:
     def seen(self) -> tuple[str, ...]:
         """What a fit calls the split that it was made on where it has seen queries of this one."""
         return (self.split, TUNING, TEST, *self.dataset.split_names) if self.split == ALL else (self.split, ALL)
-
-    @contextmanager
-    def sharing(self) -> Iterator[None]:
-        """Steps that settings share are computed once until the end of the block."""
-        try:
-            yield
-        finally:
-            self.memo.clear()
 
     def answers(self, selector: Selector) -> Slice:
         """Ask a selector.

@@ -19,20 +19,20 @@ from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
-from ctxbench.tuning.calibration.examples import examples, folds_of, group_of, joined_groups, labelled
-from ctxbench.tuning.calibration.figures import measure
-from ctxbench.tuning.calibration.fits import (
+from ctxbench.tuning.fits.examples import folds_of, group_of, joined_groups, labelled_queries, make_examples
+from ctxbench.tuning.fits.figures import measure
+from ctxbench.tuning.fits.fit import (
     columns_of,
     fit,
-    fit_alone,
-    fit_around,
-    fit_pool,
+    fit_examples,
     fit_pooled,
     fit_values,
+    fit_with_prior,
+    fit_without_prior,
     out_of_fold,
     shipped_fit,
 )
-from ctxbench.tuning.calibration.trials import similarity
+from ctxbench.tuning.fits.trials import similarity
 
 PIPELINE = Pipeline.of({"retrieve": "dense"})
 WORDS = ("area", "wheat", "piano", "river", "invoice", "garden", "rocket", "kitten")
@@ -72,66 +72,66 @@ def resources():
 
 class TestExamples:
     def test_a_row_for_every_candidate(self, data, resources):
-        made = examples("probability", data, PIPELINE, resources)
+        made = make_examples("probability", data, PIPELINE, resources)
         assert made.n_queries == 24
         assert len(made.label) == 24 * 8
         assert made.label.sum() == 16
         assert made.needs.sum() == 16
-        assert [made.label[rows].all() for rows in made.needed_row] == [True] * 16
+        assert [made.label[rows].all() for rows in made.required_rows] == [True] * 16
 
     @pytest.mark.parametrize("what", ["probability", "abstention"])
     def test_the_similarity_of_every_row_is_among_its_features(self, data, resources, what):
         found = PIPELINE.run(data.batch(), resources).candidates
         best = [found.score[found.request == one].max() for one in range(len(data))]
-        said = similarity(examples(what, data, PIPELINE, resources))
+        said = similarity(make_examples(what, data, PIPELINE, resources))
         assert said == pytest.approx(found.score if what == "probability" else best, abs=1e-6)
 
     def test_a_row_for_every_request(self, data, resources):
-        made = examples("abstention", data, PIPELINE, resources)
+        made = make_examples("abstention", data, PIPELINE, resources)
         assert made.label.tolist() == [True, True, False] * 8
         assert made.vectors.shape == (24, resources.vectors(["x"]).shape[1])
 
     def test_alternatives_are_one_need(self, resources):
         labels = [Label("a", CATALOG[n].key, 2, alternatives="x") for n in (0, 1)] + [Label("a", CATALOG[2].key, 2)]
-        made = examples("probability", dataset([query("a", "area")], labels), PIPELINE, resources)
-        assert sorted(len(rows) for rows in made.needed_row) == [1, 2]
+        made = make_examples("probability", dataset([query("a", "area")], labels), PIPELINE, resources)
+        assert sorted(len(rows) for rows in made.required_rows) == [1, 2]
         assert made.label.sum() == 3
 
     def test_cuts_do_not_run(self, data, resources):
         cut = Pipeline.of({"retrieve": "dense", "refine": [{"first": {"n": 1}}]})
-        one, other = (examples("probability", data, p, resources) for p in (PIPELINE, cut))
+        one, other = (make_examples("probability", data, p, resources) for p in (PIPELINE, cut))
         assert np.array_equal(one.features, other.features)
 
     def test_a_part_is_what_the_part_would_give(self, data, resources):
-        made = examples("probability", data, PIPELINE, resources)
+        made = make_examples("probability", data, PIPELINE, resources)
         keep = np.arange(24) % 2 == 0
-        part = made.part(keep)
-        alone = examples("probability", data.take(np.array(made.ids)[keep].tolist()), PIPELINE, resources)
+        part = made.select_queries(keep)
+        alone = make_examples("probability", data.take(np.array(made.ids)[keep].tolist()), PIPELINE, resources)
         for name in ("features", "label", "query", "needed", "needs"):
             assert np.array_equal(getattr(part, name), getattr(alone, name)), name
-        assert [rows.tolist() for rows in part.needed_row] == [rows.tolist() for rows in alone.needed_row]
+        assert [rows.tolist() for rows in part.required_rows] == [rows.tolist() for rows in alone.required_rows]
         assert (part.ids, part.groups) == (alone.ids, alone.groups)
 
     def test_without_labels_there_is_nothing_to_fit(self):
         with pytest.raises(ParameterError, match="dataset made has no labelled query in split tuning"):
-            labelled(dataset([query("a", "area")], []), "tuning")
+            labelled_queries(dataset([query("a", "area")], []), "tuning")
 
     def test_an_unknown_split_is_an_error(self, data):
         with pytest.raises(UnknownNameError, match="unknown split 'test'"):
-            labelled(data, "test")
+            labelled_queries(data, "test")
 
     def test_abstention_needs_both_kinds_of_queries(self, data, resources):
         needy = data.take([one.id for one in data.queries if not one.needs_nothing])
         with pytest.raises(ParameterError, match="of 16 labelled queries all need something"):
-            examples("abstention", needy, PIPELINE, resources)
+            make_examples("abstention", needy, PIPELINE, resources)
         idle = data.take([one.id for one in data.queries if one.needs_nothing])
         with pytest.raises(ParameterError, match="none of those with candidates needs anything"):
-            examples("abstention", idle, PIPELINE, resources)
+            make_examples("abstention", idle, PIPELINE, resources)
 
     def test_a_probability_needs_both_kinds_of_candidates(self, data, resources):
         idle = data.take([one.id for one in data.queries if one.needs_nothing])
         with pytest.raises(ParameterError, match="of the 64 candidates of 8 labelled queries none is required"):
-            examples("probability", idle, PIPELINE, resources)
+            make_examples("probability", idle, PIPELINE, resources)
 
 
 class TestFolds:
@@ -170,7 +170,7 @@ class TestFit:
         path = tmp_path / "fits.json"
         write_calibrations(path, fits)
         assert read_calibrations(path).fits == tuple(fits)
-        made = examples("probability", data, PIPELINE, resources, columns=columns_of(requests=True))
+        made = make_examples("probability", data, PIPELINE, resources, columns=columns_of(requests=True))
         outcome = PIPELINE.run(data.batch(), resources)
         scored = Probability(str(path))(outcome.query, outcome.candidates, resources)
         model = Logistic.read(fits[0].values)
@@ -208,8 +208,8 @@ class TestProbability:
     def test_it_is_fitted_around_the_shipped_one(self, data, resources):
         found = fit("probability", data, PIPELINE, resources)
         known = Logistic.read(shipped_fit().values)
-        made = examples("probability", data, PIPELINE, resources, columns=columns_of(requests=True))
-        assert found.values == fit_around(made, known) == fit_values(made)
+        made = make_examples("probability", data, PIPELINE, resources, columns=columns_of(requests=True))
+        assert found.values == fit_with_prior(made, known) == fit_values(made)
         own = Logistic.read(found.values)
         assert own.columns == known.columns
         assert own.scale.tolist() == known.scale.tolist()
@@ -231,7 +231,7 @@ class TestProbability:
 
     def test_where_no_two_need_the_same_item_it_keeps_none(self, data, resources):
         """Of what others need nothing is needed there; taken at its word, a repeated request would lose its item."""
-        made = examples("probability", data, PIPELINE, resources, columns=columns_of(requests=True))
+        made = make_examples("probability", data, PIPELINE, resources, columns=columns_of(requests=True))
         assert made.names[-2:] == LABELLED
         assert made.columns(LABELLED)[made.label].max() < made.columns(LABELLED)[~made.label].max()
         assert "requests" not in fit("probability", data, PIPELINE, resources).values
@@ -239,7 +239,7 @@ class TestProbability:
     def test_the_engine_makes_the_columns_that_it_was_fitted_on(self, repeated, resources, tmp_path):
         path = tmp_path / "fits.json"
         write_calibrations(path, [fit("probability", repeated, PIPELINE, resources)])
-        made = examples("probability", repeated, PIPELINE, resources, columns=columns_of(requests=True))
+        made = make_examples("probability", repeated, PIPELINE, resources, columns=columns_of(requests=True))
         outcome = PIPELINE.run(repeated.batch(), resources)
         table = Probability(str(path))(outcome.query, outcome.candidates, resources)
         key = np.lexsort((table.item, table.request))
@@ -250,11 +250,11 @@ class TestProbability:
 
     def test_of_a_part_only_its_own_labels_count(self, repeated, resources):
         """A part's features are those of a dataset of the part alone, and folds know the other folds' labels only."""
-        made = examples("probability", repeated, PIPELINE, resources, columns=columns_of(requests=True))
+        made = make_examples("probability", repeated, PIPELINE, resources, columns=columns_of(requests=True))
         some = np.arange(made.n_queries) % 3 > 0
-        part = made.part(some)
+        part = made.select_queries(some)
         alone = repeated.take([one.id for one, held in zip(repeated.queries, some, strict=True) if held])
-        wanted = examples("probability", alone, PIPELINE, resources, columns=columns_of(requests=True))
+        wanted = make_examples("probability", alone, PIPELINE, resources, columns=columns_of(requests=True))
         np.testing.assert_array_equal(part.features, wanted.features)
         mine, theirs = part.neighbours.requests, wanted.neighbours.requests
         assert (mine.ids, mine.texts, mine.items) == (theirs.ids, theirs.texts, theirs.items)
@@ -266,29 +266,29 @@ class TestProbability:
         data = repeated
         found = fit("probability", data, PIPELINE, resources, requests=False)
         known = Logistic.read(shipped_fit().values)
-        made = examples("probability", data, PIPELINE, resources, columns=known.columns)
-        assert found.values == fit_around(made, known)
+        made = make_examples("probability", data, PIPELINE, resources, columns=known.columns)
+        assert found.values == fit_with_prior(made, known)
         assert Logistic.read(found.values).columns == known.columns
         assert "requests" not in found.values
 
     def test_the_closer_to_the_shipped_one_the_fewer_the_labels(self, data, resources):
         known = Logistic.read(shipped_fit().values)
-        made = examples("probability", data, PIPELINE, resources)
-        few = made.part(np.arange(made.n_queries) < 3)
-        far, near = (Logistic.read(fit_around(one, known)).weights - known.weights for one in (made, few))
+        made = make_examples("probability", data, PIPELINE, resources)
+        few = made.select_queries(np.arange(made.n_queries) < 3)
+        far, near = (Logistic.read(fit_with_prior(one, known)).weights - known.weights for one in (made, few))
         assert np.abs(near * known.scale).sum() < np.abs(far * known.scale).sum()
 
     def test_alone_it_goes_by_the_labels_only(self, data, resources):
-        made = examples("probability", data, PIPELINE, resources)
-        model = Logistic.read(fit_alone(made))
+        made = make_examples("probability", data, PIPELINE, resources)
+        model = Logistic.read(fit_without_prior(made))
         said = model.probabilities(made.features)
         assert said[made.label].min() > said[~made.label].max()
-        assert np.abs(Logistic.read(fit_alone(made, precision=1e6)).weights).max() < 1e-3
+        assert np.abs(Logistic.read(fit_without_prior(made, precision=1e6)).weights).max() < 1e-3
 
     def test_every_query_weighs_the_same(self, data, resources):
         """A query with every candidate twice counts as one with each of them once."""
         known = Logistic.read(shipped_fit().values)
-        made = examples("probability", data, PIPELINE, resources)
+        made = make_examples("probability", data, PIPELINE, resources)
         rows = np.concatenate([np.arange(len(made.label)), np.flatnonzero(made.query == 0)])
         twice = replace(
             made,
@@ -297,16 +297,16 @@ class TestProbability:
             label=made.label[rows],
             query=made.query[rows],
         )
-        one, other = (Logistic.read(fit_around(some, known)) for some in (made, twice))
+        one, other = (Logistic.read(fit_with_prior(some, known)) for some in (made, twice))
         # what a query counts in rows rises with the mean number of rows: 200 of 24 queries, not 192
         assert other.weights == pytest.approx(one.weights, rel=0.05, abs=0.02)
-        alone = [Logistic.read(fit_alone(some, precision=1e-6 * len(some.label))) for some in (made, twice)]
+        alone = [Logistic.read(fit_without_prior(some, precision=1e-6 * len(some.label))) for some in (made, twice)]
         assert alone[1].probabilities(made.features) == pytest.approx(alone[0].probabilities(made.features), abs=1e-3)
 
     def test_one_class_is_refused(self, data, resources):
-        made = examples("probability", data, PIPELINE, resources)
+        made = make_examples("probability", data, PIPELINE, resources)
         with pytest.raises(ParameterError, match="192 rows that are all required"):
-            fit_around(replace(made, label=np.ones_like(made.label)), Logistic.read(shipped_fit().values))
+            fit_with_prior(replace(made, label=np.ones_like(made.label)), Logistic.read(shipped_fit().values))
 
 
 class TestPooled:
@@ -327,7 +327,7 @@ class TestPooled:
         Logistic.read(found.values)
 
     def test_a_dataset_with_its_queries_twice_weighs_no_more(self, data, other, resources):
-        one, two = (examples("probability", some, PIPELINE, resources) for some in (data, other))
+        one, two = (make_examples("probability", some, PIPELINE, resources) for some in (data, other))
         twice = replace(
             two,
             **{name: np.concatenate([getattr(two, name)] * 2) for name in ("features", "vectors", "label")},
@@ -335,16 +335,16 @@ class TestPooled:
             ids=(*two.ids, "a2", "b2"),
             groups=two.groups * 2,
         )
-        before, after = Logistic.read(fit_pool([one, two])), Logistic.read(fit_pool([one, twice]))
+        before, after = Logistic.read(fit_examples([one, two])), Logistic.read(fit_examples([one, twice]))
         # what all datasets count together rises with their queries, 28 for 26; the share of each does not
-        scaled = Logistic.read(fit_pool([one, two, one, two]))
+        scaled = Logistic.read(fit_examples([one, two, one, two]))
         assert after.scale == pytest.approx(before.scale, rel=1e-5)
         assert after.probabilities(one.features) == pytest.approx(before.probabilities(one.features), abs=0.02)
         assert scaled.scale == pytest.approx(before.scale, rel=1e-5)
 
     def test_the_order_of_datasets_does_not_matter(self, data, other, resources):
-        pool = [examples("probability", some, PIPELINE, resources) for some in (data, other)]
-        one, back = Logistic.read(fit_pool(pool)), Logistic.read(fit_pool(pool[::-1]))
+        pool = [make_examples("probability", some, PIPELINE, resources) for some in (data, other)]
+        one, back = Logistic.read(fit_examples(pool)), Logistic.read(fit_examples(pool[::-1]))
         assert back.weights == pytest.approx(one.weights, rel=1e-4, abs=1e-5)
 
     def test_a_dataset_without_labels_is_refused(self, data, resources):
@@ -364,7 +364,7 @@ class TestInFront:
 
 class TestOutOfFold:
     def test_no_query_is_judged_by_a_fit_that_saw_it(self, data, resources):
-        made = examples("probability", data, PIPELINE, resources)
+        made = make_examples("probability", data, PIPELINE, resources)
         fold = folds_of(made.groups, 2)
         said = out_of_fold(made, fold)
         turned = replace(made, label=np.where(fold[made.query] == 0, ~made.label, made.label))
@@ -372,17 +372,17 @@ class TestOutOfFold:
         assert not np.array_equal(out_of_fold(turned, fold)[fold[made.query] == 1], said[fold[made.query] == 1])
 
     def test_the_fits_are_made_around_what_is_known(self, data, resources):
-        made = examples("probability", data, PIPELINE, resources)
+        made = make_examples("probability", data, PIPELINE, resources)
         fold, shipped = folds_of(made.groups, 2), Logistic.read(shipped_fit().values)
         said = out_of_fold(made, fold)
-        assert np.array_equal(out_of_fold(made, fold, known=shipped), said)
+        assert np.array_equal(out_of_fold(made, fold, earlier=shipped), said)
         other = replace(shipped, weights=-shipped.weights)
-        assert not np.array_equal(out_of_fold(made, fold, known=other), said)
+        assert not np.array_equal(out_of_fold(made, fold, earlier=other), said)
 
     def test_a_fold_that_takes_a_whole_class_is_refused(self, resources):
         queries = [query("a", "area"), query("b", "wheat"), query("c", "Hi", needs_nothing=True)]
         labels = [Label("a", CATALOG[0].key, 2), Label("b", CATALOG[1].key, 2)]
-        made = examples("abstention", dataset(queries, labels), PIPELINE, resources)
+        made = make_examples("abstention", dataset(queries, labels), PIPELINE, resources)
         with pytest.raises(
             ParameterError, match="2 rows that are all of requests that need something; use another number"
         ):
@@ -393,12 +393,12 @@ class TestOutOfFold:
     )
     def test_figures_with_intervals(self, data, resources, what, columns):
         seen = []
-        made = examples(what, data, PIPELINE, resources)
+        made = make_examples(what, data, PIPELINE, resources)
         figures = measure(made, 4, progress=lambda done, total: seen.append((done, total)))
         assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
         assert (figures.folds, figures.queries, figures.groups, figures.columns) == (4, 24, 16, columns)
-        assert figures.interval.low <= figures.area <= figures.interval.high
-        assert figures.area > 0.9
+        assert figures.interval.low <= figures.roc_area <= figures.interval.high
+        assert figures.roc_area > 0.9
         thresholds = [point[0] for point in figures.points]
         assert thresholds == sorted(thresholds, reverse=what == "probability")
         assert set(figures.as_dict()["points"][0]) == {"threshold", *columns}

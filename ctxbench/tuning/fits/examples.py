@@ -1,4 +1,4 @@
-"""What a calibration is fitted on: features and labels of the candidates or the requests of a labelled dataset."""
+"""What a fit is made on: features and labels of the candidates or the requests of a labelled dataset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ctxbench.features.columns import TEXT, feature_rows
 from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY
-from ctxbench.tuning.calibration.neighbours import Neighbours
+from ctxbench.tuning.fits.neighbours import Neighbours
 
 ALL = "all"
 """The split that stands for the queries of every split."""
@@ -38,7 +38,7 @@ class Examples:
         vectors: shape (n, n_dimensions); no columns for `probability`.
         label: shape (n,); whether the item is required, or anything is.
         query: shape (n,); the query of each row, as a place in `ids`.
-        ids, groups: of the queries, in the order of the dataset; queries of one group are never told apart.
+        ids, groups: of the queries, in the order of the dataset; queries of one group are in one fold.
         needed: one row for each required item or group of alternatives: its query, shape (n_needed,).
         needed_row: the rows that meet it, by place in `needed`; none where it was not found.
         needs: shape (n_queries,); whether a query needs anything.
@@ -54,7 +54,7 @@ class Examples:
     ids: tuple[str, ...]
     groups: tuple[str, ...]
     needed: IntArray
-    needed_row: tuple[IntArray, ...]
+    required_rows: tuple[IntArray, ...]
     needs: BoolArray
     neighbours: Neighbours | None = None
 
@@ -63,7 +63,7 @@ class Examples:
         """How many queries there are, those without candidates included."""
         return len(self.ids)
 
-    def part(self, queries: BoolArray) -> Examples:
+    def select_queries(self, queries: BoolArray) -> Examples:
         """The examples of the queries where `queries`, shape (n_queries,), is True."""
         rows, wanted, new = queries[self.query], np.flatnonzero(queries[self.needed]), np.cumsum(queries) - 1
         place = np.cumsum(rows) - 1
@@ -76,7 +76,7 @@ class Examples:
             ids=tuple(itertools.compress(self.ids, queries)),
             groups=tuple(itertools.compress(self.groups, queries)),
             needed=new[self.needed[wanted]],
-            needed_row=tuple(place[self.needed_row[one]] for one in wanted if self.needed_row),
+            required_rows=tuple(place[self.required_rows[one]] for one in wanted if self.required_rows),
             needs=self.needs[queries],
             neighbours=None if self.neighbours is None else self.neighbours.part(queries),
         )
@@ -96,7 +96,7 @@ class Examples:
         return features[:, [self.names.index(name) for name in names]]
 
 
-def labelled(dataset: Dataset, split: str) -> Dataset:
+def labelled_queries(dataset: Dataset, split: str) -> Dataset:
     """The queries of a split (or of all) that are labelled.
 
     Raises:
@@ -107,20 +107,20 @@ def labelled(dataset: Dataset, split: str) -> Dataset:
     if not len(found):
         where = "" if split == ALL else f" in split {split}"
         raise ParameterError(
-            f"dataset {dataset.name} has no labelled query{where}: a calibration is fitted on labels; label some with "
+            f"dataset {dataset.name} has no labelled query{where}: a fit needs labels; label some with "
             "`ctxbench data label`"
         )
     return found
 
 
-def examples(
+def make_examples(
     what: str, dataset: Dataset, pipeline: Pipeline, resources: Resources, *, columns: Sequence[str] = TEXT
 ) -> Examples:
     """Run what stands in front of a fitted step, and take features and labels of what it finds.
 
     Args:
         what: `probability` or `abstention`.
-        dataset: labelled queries only; see `labelled`.
+        dataset: labelled queries only; see `labelled_queries`.
         pipeline: its analysis, retrieval and rank steps are run; cuts, expansions and the rest are not.
         resources: as for the pipeline.
         columns: the features of a candidate, for `probability`. Those of labelled requests are of the other queries of
@@ -157,7 +157,7 @@ def examples(
         label, vectors = np.zeros(len(rows), dtype=np.bool_), np.zeros((len(rows), 0), dtype=np.float64)
         for one in meeting:
             label[one] = True
-    made = Examples(
+    examples = Examples(
         what=what,
         names=tuple(columns) if what == PROBABILITY else REQUEST,
         features=features,
@@ -167,16 +167,16 @@ def examples(
         ids=tuple(one.id for one in dataset.queries),
         groups=by_query,
         needed=groups,
-        needed_row=tuple(meeting),
+        required_rows=tuple(meeting),
         needs=needs,
         neighbours=neighbours,
     )
-    _refuse_one_class(dataset, made)
-    return made
+    _refuse_one_class(dataset, examples)
+    return examples
 
 
 def group_of(query: DatasetQuery) -> str:
-    """What keeps a query together with others in a fold: its group, else its conversation, else itself."""
+    """The name of a query's group, whose queries are in one fold: its group, else its conversation, else itself."""
     if query.group is not None:
         return f"group {query.group}"
     if query.request.conversation is not None:
@@ -185,7 +185,7 @@ def group_of(query: DatasetQuery) -> str:
 
 
 def joined_groups(groups: Sequence[str], eligible: Iterable[BoolArray]) -> tuple[str, ...]:
-    """Groups joined where queries of theirs may get the same item, directly or through others.
+    """Join groups whose queries may get the same item, directly or through others.
 
     For queries that come with short lists of their own: what a fit has seen of an item then says nothing of a fold.
 
@@ -255,22 +255,22 @@ def _required(dataset: Dataset, table: Candidates) -> tuple[list[IntArray], IntA
     return rows, np.array(queries, dtype=np.int64)
 
 
-def _refuse_one_class(dataset: Dataset, made: Examples) -> None:
-    """A fit needs both kinds of rows.
+def _refuse_one_class(dataset: Dataset, examples: Examples) -> None:
+    """Refuse examples of one kind only, of which nothing can be learned.
 
     Raises:
         ParameterError: there is one kind only, or no row.
     """
-    if len(made.label) and made.label.any() and not made.label.all():
+    if len(examples.label) and examples.label.any() and not examples.label.all():
         return
-    if made.what == ABSTENTION:
-        kinds = "all need something" if made.label.any() else "none of those with candidates needs anything"
+    if examples.what == ABSTENTION:
+        kinds = "all need something" if examples.label.any() else "none of those with candidates needs anything"
         raise ParameterError(
             f"dataset {dataset.name}: of {len(dataset)} labelled queries {kinds}; abstention is learned from queries "
             "of both kinds, some with a required item and some marked `needs: nothing`"
         )
-    kinds = "all are required" if made.label.any() else "none is required"
+    kinds = "all are required" if examples.label.any() else "none is required"
     raise ParameterError(
-        f"dataset {dataset.name}: of the {len(made.label)} candidates of {len(dataset)} labelled queries {kinds}; a "
-        "probability is learned from candidates of both kinds"
+        f"dataset {dataset.name}: of the {len(examples.label)} candidates of {len(dataset)} labelled queries {kinds}; "
+        "a probability is learned from candidates of both kinds"
     )

@@ -13,40 +13,40 @@ from ctxbench.bench.metrics import Metric, mean
 from ctxbench.bench.stats import Comparison, Estimate, correct, grouped_compare, grouped_estimate
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.contenders import COMPARED, Key, Measured, of_kind
-from ctxbench.tuning.dataset_tuning import ALL_DECIDE, READ_ONCE, Work
-from ctxbench.tuning.joint_lines import sweep_together
-from ctxbench.tuning.limits import Limit, reach_of
+from ctxbench.tuning.common_lines import sweep_common
+from ctxbench.tuning.dataset_tuning import ALL_DECIDE, READ_ONCE, DatasetTuner
+from ctxbench.tuning.evaluation import COMPARED, Key, SettingValues, select_comparisons
+from ctxbench.tuning.limits import Limit, reach_ratio
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.query_sets import ALL, TEST, TUNING, Progress
 from ctxbench.tuning.recommendation import Choice, choose
-from ctxbench.tuning.results import FIXED, RECOMMENDED, TOGETHER, Contender, DatasetTuning, Outcome
-from ctxbench.tuning.split_answers import ALL, TEST, TUNING, Told
+from ctxbench.tuning.results import FIXED, RECOMMENDED, TOGETHER, DatasetTuning, Outcome, SettingResult
 from ctxbench.tuning.sweep.families import FixedK
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.tunables import Swept
-from ctxbench.tuning.verdicts import Ground, Verdict, verdict
+from ctxbench.tuning.tunables import FIRST_N, Swept
+from ctxbench.tuning.verdicts import Verdict, VerdictQueries, verdict
 
 DECIDING, READING = 0, -1  # of the splits that a dataset is measured on
 
 
-class ForAll:
+class CommonSetting:
     """One setting for all datasets of a tuning.
 
     Selectors that are swept exactly compete; what has to be tried does not.
     """
 
-    def __init__(self, works: Sequence[Work]) -> None:
-        self._works = works
-        self._file = works[0].file
-        both = [one for one in works[0].ready.tunables if all(one in work.tunables for work in works)]
+    def __init__(self, tuners: Sequence[DatasetTuner]) -> None:
+        self._works = tuners
+        self._file = tuners[0].file
+        both = [one for one in tuners[0].ready.tunables if all(one in work.tunables for work in tuners)]
         self._tunables = [one for one in both if one.family is not None and not one.beyond({})]
-        answered = [one for one in works[0].policies if all(one in work.policies for work in works)]
+        answered = [one for one in tuners[0].policies if all(one in work.policies for work in tuners)]
         self._policies = answered if self._tunables else []
         self._choices: dict[str, Choice] = {}
         self._fixed: dict[tuple[str, str], int | None] = {}
 
-    def choose(self, progress: Told) -> None:
+    def choose(self, progress: Progress) -> None:
         """Choose for every policy; every dataset has been looked at on its own before."""
         policies = self._policies
         optima: dict[str, dict[str, Optimum]] = {policy.name: {} for policy in policies}
@@ -57,7 +57,7 @@ class ForAll:
             own = [self._optimum(policy, tunable.name, tunable.values()) for policy in policies]
             fixed = [self._optimum(policy, tunable.name, {}) for policy in policies]
             self._sweep(family, tunable.name, own, progress)
-            self._sweep(tunable.fixed, tunable.name, fixed, progress)
+            self._sweep(FIRST_N, tunable.name, fixed, progress)
             for policy, optimum, first in zip(policies, own, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
                 self._fixed[policy.name, tunable.name] = None if first.found is None else int(first.found.values["n"])
@@ -69,21 +69,21 @@ class ForAll:
                     reason="the labels of some dataset cannot say, or no selector suits all"
                 )
 
-    def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Told) -> None:
-        ladders = [work.searched[name].rival.ladders for work in self._works]
-        sweep_together(
+    def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Progress) -> None:
+        rankings = [work.searched[name].competitor.rankings for work in self._works]
+        sweep_common(
             family,
-            ladders,
+            rankings,
             optima,
             worth=[work.base.worth if work.base else 1.0 for work in self._works],
             progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} settings", 0, 1),
         )
 
     def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
-        bases = [(work.base, work.searched[name].rival.ladders.reachable) for work in self._works if work.base]
+        bases = [(work.base, work.searched[name].competitor.rankings.reachable) for work in self._works if work.base]
         measures = [one for one in bases[0][0].means if not one.needed and all(one in base.means for base, _ in bases)]
         means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
-        reach = float(np.mean([reach_of(base.within, own) for base, own in bases]))
+        reach = float(np.mean([reach_ratio(base.within, own) for base, own in bases]))
         optimum = Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)
         aim = Measure(policy.objective)
         if aim.metric.declaration.scale == "amount" and not math.isnan(optimum.beat):
@@ -95,14 +95,14 @@ class ForAll:
     def result(self) -> DatasetTuning:
         """Measure what is recommended on every dataset, and average over datasets."""
         level, every = self._file.confidence, [[work.defaults for work in self._works]]
-        measured: dict[str, dict[str, list[Measured]]] = {}
+        measured: dict[str, dict[str, list[SettingValues]]] = {}
         for policy in self._file.policies:
             choice = self._choices[policy.name]
             if choice.found is not None:
                 measured[policy.name] = self._measured(policy, choice)
                 every += measured[policy.name].values()
         comparisons = self._compared(measured)
-        contenders = {rows[0].name: self._contender(rows, level) for rows in every}
+        results = {rows[0].name: self._result(rows, level) for rows in every}
         outcomes = []
         for policy in self._file.policies:
             choice, found = self._choices[policy.name], measured.get(policy.name, {})
@@ -110,17 +110,19 @@ class ForAll:
             if not found:
                 outcomes.append(replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered))
                 continue
-            kinds = {kind: of_kind(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")}
+            kinds = {
+                kind: select_comparisons(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")
+            }
             outcomes.append(
                 replace(
                     outcome,
-                    chosen=contenders[policy.name],
+                    chosen=results[policy.name],
                     bounds=choice.found.bounds if choice.found is not None else {},
                     verdicts=self._verdicts(policy, found["chosen"]),
-                    fixed=contenders[found["fixed"][0].name] if "fixed" in found else None,
-                    fixed_own=contenders[found["fixed_own"][0].name] if "fixed_own" in found else None,
+                    fixed=results[found["fixed"][0].name] if "fixed" in found else None,
+                    fixed_own=results[found["fixed_own"][0].name] if "fixed_own" in found else None,
                     against={kind: one for kind, one in kinds.items() if one},
-                    ranking=of_kind(comparisons, policy.name, "ranking"),
+                    ranking=select_comparisons(comparisons, policy.name, "ranking"),
                 )
             )
         opened = [work.opened for work in self._works]
@@ -130,10 +132,10 @@ class ForAll:
             version="",
             hash=hashlib.sha256(" ".join(one.dataset.hash for one in opened).encode()).hexdigest(),
             items=sum(len(one.dataset.catalog) for one in opened),
-            queries=_summed([{split: len(side) for split, side in one.sides.items()} for one in opened]),
+            queries=_summed([{split: len(query_set) for split, query_set in one.query_sets.items()} for one in opened]),
             of=_summed([one.of for one in opened]),
             tokens=self._works[0].ready.counter.name,
-            contenders=tuple(contenders.values()),
+            results=tuple(results.values()),
             traces=(),
             outcomes=tuple(outcomes),
             notes=(
@@ -145,29 +147,29 @@ class ForAll:
 
     def _read(self) -> Iterator[str]:
         """On what the figures rest."""
-        decided = [work.name for work in self._works if TEST not in work.opened.sides]
+        decided = [work.name for work in self._works if TEST not in work.opened.query_sets]
         if len(decided) < len(self._works):
             yield READ_ONCE
         if decided:
             yield f"On {', '.join(decided)} all labels decided, and figures are of the same labels. {ALL_DECIDE}"
 
-    def _measured(self, policy: Policy, choice: Choice) -> dict[str, list[Measured]]:
+    def _measured(self, policy: Policy, choice: Choice) -> dict[str, list[SettingValues]]:
         """What is recommended, and fixed numbers of items, on every dataset."""
-        found: dict[str, list[Measured]] = {}
+        found: dict[str, list[SettingValues]] = {}
         base = self._works[0].ready.tunables[0]
         tunable = next(one for one in self._tunables if one.name == choice.selector)
         values = choice.found.short if choice.found is not None else {}
         for work in self._works:
-            one = work.arena.setting(tunable, values, name=policy.name, role=RECOMMENDED)
+            one = work.evaluator.setting(tunable, values, name=policy.name, role=RECOMMENDED)
             found.setdefault("chosen", []).append(one)
             for kind, whose, chosen in (("fixed", base, {}), ("fixed_own", tunable, values)):
                 n = self._fixed.get((policy.name, whose.name))
                 if n is not None:
-                    first = work.arena.first(whose, chosen, n, name=f"{whose.name}, first {n}", role=FIXED)
+                    first = work.evaluator.first(whose, chosen, n, name=f"{whose.name}, first {n}", role=FIXED)
                     found.setdefault(kind, []).append(first)
         return found
 
-    def _verdicts(self, policy: Policy, chosen: Sequence[Measured]) -> tuple[Verdict, ...]:
+    def _verdicts(self, policy: Policy, chosen: Sequence[SettingValues]) -> tuple[Verdict, ...]:
         """What is read of all datasets says of the constraints.
 
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
@@ -178,9 +180,9 @@ class ForAll:
         means = {measure: one for measure, one in pooled.items() if not np.isnan(one)}
         pairs = zip(defaults, chosen, strict=True)
         reach = float(
-            np.mean([reach_of(base.within[base.splits[-1]], own.within[own.splits[-1]]) for base, own in pairs])
+            np.mean([reach_ratio(base.within[base.splits[-1]], own.within[own.splits[-1]]) for base, own in pairs])
         )
-        ground = Ground(group=group, level=self._file.confidence, chosen_here=not self._unread)
+        ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not self._unread)
         out = []
         for one in policy.constraints:
             if one.of != "base" or Measure(one.metric) in means:
@@ -192,13 +194,15 @@ class ForAll:
     @property
     def _unread(self) -> bool:
         """Whether every dataset has a test split, which nothing was chosen on."""
-        return all(TEST in work.opened.sides for work in self._works)
+        return all(TEST in work.opened.query_sets for work in self._works)
 
-    def _compared(self, measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> dict[Key, Comparison]:
+    def _compared(self, measured: Mapping[str, Mapping[str, Sequence[SettingValues]]]) -> dict[Key, Comparison]:
         defaults = [work.defaults for work in self._works]
         found: dict[Key, Comparison] = {}
         for policy, rows in measured.items():
-            pairs: dict[str, tuple[Sequence[Measured], Sequence[Measured]]] = {"defaults": (defaults, rows["chosen"])}
+            pairs: dict[str, tuple[Sequence[SettingValues], Sequence[SettingValues]]] = {
+                "defaults": (defaults, rows["chosen"])
+            }
             pairs |= {kind: (rows[kind], rows["chosen"]) for kind in ("fixed", "fixed_own") if kind in rows}
             if "fixed" in rows and "fixed_own" in rows:
                 pairs["ranking"] = (rows["fixed"], rows["fixed_own"])
@@ -210,7 +214,7 @@ class ForAll:
                     )
         return correct(found)
 
-    def _contender(self, rows: Sequence[Measured], level: float) -> Contender:
+    def _result(self, rows: Sequence[SettingValues], level: float) -> SettingResult:
         """A setting on all datasets."""
         first = rows[0]
 
@@ -223,7 +227,7 @@ class ForAll:
             }
             return {metric: one for metric, one in found.items() if one.n}
 
-        return Contender(
+        return SettingResult(
             name=first.name,
             role=first.role,
             selector=first.selector,
@@ -234,11 +238,11 @@ class ForAll:
 
     def _group(self, which: int) -> IntArray:
         """The group of every query of all datasets, none shared between two."""
-        groups = [list(work.opened.sides.values())[which].group for work in self._works]
+        groups = [list(work.opened.query_sets.values())[which].group for work in self._works]
         return np.concatenate([group + sum(map(len, groups[:place])) for place, group in enumerate(groups)])
 
 
-def _pooled(rows: Sequence[Measured], metric: Metric, which: int, *, reachable: bool = False) -> FloatArray:
+def _pooled(rows: Sequence[SettingValues], metric: Metric, which: int, *, reachable: bool = False) -> FloatArray:
     """Values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
 
     A dataset that the metric applies to on no query has no part in it, and NaN for all of its queries.

@@ -1,4 +1,4 @@
-"""What a calibration is worth on queries that its fits have not seen: figures out of fold, with intervals."""
+"""Figures of a fit out of fold, with intervals: what it is worth on queries that it has not seen."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 
 from ctxbench.bench.stats import Estimate, Interval
 from ctxbench.features.stored_fits import ABSTENTION
-from ctxbench.tuning.calibration.curves import (
+from ctxbench.tuning.fits.curves import (
     CutCurve,
-    area,
-    area_interval,
+    abstention_point,
     cut_point,
-    losing,
     request_probability,
-    silence_point,
+    roc_area,
+    roc_area_interval,
+    threshold_by_loss,
 )
-from ctxbench.tuning.calibration.examples import Examples, folds_of
-from ctxbench.tuning.calibration.fits import Progress, out_of_fold
+from ctxbench.tuning.fits.examples import Examples, folds_of
+from ctxbench.tuning.fits.fit import Progress, out_of_fold
 
 ITEMS = (1.0, 2.0, 3.0, 5.0, 8.0)  # mean items a query at which recall is shown
 LOSSES = (0.005, 0.01, 0.02, 0.05)  # shares of queries in need that are offered nothing, at which the rest is shown
@@ -43,7 +43,7 @@ class FoldFigures:
     folds: int
     queries: int
     groups: int
-    area: float
+    roc_area: float
     interval: Interval
     columns: tuple[str, str]
     points: tuple[tuple[float, Estimate, Estimate], ...]
@@ -54,7 +54,7 @@ class FoldFigures:
             "folds": self.folds,
             "queries": self.queries,
             "groups": self.groups,
-            "area": {"value": self.area, "low": self.interval.low, "high": self.interval.high},
+            "area": {"value": self.roc_area, "low": self.interval.low, "high": self.interval.high},
             "points": [
                 {
                     "threshold": threshold,
@@ -65,37 +65,37 @@ class FoldFigures:
         }
 
 
-def measure(made: Examples, folds: int, *, progress: Progress | None = None) -> FoldFigures:
+def measure(examples: Examples, folds: int, *, progress: Progress | None = None) -> FoldFigures:
     """Fit without each fold in turn, and measure on the fold left out.
 
     Raises:
         ParameterError: there are fewer groups than folds, or all rows outside a fold have the same label.
     """
-    probability = out_of_fold(made, folds_of(made.groups, folds), progress=progress)
+    probability = out_of_fold(examples, folds_of(examples.groups, folds), progress=progress)
     points: list[tuple[float, Estimate, Estimate]] = []
-    if made.what == ABSTENTION:
+    if examples.what == ABSTENTION:
         columns = ("lost", "spared")
-        by_query = request_probability(made, probability)
-        label, groups, scores = made.needs, made.groups, by_query
-        for threshold in sorted({losing(made.needs, by_query, share) for share in LOSSES}):
-            one = silence_point(made.needs, by_query, threshold)
+        by_query = request_probability(examples, probability)
+        label, groups, scores = examples.needs, examples.groups, by_query
+        for threshold in sorted({threshold_by_loss(examples.needs, by_query, share) for share in LOSSES}):
+            one = abstention_point(examples.needs, by_query, threshold)
             points.append((threshold, one.lost, one.spared))
     else:
         columns = ("items", "recall")
-        label, scores = made.label, probability
-        groups = tuple(made.groups[query] for query in made.query)
-        curve = CutCurve.of(made, probability)
-        for threshold in sorted({curve.within(items) for items in ITEMS}, reverse=True):
+        label, scores = examples.label, probability
+        groups = tuple(examples.groups[query] for query in examples.query)
+        curve = CutCurve.of(examples, probability)
+        for threshold in sorted({curve.threshold_for_items(items) for items in ITEMS}, reverse=True):
             if math.isfinite(threshold):
-                cut = cut_point(made, probability, threshold)
+                cut = cut_point(examples, probability, threshold)
                 points.append((threshold, cut.items, cut.recall))
     return FoldFigures(
-        what=made.what,
+        what=examples.what,
         folds=folds,
-        queries=made.n_queries,
-        groups=len(np.unique(np.array(made.groups, dtype=object))),
-        area=area(label, scores),
-        interval=area_interval(label, scores, groups),
+        queries=examples.n_queries,
+        groups=len(np.unique(np.array(examples.groups, dtype=object))),
+        roc_area=roc_area(label, scores),
+        interval=roc_area_interval(label, scores, groups),
         columns=columns,
         points=tuple(points),
     )

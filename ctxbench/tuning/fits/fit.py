@@ -1,11 +1,11 @@
-"""Fits calibrations with scikit-learn, and says what fits would have said of queries that they have not seen."""
+"""Fits of probabilities, abstention and weights on labelled queries, and their predictions out of fold."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -19,26 +19,20 @@ from ctxbench.features.columns import TEXT, VERSION
 from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import PROBABILITY, SHIPPED, WEIGHTS, Fit, behind, in_front, open_calibrations
-from ctxbench.tuning.calibration.examples import Examples, examples, folds_of, labelled
-from ctxbench.tuning.calibration.regression import Prior, fit_regression, levelled
+from ctxbench.tuning.fits.examples import Examples, folds_of, labelled_queries, make_examples
+from ctxbench.tuning.fits.regression import Prior, fit_regression, levelled
 
 Progress = Callable[[int, int], None]
 
 STRENGTHS = (0.03, 0.3)  # scikit-learn's C for abstention, on features in units of their standard deviation
-FIRMNESS = 100.0  # precision of the shipped weights as a prior of a team's own; of 1 to 300 the least to lose at any n
-POOLED = 10.0  # of weights of nothing, where several datasets are fitted together
-ROWS = 20.0  # what a query of a pooled fit counts, in rows
+PRIOR_PRECISION = (
+    100.0  # precision of the shipped weights as a prior of a team's own; of 1 to 300 the least to lose at any n
+)
+POOL_PRECISION = 10.0  # of weights of nothing, where several datasets are fitted together
+ROWS_PER_QUERY = 20.0  # what a query of a pooled fit counts, in rows
 VECTOR_SCALES = (0.0, 2.0, 8.0)  # what a coordinate of a unit vector is worth beside a standardised feature
 INNER_FOLDS = 5
 DIGITS = 6  # significant ones that are kept: the last ones of a fit depend on the machine
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """How strongly a fit may follow its rows: C, and the scale of vectors (0 leaves them out)."""
-
-    strength: float
-    vector_scale: float
 
 
 def fit(
@@ -65,12 +59,12 @@ def fit(
         UnknownNameError: there is no such split.
         ParameterError: no query is labelled, or all rows have the same label.
     """
-    part = labelled(dataset, split)
+    part = labelled_queries(dataset, split)
     front = in_front(pipeline, what)
     if what == WEIGHTS:
         values = _weights(part, pipeline, resources)
     else:
-        values = fit_values(examples(what, part, front, resources, columns=columns_of(requests=requests)))
+        values = fit_values(make_examples(what, part, front, resources, columns=columns_of(requests=requests)))
     return Fit(
         what=what,
         dataset=dataset.name,
@@ -107,8 +101,8 @@ def fit_pooled(datasets: Sequence[Dataset], pipeline: Pipeline, resources: Resou
         UnknownNameError: a dataset has no such split.
         ParameterError: no query of a dataset is labelled, or all rows have the same label.
     """
-    front, parts = in_front(pipeline, PROBABILITY), [labelled(one, split) for one in datasets]
-    values = fit_pool([examples(PROBABILITY, part, front, resources, columns=TEXT) for part in parts])
+    front, parts = in_front(pipeline, PROBABILITY), [labelled_queries(one, split) for one in datasets]
+    values = fit_examples([make_examples(PROBABILITY, part, front, resources, columns=TEXT) for part in parts])
     names = [one.name for one in datasets]
     return Fit(
         what=PROBABILITY,
@@ -123,17 +117,17 @@ def fit_pooled(datasets: Sequence[Dataset], pipeline: Pipeline, resources: Resou
     )
 
 
-def fit_pool(pool: Sequence[Examples]) -> dict[str, Any]:
+def fit_examples(pool: Sequence[Examples]) -> dict[str, Any]:
     """The values of a fit on examples of several datasets with the same columns, each dataset weighing the same."""
-    total = sum(one.n_queries for one in pool) / len(pool)
-    weight = np.concatenate([_by_query(one) * (ROWS * total / max(len(np.unique(one.query)), 1)) for one in pool])
+    rows = ROWS_PER_QUERY * (sum(one.n_queries for one in pool) / len(pool))
+    weight = np.concatenate([_row_weights(one, rows) for one in pool])
     features = np.concatenate([one.features for one in pool])
-    prior = Prior.nothing(pool[0].names, features, weight, precision=POOLED)
+    prior = Prior.zero(pool[0].names, features, weight, precision=POOL_PRECISION)
     return _values(fit_regression(prior, features, np.concatenate([one.label for one in pool]), weight))
 
 
-def fit_around(made: Examples, known: Logistic) -> dict[str, Any]:
-    """The values of a fit on examples, around the weights of an earlier fit; columns that it lacks start at nothing.
+def fit_with_prior(examples: Examples, earlier: Logistic) -> dict[str, Any]:
+    """The values of a fit on examples that starts from an earlier fit; columns that it lacks start from 0.
 
     Every query weighs the same. The fewer the labels, the closer the weights stay to the earlier ones. That a similar
     request needed an item never counts against it: where hardly two labelled requests need the same item, it would seem
@@ -142,34 +136,34 @@ def fit_around(made: Examples, known: Logistic) -> dict[str, Any]:
     Raises:
         ParameterError: all rows have the same label.
     """
-    weight = _by_query(made) * (len(made.query) / max(len(np.unique(made.query)), 1))
-    columns = made.names
+    weight = _row_weights(examples, len(examples.query))
+    columns = examples.names
     while True:
-        features = made.columns(columns)
-        prior = Prior.around(known, columns, features, weight, precision=FIRMNESS)
-        model = fit_regression(prior, features, made.label, weight)
-        worth = dict(zip(columns, (model.weights * model.scale).tolist(), strict=True))
-        against = min((name for name in columns if name in LABELLED), key=worth.__getitem__, default="")
-        if not against or worth[against] >= 0:
+        features = examples.columns(columns)
+        prior = Prior.from_fit(earlier, columns, features, weight, precision=PRIOR_PRECISION)
+        model = fit_regression(prior, features, examples.label, weight)
+        scaled = dict(zip(columns, (model.weights * model.scale).tolist(), strict=True))
+        worst = min((name for name in columns if name in LABELLED), key=scaled.__getitem__, default="")
+        if not worst or scaled[worst] >= 0:
             break
-        columns = tuple(name for name in columns if name != against)
-    model = levelled(model, features, made.label)
-    if made.neighbours is None or not set(columns) & set(LABELLED):
+        columns = tuple(name for name in columns if name != worst)
+    model = levelled(model, features, examples.label)
+    if examples.neighbours is None or not set(columns) & set(LABELLED):
         return _values(model)
-    return {**_values(model), "requests": made.neighbours.requests.as_rows()}
+    return {**_values(model), "requests": examples.neighbours.requests.as_rows()}
 
 
-def fit_alone(made: Examples, *, precision: float = 1.0) -> dict[str, Any]:
-    """The values of a fit on examples with no earlier one to go by: what `fit_around` is measured against."""
-    weight = _by_query(made) * (len(made.query) / max(len(np.unique(made.query)), 1))
-    prior = Prior.nothing(made.names, made.features, weight, precision=precision)
-    return _values(fit_regression(prior, made.features, made.label, weight))
+def fit_without_prior(examples: Examples, *, precision: float = 1.0) -> dict[str, Any]:
+    """The values of a fit on examples that starts from weights of 0: what `fit_with_prior` is measured against."""
+    weight = _row_weights(examples, len(examples.query))
+    prior = Prior.zero(examples.names, examples.features, weight, precision=precision)
+    return _values(fit_regression(prior, examples.features, examples.label, weight))
 
 
-def _by_query(made: Examples) -> FloatArray:
-    """One over the number of rows of the query of each row, shape (n,)."""
-    counts = np.bincount(made.query, minlength=made.n_queries)
-    return 1.0 / counts[made.query]
+def _row_weights(examples: Examples, total: float) -> FloatArray:
+    """Weights of rows, shape (n,): they add up to a total, and the rows of each query to the same part of it."""
+    counts = np.bincount(examples.query, minlength=examples.n_queries)
+    return 1.0 / counts[examples.query] * (total / max(len(np.unique(examples.query)), 1))
 
 
 def _values(model: Logistic) -> dict[str, Any]:
@@ -190,15 +184,15 @@ def _weights(part: Dataset, pipeline: Pipeline, resources: Resources) -> dict[st
     return asdict(fit_weights(part, found, **how))
 
 
-def fit_values(made: Examples, *, known: Logistic | None = None) -> dict[str, Any]:
-    """Fit the logistic regression of abstention, or that of a probability around an earlier one.
+def fit_values(examples: Examples, *, earlier: Logistic | None = None) -> dict[str, Any]:
+    """Fit the logistic regression of abstention, or that of a probability from an earlier one.
 
     Features are standardised and weights held small by their squares; how small is chosen by the loss out of fold,
     together with what the vector counts beside the features.
 
     Args:
-        made: all rows.
-        known: the earlier probability; None = the shipped one. No part of abstention.
+        examples: all rows.
+        earlier: the earlier probability; None = the shipped one. No part of abstention.
 
     Returns:
         `features` (their version), `intercept`, `columns` and, where it pays, `vector`: plain numbers that `Logistic`
@@ -210,91 +204,97 @@ def fit_values(made: Examples, *, known: Logistic | None = None) -> dict[str, An
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):  # matrices so narrow are slower with more, and rounded otherwise
-        if made.what == PROBABILITY:
-            known = known or Logistic.read(shipped_fit().values)
-            return fit_around(made, known) if set(known.columns) <= set(made.names) else fit_alone(made)
-        return _values(_fitted(made, _settings(made)))
+        if examples.what == PROBABILITY:
+            earlier = earlier or Logistic.read(shipped_fit().values)
+            known = set(earlier.columns) <= set(examples.names)
+            return fit_with_prior(examples, earlier) if known else fit_without_prior(examples)
+        return _values(_fit_abstention(examples, *_best_settings(examples)))
 
 
 def out_of_fold(
-    made: Examples, fold: IntArray, *, known: Logistic | None = None, progress: Progress | None = None
+    examples: Examples, fold: IntArray, *, earlier: Logistic | None = None, progress: Progress | None = None
 ) -> FloatArray:
     """The probability of every row by a fit on the queries of the other folds, shape (n,).
 
     Args:
-        made: all rows.
+        examples: all rows.
         fold: of each query, shape (n_queries,); see `folds_of`.
-        known: what the fits are made around; see `fit_values`.
+        earlier: what the fits start from; see `fit_values`.
         progress: called with (folds done, folds).
 
     Raises:
         ParameterError: without one of the folds, all rows have the same label.
     """
-    probability = np.zeros(len(made.label), dtype=np.float64)
+    probability = np.zeros(len(examples.label), dtype=np.float64)
     folds = np.unique(fold)
     for done, one in enumerate(folds):
-        model = Logistic.read(fit_values(made.part(fold != one), known=known))
-        rows = fold[made.query] == one
-        features = made.columns(model.columns, known=fold != one)
-        probability[rows] = model.probabilities(features[rows], made.vectors[rows])
+        model = Logistic.read(fit_values(examples.select_queries(fold != one), earlier=earlier))
+        rows = fold[examples.query] == one
+        features = examples.columns(model.columns, known=fold != one)
+        probability[rows] = model.probabilities(features[rows], examples.vectors[rows])
         if progress is not None:
             progress(done + 1, len(folds))
     return probability
 
 
-def _log_loss(model: Logistic, made: Examples) -> float:
+def _log_loss(model: Logistic, examples: Examples) -> float:
     """The sum over rows of -log(probability of what is the case)."""
-    odds = model.intercept + np.clip(made.features, model.low, model.high) @ model.weights
+    odds = model.intercept + np.clip(examples.features, model.low, model.high) @ model.weights
     if len(model.vector):
-        odds = odds + made.vectors @ model.vector
-    return float(np.logaddexp(0.0, np.where(made.label, -odds, odds)).sum())
+        odds = odds + examples.vectors @ model.vector
+    return float(np.logaddexp(0.0, np.where(examples.label, -odds, odds)).sum())
 
 
-def _settings(made: Examples) -> _Settings:
-    """The settings with the least loss out of fold."""
-    choices = [_Settings(*one) for one in itertools.product(STRENGTHS, VECTOR_SCALES)]
-    n_groups = len(set(made.groups))
+def _best_settings(examples: Examples) -> tuple[float, float]:
+    """The strength and the scale of vectors with the least loss out of fold."""
+    choices = list(itertools.product(STRENGTHS, VECTOR_SCALES))
+    n_groups = len(set(examples.groups))
     if n_groups < 2:
         return choices[0]
-    fold = folds_of(made.groups, min(INNER_FOLDS, n_groups))
+    fold = folds_of(examples.groups, min(INNER_FOLDS, n_groups))
     losses = np.zeros(len(choices))
     for one in range(int(fold.max()) + 1):
-        seen, unseen = made.part(fold != one), made.part(fold == one)
+        seen, unseen = examples.select_queries(fold != one), examples.select_queries(fold == one)
         if seen.label.any() and not seen.label.all():
-            losses += [_log_loss(_fitted(seen, choice), unseen) for choice in choices]
+            losses += [_log_loss(_fit_abstention(seen, *choice), unseen) for choice in choices]
     return choices[int(np.argmin(losses))]
 
 
-def _fitted(made: Examples, settings: _Settings) -> Logistic:
-    """Fit abstention with given settings.
+def _fit_abstention(examples: Examples, strength: float, vector_scale: float) -> Logistic:
+    """Fit abstention.
+
+    Args:
+        examples: requests.
+        strength: how closely the fit may follow its rows, scikit-learn's C.
+        vector_scale: what vectors count beside the features; 0 leaves them out.
 
     Raises:
         ParameterError: all rows have the same label.
     """
     from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 
-    label = made.label
+    label = examples.label
     if not label.any() or label.all():
         raise ParameterError(
             f"a fit would see {len(label)} rows that are {'all' if label.any() else 'never'} of requests that need "
             "something; use another number of folds, or label more queries"
         )
-    mean, scale = made.features.mean(axis=0), made.features.std(axis=0)
+    mean, scale = examples.features.mean(axis=0), examples.features.std(axis=0)
     varies = scale > 1e-9
     scale = np.where(varies, scale, 1.0)
-    parts = [(made.features - mean) / scale * varies]
-    if settings.vector_scale > 0:
-        parts.append(made.vectors * settings.vector_scale)
-    found = LogisticRegression(C=settings.strength, max_iter=5000, tol=1e-6).fit(np.concatenate(parts, axis=1), label)
+    parts = [(examples.features - mean) / scale * varies]
+    if vector_scale > 0:
+        parts.append(examples.vectors * vector_scale)
+    found = LogisticRegression(C=strength, max_iter=5000, tol=1e-6).fit(np.concatenate(parts, axis=1), label)
     weights = found.coef_[0][: len(mean)] * varies / scale
     return Logistic(
-        columns=made.names,
+        columns=examples.names,
         intercept=float(found.intercept_[0]) - float(weights @ mean),
         weights=weights,
-        low=made.features.min(axis=0),
-        high=made.features.max(axis=0),
+        low=examples.features.min(axis=0),
+        high=examples.features.max(axis=0),
         scale=scale,
-        vector=found.coef_[0][len(mean) :] * settings.vector_scale,
+        vector=found.coef_[0][len(mean) :] * vector_scale,
     )
 
 

@@ -20,16 +20,16 @@ from ctxbench.features.stored_fits import ABSTENTION, KINDS, PROBABILITY, Calibr
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Abstain, Probability
-from ctxbench.tuning.calibration.examples import examples, folds_of
-from ctxbench.tuning.calibration.fits import out_of_fold
-from ctxbench.tuning.split_answers import TEST, Side
+from ctxbench.tuning.fits.examples import folds_of, make_examples
+from ctxbench.tuning.fits.fit import out_of_fold
+from ctxbench.tuning.query_sets import TEST, QuerySet
 
 OUT_OF_FOLD = 5  # folds that a fit's own queries are scored in
 REFITTED = (PROBABILITY, ABSTENTION)
 
 
 @dataclass(frozen=True, eq=False)
-class Uncut:
+class FullRanking:
     """Answers of a selector with nothing cut.
 
     Attributes:
@@ -44,15 +44,15 @@ class Uncut:
     refitted: bool = False
     shared: int = 0
 
-    def cut(self, steps: Sequence[Step | ByDomain], side: Side) -> Slice:
+    def cut(self, steps: Sequence[Step | ByDomain], query_set: QuerySet) -> Slice:
         """What the steps make of it."""
         table = self.answers.candidates
         for step in steps:
-            table = step.call(self.query, table, side.resources)
+            table = step.call(self.query, table, query_set.resources)
         return replace(self.answers, candidates=table)
 
 
-def found_by(head: Pipeline, side: Side) -> Uncut:
+def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
     """What a pipeline without cuts finds.
 
     A probability that was fitted on the very queries of the side would look better than it is on others: there each
@@ -63,29 +63,30 @@ def found_by(head: Pipeline, side: Side) -> Uncut:
         ParameterError: a step was fitted on the test split.
         UserError: a step fails, or does not suit the catalog.
     """
-    if seen_by(head, side):
-        if side.split == TEST:
+    if is_fitted_on(head, query_set):
+        if query_set.split == TEST:
             raise ParameterError(
-                f"a step was fitted on the {side.split} split of dataset {side.dataset.name}, so that nothing measured "
-                "there would hold elsewhere; fit it on the tuning split with `ctxbench calibrate --split tuning`"
+                f"a step was fitted on the {query_set.split} split of dataset {query_set.dataset.name}, so that "
+                "nothing measured there would hold elsewhere; fit it on the tuning split with `ctxbench calibrate "
+                "--split tuning`"
             )
-        return _out_of_fold(head, side)
-    found = _asked(PipelineSelector("uncut", head, side.resources, side.memo), side)
-    return Uncut(*found, shared=shared_with(head, side))
+        return _out_of_fold(head, query_set)
+    found = _asked(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
+    return FullRanking(*found, shared=count_fit_datasets(head, query_set))
 
 
-def found_in(answers: FileSelector, side: Side) -> Uncut:
+def read_ranking(answers: FileSelector, query_set: QuerySet) -> FullRanking:
     """What a file of answers ranks.
 
     Raises:
         InputError: it gives no ranking, or one without scores, or fails on queries.
     """
-    query, found = _asked(answers, side)
+    query, found = _asked(answers, query_set)
     if found.errors or not found.ranked or not found.scored:
-        where = f"answers {answers.name!r}, {side.called}"
+        where = f"answers {answers.name!r}, {query_set.called}"
         raise InputError([Fault(f"{where}: {_unusable(found)}")])
     table = found.candidates
-    return Uncut(query, replace(found, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64))))
+    return FullRanking(query, replace(found, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64))))
 
 
 def _unusable(found: Slice) -> str:
@@ -117,28 +118,28 @@ def _first_unscored(table: Candidates) -> int:
     return int(np.flatnonzero(some & ~scored)[0])
 
 
-def _asked(selector: PipelineSelector | FileSelector, side: Side) -> tuple[Query, Slice]:
-    answers = side.answers(selector)
-    return Query.of_chunks(side.batch, answers.chunks), answers
+def _asked(selector: PipelineSelector | FileSelector, query_set: QuerySet) -> tuple[Query, Slice]:
+    answers = query_set.answers(selector)
+    return Query.of_chunks(query_set.batch, answers.chunks), answers
 
 
-def _fitted_on(step: Step | ByDomain, side: Side) -> bool:
+def _is_step_fitted_on(step: Step | ByDomain, query_set: QuerySet) -> bool:
     """Whether the step is a fit that has seen queries of this side; of weights only on the test split.
 
     A fit of several datasets, such as the shipped one, counts on the test split only: a dataset is a small part of what
     it saw, and there is no fit without it.
     """
-    datasets = _seeing(step, side)
-    return datasets == 1 or (datasets > 1 and side.split == TEST)
+    datasets = _fit_datasets(step, query_set)
+    return datasets == 1 or (datasets > 1 and query_set.split == TEST)
 
 
-def _seeing(step: Step | ByDomain, side: Side) -> int:
+def _fit_datasets(step: Step | ByDomain, query_set: QuerySet) -> int:
     """Of how many datasets the step's fit is, if it has seen queries of this side; 0 = it has not."""
-    kinds = KINDS if side.split == TEST else REFITTED
+    kinds = KINDS if query_set.split == TEST else REFITTED
     if not isinstance(step, Step) or step.says("calibrated") not in kinds:
         return 0
     held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
-    what, catalog = step.says("calibrated"), side.dataset.catalog
+    what, catalog = step.says("calibrated"), query_set.dataset.catalog
     try:
         fits = [held.fit(what, catalog)] if what == PROBABILITY else held.fits
     except ParameterError:  # there is none for this catalog, which the step says when it is asked
@@ -146,26 +147,26 @@ def _seeing(step: Step | ByDomain, side: Side) -> int:
     for fit in fits:
         names = fit.values.get("datasets", [fit.dataset])
         own = what == PROBABILITY or (fit.what, fit.catalog) == (what, catalog.hash)
-        if own and side.dataset.name in names and fit.split in side.seen:
+        if own and query_set.dataset.name in names and fit.split in query_set.seen:
             return len(names)
     return 0
 
 
-def shared_with(pipeline: Pipeline, side: Side) -> int:
+def count_fit_datasets(pipeline: Pipeline, query_set: QuerySet) -> int:
     """Of how many datasets, more than one, a fit is that has seen queries of this side among theirs; 0 = there is none.
 
     What such a step gains here is a little more than it would elsewhere.
     """
-    found = max((_seeing(step, side) for step in _alone(pipeline.refine)), default=0)
+    found = max((_fit_datasets(step, query_set) for step in _alone(pipeline.refine)), default=0)
     return found if found > 1 else 0
 
 
-def seen_by(pipeline: Pipeline, side: Side) -> bool:
+def is_fitted_on(pipeline: Pipeline, query_set: QuerySet) -> bool:
     """Whether a step of the pipeline, or of a domain in it, was fitted on queries of this side.
 
     Weights of a fusion count on the test split only, where nothing is measured that they have seen.
     """
-    return any(_fitted_on(step, side) for step in _alone(pipeline.refine))
+    return any(_is_step_fitted_on(step, query_set) for step in _alone(pipeline.refine))
 
 
 def _alone(steps: Sequence[Step | ByDomain]) -> Iterator[Step]:
@@ -178,22 +179,25 @@ def _alone(steps: Sequence[Step | ByDomain]) -> Iterator[Step]:
             yield step
 
 
-def _out_of_fold(head: Pipeline, side: Side) -> Uncut:
+def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
     """Every query as fits on the other folds score it.
 
     What a step is fitted on depends on each query alone, so it is taken once for all folds.
     """
-    fold = folds_of(side.groups, min(OUT_OF_FOLD, len(set(side.groups))))
+    fold = folds_of(query_set.groups, min(OUT_OF_FOLD, len(set(query_set.groups))))
     steps: list[Step | ByDomain] = []
     for step in head.refine:
-        if isinstance(step, Step) and _fitted_on(step, side):
+        if isinstance(step, Step) and _is_step_fitted_on(step, query_set):
             before = replace(head, refine=tuple(steps))
-            made = examples(step.says("calibrated"), side.dataset, before, side.resources, columns=_columns(step, side))
+            columns = _columns(step, query_set)
+            made = make_examples(
+                step.says("calibrated"), query_set.dataset, before, query_set.resources, columns=columns
+            )
             steps.append(replace(step, call=_known(step.call, out_of_fold(made, fold))))
         else:
             steps.append(step)
-    found = _asked(PipelineSelector("uncut", replace(head, refine=tuple(steps)), side.resources), side)
-    return Uncut(*found, refitted=True)
+    found = _asked(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)
+    return FullRanking(*found, refitted=True)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -224,11 +228,11 @@ class _KnownAbstain(Abstain):
         return self.known
 
 
-def _columns(step: Step, side: Side) -> Sequence[str]:
+def _columns(step: Step, query_set: QuerySet) -> Sequence[str]:
     """The features that a step's fit reads; those of abstention are always the same."""
     if step.says("calibrated") != PROBABILITY:
         return ()
-    columns: Sequence[str] = step.call.model(side.dataset.catalog, side.resources).columns  # type: ignore[attr-defined]
+    columns: Sequence[str] = step.call.model(query_set.dataset.catalog, query_set.resources).columns  # type: ignore[attr-defined]
     return columns
 
 

@@ -1,4 +1,4 @@
-"""Logistic regression around a prior: the weights that are most likely, given labels and what was believed before.
+"""Logistic regression with a prior: the most likely weights, given labels and what is believed before any is seen.
 
 Source: Gelman et al., A weakly informative default prior distribution for logistic regression, 2008 (the idea of
 scaled features with a prior each); Newton's method with halved steps, Boyd and Vandenberghe, Convex Optimization, 9.5.
@@ -42,8 +42,8 @@ class Prior:
     scale: FloatArray
 
     @classmethod
-    def nothing(cls, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float) -> Prior:
-        """The belief that no feature matters, on the scale of the features at hand."""
+    def zero(cls, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float) -> Prior:
+        """A prior of weights of 0, on the scale of the features at hand."""
         mean = np.average(features, axis=0, weights=weight)
         deviation = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weight))
         return cls(
@@ -57,25 +57,25 @@ class Prior:
         )
 
     @classmethod
-    def around(
-        cls, known: Logistic, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float
+    def from_fit(
+        cls, earlier: Logistic, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float
     ) -> Prior:
-        """The belief that an earlier fit holds here, and that columns which it does not know do not matter.
+        """A prior of the weights of an earlier fit, and of 0 for columns that it lacks.
 
         Ranges are widened to the features at hand; those of shares of labelled requests are 0 to 1.
         """
-        new = cls.nothing(columns, features, weight, precision=precision)
-        place = {name: at for at, name in enumerate(known.columns)}
+        new = cls.zero(columns, features, weight, precision=precision)
+        place = {name: at for at, name in enumerate(earlier.columns)}
         old = np.array([place.get(name, -1) for name in columns], dtype=np.int64)
         share = np.array([name in LABELLED for name in columns], dtype=np.bool_)
         there = old >= 0
         return replace(
             new,
-            intercept=known.intercept,
-            weights=np.where(there, known.weights[old], 0.0),
-            low=np.where(share, 0.0, np.where(there, np.minimum(known.low[old], new.low), new.low)),
-            high=np.where(share, 1.0, np.where(there, np.maximum(known.high[old], new.high), new.high)),
-            scale=np.where(there, known.scale[old], new.scale),
+            intercept=earlier.intercept,
+            weights=np.where(there, earlier.weights[old], 0.0),
+            low=np.where(share, 0.0, np.where(there, np.minimum(earlier.low[old], new.low), new.low)),
+            high=np.where(share, 1.0, np.where(there, np.maximum(earlier.high[old], new.high), new.high)),
+            scale=np.where(there, earlier.scale[old], new.scale),
         )
 
 

@@ -8,8 +8,8 @@ import yaml
 from ctxbench.core.errors import InputError
 from ctxbench.features.stored_fits import read_calibrations
 from ctxbench.tuning.inputs import open_tuning
-from ctxbench.tuning.own_fits import asks_for_fits, with_own_fits
 from ctxbench.tuning.policy_file import read_policies
+from ctxbench.tuning.policy_fits import asks_for_fits, fit_selectors
 
 POLICIES = {
     "normal": {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.9, "of": "base"}]}
@@ -36,34 +36,34 @@ def quiet(*_):
 def test_the_fit_is_of_the_labels_that_decide(opened, shop, tmp_path):
     ready = opened(shop)
     assert asks_for_fits(ready.file)
-    file, notices = with_own_fits(ready, tmp_path / "presets", progress=quiet)
+    file, notices = fit_selectors(ready, tmp_path / "presets", progress=quiet)
     assert not asks_for_fits(file)
     own = next(fit for fit in read_calibrations(tmp_path / "presets" / "fits" / "mine.json").fits if fit.catalog)
-    (side,) = (one.deciding for one in ready.datasets)
-    assert (own.dataset, own.split, own.queries) == ("shop", side.split, len(side))
+    (query_set,) = (one.tuning_set for one in ready.datasets)
+    assert (own.dataset, own.split, own.queries) == ("shop", query_set.split, len(query_set))
     held = f"mine.json holds the texts of {len(own.values['requests'])} labelled requests"
     assert [held in notice for notice in notices] == [True]
 
 
 def test_its_own_queries_are_scored_out_of_fold(opened, shop, tmp_path):
     ready = opened(shop)
-    file, _ = with_own_fits(ready, tmp_path / "presets", progress=quiet)
+    file, _ = fit_selectors(ready, tmp_path / "presets", progress=quiet)
     again = open_tuning(file, [str(shop)])
     shipped, mine = again.tunables
-    side = again.datasets[0].deciding
-    assert mine.finds(side).refitted
-    assert not shipped.finds(side).refitted
+    query_set = again.datasets[0].tuning_set
+    assert mine.finds(query_set).refitted
+    assert not shipped.finds(query_set).refitted
 
 
 def test_two_datasets_of_one_catalog_are_refused(opened, shop, other, tmp_path):
     with pytest.raises(InputError, match="shop and other have the same catalog"):
-        with_own_fits(opened(shop, other), tmp_path / "presets", progress=quiet)
+        fit_selectors(opened(shop, other), tmp_path / "presets", progress=quiet)
 
 
 def test_a_selector_without_a_probability_is_refused_by_its_line(opened, shop, tmp_path):
     ready = opened(shop, selectors=["learned", {"selector": "bm25", "fit": "own"}])
     with pytest.raises(InputError, match=r"fit: own: selector 'bm25' has no step .*policy\.yaml, line \d+"):
-        with_own_fits(ready, tmp_path / "presets", progress=quiet)
+        fit_selectors(ready, tmp_path / "presets", progress=quiet)
 
 
 def test_another_word_than_own_is_refused(opened, shop):

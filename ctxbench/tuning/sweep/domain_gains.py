@@ -1,0 +1,170 @@
+"""Measures of two domains at once, such as completeness, by the lengths that the two offer.
+
+An item of either domain can meet a requirement. So the pairs of lengths that make a query complete are all those at or
+above one of a few corners. Counted once, they are the quadrants of the corners less the overlap of each two neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxbench.bench.metrics import Grade
+from ctxbench.core.arrays import BoolArray, IntArray, owners
+from ctxbench.core.errors import ParameterError
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.metric_values import RankedItems, select_lists
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.requirements import NEVER, Requirements
+
+DOMAIN_METRICS = {"completeness", "recall", "direct_recall", "dependency_recall", "abstention", "false_inclusion"}
+"""The metrics that a gain can be made of."""
+_MAX_PARTS = 2**20  # parts that a share is counted in, over all queries at most
+
+Corner = tuple[int, int]
+
+
+def corners(firsts: Sequence[Corner]) -> list[Corner]:
+    """The least pairs of lengths that meet all requirements, by rising first and falling second length.
+
+    Args:
+        firsts: for each requirement the length that meets it in the one domain and in the other, `NEVER` where none
+            does. No requirement: (0, 0).
+    """
+    out: list[Corner] = []
+    for one in sorted({0, *(first for first, _ in firsts if first < NEVER)}):
+        other = max((second for first, second in firsts if first > one), default=0)
+        if other < NEVER and (not out or other < out[-1][1]):
+            out.append((one, other))
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Gain:
+    """A measure that does not add up over domains, as weighted quadrants of pairs of lengths.
+
+    Attributes:
+        query: the ranking of each quadrant, shape (n,).
+        lengths: from which lengths on in either domain it counts, shape (2, n).
+        weight: whole numbers, shape (n,); at any pair of lengths the sum of those that count is the measure's sum
+            over queries x `scale`.
+        scale: by which sums were multiplied.
+        constant: a sum that is there before anything is offered, likewise multiplied; less than 0 where the quadrants
+            count what is lost.
+        applies: to how many queries the measure applies.
+    """
+
+    query: IntArray
+    lengths: IntArray
+    weight: IntArray
+    scale: int
+    constant: int
+    applies: int
+
+    @property
+    def most(self) -> int:
+        """The largest sum x `scale`: every query that the measure applies to has 1."""
+        return self.applies * self.scale
+
+
+def domain_gain(measure: Measure, required: Requirements, both: Sequence[MeasuredRankings]) -> Gain:
+    """A measure of a metric in `DOMAIN_METRICS` as quadrants.
+
+    Args:
+        measure: over all queries that it applies to, or those within reach.
+        required: what the queries require.
+        both: the rankings of the two domains.
+
+    Raises:
+        ParameterError: the measure has no such form, or shares of too many different parts.
+    """
+    queries = both[0].reachable if measure.reachable else np.ones(required.items.n, dtype=np.bool_)
+    if measure.needed:
+        queries = queries & both[0].queries_needing[measure.needed]
+    name = measure.metric.name
+    if name == "completeness":
+        return _completeness(queries, required, both)
+    if name in ("abstention", "false_inclusion"):
+        return _offered(queries & (required.counts == 0), both, useless=name == "false_inclusion")
+    if name in DOMAIN_METRICS:
+        direct = required.direct
+        counted = {"recall": np.ones_like(direct), "direct_recall": direct}.get(name, ~direct)
+        return _recall(measure, counted & queries[required.query], required, both)
+    raise ParameterError(
+        f"{measure} cannot be swept over two domains at once: it neither adds up over them nor counts requirements "
+        f"that are met; those that do are {', '.join(sorted(DOMAIN_METRICS))}"
+    )
+
+
+def _completeness(queries: BoolArray, required: Requirements, both: Sequence[MeasuredRankings]) -> Gain:
+    firsts = np.stack([required.met_from(one.items) for one in both]).T.tolist()
+    bounds = np.searchsorted(required.query, np.arange(required.items.n + 1)).tolist()
+    applies = queries & (required.counts > 0)
+    rows = [
+        (query, one, other, weight)
+        for query in np.flatnonzero(applies).tolist()
+        for one, other, weight in _quadrants([(a, b) for a, b in firsts[bounds[query] : bounds[query + 1]]])
+    ]
+    return _gain(rows, scale=1, applies=int(applies.sum()))
+
+
+def _recall(measure: Measure, counted: BoolArray, required: Requirements, both: Sequence[MeasuredRankings]) -> Gain:
+    """The share of requirements that are met, of those where `counted`, shape (n_requirements,), is True."""
+    need = np.bincount(required.query[counted], minlength=required.items.n)
+    scale = math.lcm(*np.unique(need[need > 0]).tolist())
+    if scale * int((need > 0).sum()) > _MAX_PARTS:
+        raise ParameterError(f"{measure} has too many different shares to be swept over two domains at once")
+    firsts = np.stack([required.met_from(one.items) for one in both]).T.tolist()
+    rows = [
+        (int(required.query[group]), one, other, weight * scale // int(need[required.query[group]]))
+        for group in np.flatnonzero(counted).tolist()
+        for one, other, weight in _quadrants([(firsts[group][0], firsts[group][1])])
+    ]
+    return _gain(rows, scale=scale, applies=int((need > 0).sum()))
+
+
+def _offered(queries: BoolArray, both: Sequence[MeasuredRankings], *, useless: bool) -> Gain:
+    """How many queries that need nothing get something of no use; or get nothing at all, without `useless`.
+
+    Args:
+        queries: those that need nothing and are counted, shape (n_queries,).
+        both: the rankings of the two domains.
+        useless: whether what is not even helpful counts.
+    """
+    firsts = [_first_useless(one.items) if useless else np.where(one.sizes > 0, 1, NEVER) for one in both]
+    rows = [
+        (query, one, other, weight if useless else -weight)
+        for query in np.flatnonzero(queries).tolist()
+        for one, other, weight in _quadrants([(int(firsts[0][query]), int(firsts[1][query]))])
+    ]
+    n = int(queries.sum())
+    return _gain(rows, scale=1, applies=n, constant=0 if useless else n)
+
+
+def _first_useless(items: RankedItems) -> IntArray:
+    """The length from which on an item that is not even helpful is offered, shape (n_queries,)."""
+    judgments, width = items.labels.dataset.judgments, items.n_catalog
+    start, label = select_lists(judgments.start, items.query)
+    helpful = judgments.grade[label] >= Grade.HELPFUL
+    keys = (owners(start) * width + judgments.item[label])[helpful]
+    wrong = ~(np.isin(items.owner * width + items.item, keys) & items.enough)
+    first = np.full(items.n, NEVER, dtype=np.int64)
+    np.minimum.at(first, items.owner[wrong], items.place[wrong] + 1)
+    return first
+
+
+def _quadrants(firsts: Sequence[Corner]) -> Iterator[tuple[int, int, int]]:
+    """The quadrants of the corners of requirements, and less each overlap of two neighbours."""
+    found = corners(firsts)
+    for place, (one, other) in enumerate(found):
+        yield one, other, 1
+        if place + 1 < len(found):
+            yield found[place + 1][0], other, -1
+
+
+def _gain(rows: Sequence[tuple[int, int, int, int]], *, scale: int, applies: int, constant: int = 0) -> Gain:
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    return Gain(table[:, 0], table[:, 1:3].T, table[:, 3], scale, constant, applies)
