@@ -55,6 +55,7 @@ from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.paired_sums import Pairing
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.tunables import Swept, Tunable, coarse
 
 ROOT = Path(__file__).parents[2]
