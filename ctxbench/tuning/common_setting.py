@@ -15,13 +15,13 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.common_lines import sweep_common
 from ctxbench.tuning.dataset_tuning import ALL_DECIDE, READ_ONCE, DatasetTuner
-from ctxbench.tuning.evaluation import COMPARED, Key, SettingValues, select_comparisons
+from ctxbench.tuning.evaluation import COMPARED, Key, SettingValues, comparison_pairs, select_comparisons
 from ctxbench.tuning.limits import Limit, reach_ratio
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.query_sets import ALL, TEST, TUNING, Progress
 from ctxbench.tuning.recommendation import Choice, choose
-from ctxbench.tuning.results import FIXED, RECOMMENDED, TOGETHER, DatasetTuning, Outcome, SettingResult
+from ctxbench.tuning.results import TOGETHER, DatasetTuning, Outcome, SettingResult
 from ctxbench.tuning.sweep.families import FixedK
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.tunables import FIRST_N, Swept
@@ -37,11 +37,11 @@ class CommonSetting:
     """
 
     def __init__(self, tuners: Sequence[DatasetTuner]) -> None:
-        self._works = tuners
+        self._tuners = tuners
         self._file = tuners[0].file
-        both = [one for one in tuners[0].ready.tunables if all(one in work.tunables for work in tuners)]
+        both = [one for one in tuners[0].ready.tunables if all(one in tuner.tunables for tuner in tuners)]
         self._tunables = [one for one in both if one.family is not None and not one.beyond({})]
-        answered = [one for one in tuners[0].policies if all(one in work.policies for work in tuners)]
+        answered = [one for one in tuners[0].policies if all(one in tuner.policies for tuner in tuners)]
         self._policies = answered if self._tunables else []
         self._choices: dict[str, Choice] = {}
         self._fixed: dict[tuple[str, str], int | None] = {}
@@ -60,7 +60,7 @@ class CommonSetting:
             self._sweep(FIRST_N, tunable.name, fixed, progress)
             for policy, optimum, first in zip(policies, own, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
-                self._fixed[policy.name, tunable.name] = None if first.found is None else int(first.found.values["n"])
+                self._fixed[policy.name, tunable.name] = first.n
         for policy in self._file.policies:
             if policy in policies:
                 self._choices[policy.name] = choose(policy, optima[policy.name])
@@ -70,17 +70,19 @@ class CommonSetting:
                 )
 
     def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Progress) -> None:
-        rankings = [work.searched[name].competitor.rankings for work in self._works]
+        rankings = [tuner.searched[name].competitor.rankings for tuner in self._tuners]
         sweep_common(
             family,
             rankings,
             optima,
-            worth=[work.base.worth if work.base else 1.0 for work in self._works],
+            worth=[tuner.base.worth if tuner.base else 1.0 for tuner in self._tuners],
             progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} settings", 0, 1),
         )
 
     def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
-        bases = [(work.base, work.searched[name].competitor.rankings.reachable) for work in self._works if work.base]
+        bases = [
+            (tuner.base, tuner.searched[name].competitor.rankings.reachable) for tuner in self._tuners if tuner.base
+        ]
         measures = [one for one in bases[0][0].means if not one.needed and all(one in base.means for base, _ in bases)]
         means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
         reach = float(np.mean([reach_ratio(base.within, own) for base, own in bases]))
@@ -94,13 +96,10 @@ class CommonSetting:
 
     def result(self) -> DatasetTuning:
         """Measure what is recommended on every dataset, and average over datasets."""
-        level, every = self._file.confidence, [[work.defaults for work in self._works]]
-        measured: dict[str, dict[str, list[SettingValues]]] = {}
-        for policy in self._file.policies:
-            choice = self._choices[policy.name]
-            if choice.found is not None:
-                measured[policy.name] = self._measured(policy, choice)
-                every += measured[policy.name].values()
+        level, every = self._file.confidence, [[tuner.defaults for tuner in self._tuners]]
+        measured = {policy.name: self._chosen(policy, self._choices[policy.name]) for policy in self._file.policies}
+        measured = {name: found for name, found in measured.items() if found}
+        every += [rows for found in measured.values() for rows in found.values()]
         comparisons = self._compared(measured)
         results = {rows[0].name: self._result(rows, level) for rows in every}
         outcomes = []
@@ -125,8 +124,8 @@ class CommonSetting:
                     ranking=select_comparisons(comparisons, policy.name, "ranking"),
                 )
             )
-        opened = [work.opened for work in self._works]
-        names = ", ".join(work.name for work in self._works)
+        opened = [tuner.opened for tuner in self._tuners]
+        names = ", ".join(tuner.name for tuner in self._tuners)
         return DatasetTuning(
             dataset=TOGETHER,
             version="",
@@ -134,7 +133,7 @@ class CommonSetting:
             items=sum(len(one.dataset.catalog) for one in opened),
             queries=_summed([{split: len(query_set) for split, query_set in one.query_sets.items()} for one in opened]),
             of=_summed([one.of for one in opened]),
-            tokens=self._works[0].ready.counter.name,
+            tokens=self._tuners[0].ready.counter.name,
             results=tuple(results.values()),
             traces=(),
             outcomes=tuple(outcomes),
@@ -147,34 +146,31 @@ class CommonSetting:
 
     def _read(self) -> Iterator[str]:
         """On what the figures rest."""
-        decided = [work.name for work in self._works if TEST not in work.opened.query_sets]
-        if len(decided) < len(self._works):
+        decided = [tuner.name for tuner in self._tuners if TEST not in tuner.opened.query_sets]
+        if len(decided) < len(self._tuners):
             yield READ_ONCE
         if decided:
             yield f"On {', '.join(decided)} all labels decided, and figures are of the same labels. {ALL_DECIDE}"
 
-    def _measured(self, policy: Policy, choice: Choice) -> dict[str, list[SettingValues]]:
-        """What is recommended, and fixed numbers of items, on every dataset."""
-        found: dict[str, list[SettingValues]] = {}
-        base = self._works[0].ready.tunables[0]
+    def _chosen(self, policy: Policy, choice: Choice) -> dict[str, list[SettingValues]]:
+        """What is recommended, and fixed numbers of items, on every dataset; nothing, if the default is kept."""
+        if choice.found is None:
+            return {}
+        base, values = self._tuners[0].ready.tunables[0], choice.found.rounded
         tunable = next(one for one in self._tunables if one.name == choice.selector)
-        values = choice.found.short if choice.found is not None else {}
-        for work in self._works:
-            one = work.evaluator.setting(tunable, values, name=policy.name, role=RECOMMENDED)
-            found.setdefault("chosen", []).append(one)
-            for kind, whose, chosen in (("fixed", base, {}), ("fixed_own", tunable, values)):
-                n = self._fixed.get((policy.name, whose.name))
-                if n is not None:
-                    first = work.evaluator.first(whose, chosen, n, name=f"{whose.name}, first {n}", role=FIXED)
-                    found.setdefault(kind, []).append(first)
-        return found
+        fixed = {
+            "fixed": (base, {}, self._fixed.get((policy.name, base.name))),
+            "fixed_own": (tunable, values, self._fixed.get((policy.name, tunable.name))),
+        }
+        rows = [tuner.evaluator.chosen(policy, tunable, values, fixed) for tuner in self._tuners]
+        return {kind: [row[kind] for row in rows] for kind in rows[0]}
 
     def _verdicts(self, policy: Policy, chosen: Sequence[SettingValues]) -> tuple[Verdict, ...]:
         """What is read of all datasets says of the constraints.
 
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
         """
-        defaults, group = [work.defaults for work in self._works], self._group(READING)
+        defaults, group = [tuner.defaults for tuner in self._tuners], self._group(READING)
         metrics = list(defaults[0].by_query[defaults[0].splits[READING]])
         pooled = {Measure(metric): mean(_pooled(defaults, metric, READING)).value for metric in metrics}
         means = {measure: one for measure, one in pooled.items() if not np.isnan(one)}
@@ -194,19 +190,13 @@ class CommonSetting:
     @property
     def _unread(self) -> bool:
         """Whether every dataset has a test split, which nothing was chosen on."""
-        return all(TEST in work.opened.query_sets for work in self._works)
+        return all(TEST in tuner.opened.query_sets for tuner in self._tuners)
 
-    def _compared(self, measured: Mapping[str, Mapping[str, Sequence[SettingValues]]]) -> dict[Key, Comparison]:
-        defaults = [work.defaults for work in self._works]
+    def _compared(self, measured: Mapping[str, Mapping[str, list[SettingValues]]]) -> dict[Key, Comparison]:
+        defaults = [tuner.defaults for tuner in self._tuners]
         found: dict[Key, Comparison] = {}
         for policy, rows in measured.items():
-            pairs: dict[str, tuple[Sequence[SettingValues], Sequence[SettingValues]]] = {
-                "defaults": (defaults, rows["chosen"])
-            }
-            pairs |= {kind: (rows[kind], rows["chosen"]) for kind in ("fixed", "fixed_own") if kind in rows}
-            if "fixed" in rows and "fixed_own" in rows:
-                pairs["ranking"] = (rows["fixed"], rows["fixed_own"])
-            for kind, (base, other) in pairs.items():
+            for kind, (base, other) in comparison_pairs(defaults, rows).items():
                 for metric in COMPARED:
                     left, right = _pooled(base, metric, READING), _pooled(other, metric, READING)
                     found[policy, kind, str(metric)] = grouped_compare(
@@ -238,7 +228,7 @@ class CommonSetting:
 
     def _group(self, which: int) -> IntArray:
         """The group of every query of all datasets, none shared between two."""
-        groups = [list(work.opened.query_sets.values())[which].group for work in self._works]
+        groups = [list(tuner.opened.query_sets.values())[which].group for tuner in self._tuners]
         return np.concatenate([group + sum(map(len, groups[:place])) for place, group in enumerate(groups)])
 
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from ctxbench.bench.stats import Comparison
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.evaluation import SettingEvaluator, SettingValues, compare_pairs, metrics_of, select_comparisons
+from ctxbench.tuning.evaluation import (
+    SettingEvaluator,
+    SettingValues,
+    compare_pairs,
+    comparison_pairs,
+    metrics_of,
+    select_comparisons,
+)
 from ctxbench.tuning.first_items import at_own_tokens, first_items_curve
 from ctxbench.tuning.inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose
-from ctxbench.tuning.results import DEFAULTS, FIXED, PRESET, RECOMMENDED, DatasetTuning, Outcome
+from ctxbench.tuning.results import DEFAULTS, PRESET, DatasetTuning, Outcome
 from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
 from ctxbench.tuning.sensitivity import first_trace, front_trace, heats, slices
 from ctxbench.tuning.tunables import Tunable
@@ -27,22 +34,6 @@ ALL_DECIDE = (
     "chosen on. What is recommended was held to its policy with room for that; new labels would confirm it."
 )
 READ_ONCE = "The test split was read once, for the figures here, when all values were fixed."
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Chosen:
-    """What is recommended for a policy, and the fixed numbers of items beside it.
-
-    Attributes:
-        searched: the competitor.
-        values: its setting.
-        fixed, fixed_own: how many items of the base's and of its own ranking meet the policy; None = no number does.
-    """
-
-    searched: SearchResult
-    values: Mapping[str, Value]
-    fixed: int | None
-    fixed_own: int | None
 
 
 class DatasetTuner:
@@ -114,20 +105,6 @@ class DatasetTuner:
     def _say(self, what: str, done: int, total: int) -> None:
         self._progress(f"{self.name}, {what}; done", done, total)
 
-    def _recommended(self, policy: Policy) -> _Chosen | None:
-        choice = self.choices[policy.name]
-        if choice.found is None:
-            return None
-        searched = self.searched[choice.selector]
-        first = self.searched[self._base.name].fixed[policy.name].found
-        own = self._first_n(searched, choice.found.short)[policy.name].found
-        return _Chosen(
-            searched=searched,
-            values=choice.found.short,
-            fixed=None if first is None else int(first.values["n"]),
-            fixed_own=None if own is None else int(own.values["n"]),
-        )
-
     def _first_n(self, searched: SearchResult, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
         """The best fixed numbers of items of the ranking that a setting cuts, be it the one of the defaults or not."""
         tunable = searched.competitor.tunable
@@ -144,16 +121,15 @@ class DatasetTuner:
     @cached_property
     def evaluator(self) -> SettingEvaluator:
         """Where settings are measured; reads the test split, if there is one."""
-        made = SettingEvaluator(self.opened.query_sets, metrics_of(self.file.policies), self.file.confidence)
+        evaluator = SettingEvaluator(self.opened, metrics_of(self.file.policies), self.file.confidence)
         for one in self.searched.values():
-            made.know(one.competitor.tunable, one.competitor.full_ranking)
-        return made
+            evaluator.know(one.competitor.tunable, one.competitor.full_ranking)
+        return evaluator
 
     @cached_property
     def defaults(self) -> SettingValues:
         """The base with its defaults."""
-        base = self.ready.tunables[0]
-        return self.evaluator.setting(base, {}, name=defaults_name(base), role=DEFAULTS)
+        return self.evaluator.setting(self._base, {}, name=defaults_name(self._base), role=DEFAULTS)
 
     def _at_own_tokens(
         self, outcomes: tuple[Outcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
@@ -168,24 +144,18 @@ class DatasetTuner:
 
     def result(self) -> DatasetTuning:
         """Measure what is recommended and what it is held against."""
-        opened, file, evaluator, defaults = self.opened, self.file, self.evaluator, self.defaults
+        opened, file, defaults = self.opened, self.file, self.defaults
         self._say("measuring", 0, len(file.policies))
-        others = [*self._presets(evaluator), evaluator.everything()]
-        measured: dict[str, dict[str, SettingValues]] = {}
-        for policy in file.policies:
-            chosen = self._recommended(policy)
-            if chosen is not None:
-                measured[policy.name] = self._measured(evaluator, policy, chosen)
-        pairs = {}
-        for name, found in measured.items():
-            pairs[name, "defaults"] = (defaults, found["chosen"])
-            for kind in ("fixed", "fixed_own"):
-                if kind in found:
-                    pairs[name, kind] = (found[kind], found["chosen"])
-            if "fixed" in found and "fixed_own" in found:
-                pairs[name, "ranking"] = (found["fixed"], found["fixed_own"])
+        others = [*self._presets(), self.evaluator.everything()]
+        measured = {policy.name: self._chosen(policy, self.choices[policy.name]) for policy in file.policies}
+        measured = {name: found for name, found in measured.items() if found}
+        pairs = {
+            (name, kind): pair
+            for name, found in measured.items()
+            for kind, pair in comparison_pairs(defaults, found).items()
+        }
         comparisons = compare_pairs(pairs, opened.evaluation_set, seed=file.seed)
-        outcomes = tuple(self._outcome(evaluator, policy, measured, comparisons, defaults) for policy in file.policies)
+        outcomes = tuple(self._outcome(policy, measured, comparisons) for policy in file.policies)
         outcomes = self._at_own_tokens(outcomes, measured)
         unique = {
             one.name: one for one in [defaults, *others, *(m for each in measured.values() for m in each.values())]
@@ -201,40 +171,36 @@ class DatasetTuner:
             queries={split: len(query_set) for split, query_set in opened.query_sets.items()},
             of=opened.of,
             tokens=self.ready.counter.name,
-            results=tuple(evaluator.result(one) for one in unique.values()),
+            results=tuple(self.evaluator.result(one) for one in unique.values()),
             traces=tuple(traces),
             outcomes=outcomes,
             notes=tuple(self._notes()),
         )
 
-    def _presets(self, evaluator: SettingEvaluator) -> list[SettingValues]:
+    def _presets(self) -> list[SettingValues]:
         """The presets that the base comes with, but for any that is its defaults."""
         base, found = self._base, []
         for preset, values in base.definition.presets.items():
             own = {name: value for name, value in values.items() if name not in base.entry.set}
             if base.in_force(own) != base.in_force({}):
-                found.append(evaluator.setting(base, own, name=f"{base.name}/{preset}", role=PRESET))
+                found.append(self.evaluator.setting(base, own, name=f"{base.name}/{preset}", role=PRESET))
         return found
 
-    def _measured(self, evaluator: SettingEvaluator, policy: Policy, chosen: _Chosen) -> dict[str, SettingValues]:
-        """What is recommended, and the tuned fixed numbers of items."""
-        tunable = chosen.searched.competitor.tunable
-        found = {"chosen": evaluator.setting(tunable, chosen.values, name=policy.name, role=RECOMMENDED)}
-        if chosen.fixed is not None:
-            name = f"{self._base.name}, first {chosen.fixed}"
-            found["fixed"] = evaluator.first(self._base, {}, chosen.fixed, name=name, role=FIXED)
-        if chosen.fixed_own is not None:
-            name = f"{tunable.name}, first {chosen.fixed_own}"
-            found["fixed_own"] = evaluator.first(tunable, chosen.values, chosen.fixed_own, name=name, role=FIXED)
-        return found
+    def _chosen(self, policy: Policy, choice: Choice) -> dict[str, SettingValues]:
+        """What is recommended, and the fixed numbers of items that meet the policy; nothing, if the default is kept."""
+        if choice.found is None:
+            return {}
+        found, values = self.searched[choice.selector], choice.found.rounded
+        tunable = found.competitor.tunable
+        own, base = self._first_n(found, values), self.searched[self._base.name].fixed
+        first = {"fixed": (self._base, {}, base[policy.name].n), "fixed_own": (tunable, values, own[policy.name].n)}
+        return self.evaluator.chosen(policy, tunable, values, first)
 
     def _outcome(
         self,
-        evaluator: SettingEvaluator,
         policy: Policy,
         measured: Mapping[str, Mapping[str, SettingValues]],
         comparisons: Mapping[tuple[str, str, str], Comparison],
-        defaults: SettingValues,
     ) -> Outcome:
         choice, found = self.choices[policy.name], measured.get(policy.name)
         tried = sum(one.tried for one in self.searched.values())
@@ -246,18 +212,18 @@ class DatasetTuner:
         by_kind = {
             kind: select_comparisons(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")
         }
-        before, after = (one.by_query[query_set.split] for one in (defaults, chosen))
+        before, after = (one.by_query[query_set.split] for one in (self.defaults, chosen))
         return replace(
             outcome,
-            chosen=evaluator.result(chosen),
+            chosen=self.evaluator.result(chosen),
             bounds=choice.found.bounds,
-            verdicts=evaluator.verdicts(policy, chosen, defaults),
-            fixed=evaluator.result(found["fixed"]) if "fixed" in found else None,
-            fixed_own=evaluator.result(found["fixed_own"]) if "fixed_own" in found else None,
+            verdicts=self.evaluator.verdicts(policy, chosen, self.defaults),
+            fixed=self.evaluator.result(found["fixed"]) if "fixed" in found else None,
+            fixed_own=self.evaluator.result(found["fixed_own"]) if "fixed_own" in found else None,
             against={kind: one for kind, one in by_kind.items() if one},
             ranking=select_comparisons(comparisons, policy.name, "ranking"),
-            heats=heats(competitor, choice.found.short),
-            slices=slices(competitor, choice.found.short, level=level),
+            heats=heats(competitor, choice.found.rounded),
+            slices=slices(competitor, choice.found.rounded, level=level),
             worst_scope=query_set.worst_scope(after),
             worst_server=query_set.worst_server(after),
             worse=query_set.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[query_set.split]),

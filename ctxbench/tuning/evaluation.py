@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.full_rankings import FullRanking
+from ctxbench.tuning.inputs import TuningDataset
 from ctxbench.tuning.limits import Limit, reach_ratio
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.query_sets import COMPLETE, TEST, QuerySet
-from ctxbench.tuning.results import EVERYTHING, SettingResult
+from ctxbench.tuning.results import EVERYTHING, FIXED, RECOMMENDED, SettingResult
 from ctxbench.tuning.sweep.measures import REACH, Measure
 from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.verdicts import Verdict, VerdictQueries, verdict
@@ -62,32 +63,22 @@ class SettingValues:
 
 @dataclass(frozen=True, eq=False)
 class SettingEvaluator:
-    """Where settings are measured: both splits of a dataset, or all its labels in one.
+    """Measures settings on all query sets of a dataset.
 
     Attributes:
-        query_sets: by split; the first decides, the last is read.
+        dataset: which.
         metrics: what is measured, in order.
         level: of the intervals.
     """
 
-    query_sets: Mapping[str, QuerySet]
+    dataset: TuningDataset
     metrics: tuple[Metric, ...]
     level: float
     _full_rankings: dict[tuple[str, str, str], FullRanking] = field(default_factory=dict)
 
-    @property
-    def tuning_set(self) -> QuerySet:
-        """The queries that settings are chosen on."""
-        return next(iter(self.query_sets.values()))
-
-    @property
-    def evaluation_set(self) -> QuerySet:
-        """The queries that figures are read from."""
-        return list(self.query_sets.values())[-1]
-
     def know(self, tunable: Tunable, full_ranking: FullRanking) -> None:
         """Take over what a competitor with its defaults found on the queries that decide."""
-        self._full_rankings[self._key(tunable, {}, self.tuning_set.split)] = full_ranking
+        self._full_rankings[self._key(tunable, {}, self.dataset.tuning_set.split)] = full_ranking
 
     def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
         head = "" if tunable.answers is not None else dump_json(tunable.head(tunable.pipeline(values)).describe())
@@ -97,33 +88,56 @@ class SettingEvaluator:
         """What a competitor finds, asked once for all settings that differ in how they cut only."""
         key = self._key(tunable, values, split)
         if key not in self._full_rankings:
-            self._full_rankings[key] = tunable.finds(self.query_sets[split], values)
+            self._full_rankings[key] = tunable.finds(self.dataset.query_sets[split], values)
         return self._full_rankings[key]
 
-    def setting(self, tunable: Tunable, values: Mapping[str, Value], *, name: str, role: str) -> SettingValues:
-        """A setting of a competitor."""
-        found = {split: self.full_ranking(tunable, values, split) for split in self.query_sets}
-        answers = {split: tunable.cut(found[split], values, query_set) for split, query_set in self.query_sets.items()}
+    def setting(
+        self, tunable: Tunable, values: Mapping[str, Value], *, name: str, role: str, first: int | None = None
+    ) -> SettingValues:
+        """Measure a setting of a selector; with `first` so many items of its ranking, whatever its cuts are."""
+        query_sets = self.dataset.query_sets.items()
+        found = {split: self.full_ranking(tunable, values, split) for split, _ in query_sets}
+        answers = {
+            split: tunable.cut(found[split], values, own) if first is None else tunable.first(found[split], first, own)
+            for split, own in query_sets
+        }
         ranked = {split: one.answers for split, one in found.items()}
-        return self._measured(answers, ranked, name=name, role=role, of=(tunable.name, tunable.in_force(values)))
+        shown = tunable.in_force(values) if first is None else {"n": first}
+        return self._values(answers, ranked, name=name, role=role, of=(tunable.name, shown))
 
-    def first(self, tunable: Tunable, values: Mapping[str, Value], n: int, *, name: str, role: str) -> SettingValues:
-        """The first n items that a competitor finds with some values."""
-        found = {split: self.full_ranking(tunable, values, split) for split in self.query_sets}
-        answers = {split: tunable.first(found[split], n, query_set) for split, query_set in self.query_sets.items()}
-        ranked = {split: one.answers for split, one in found.items()}
-        return self._measured(answers, ranked, name=name, role=role, of=(tunable.name, {"n": n}))
+    def chosen(
+        self,
+        policy: Policy,
+        tunable: Tunable,
+        values: Mapping[str, Value],
+        first: Mapping[str, tuple[Tunable, Mapping[str, Value], int | None]],
+    ) -> dict[str, SettingValues]:
+        """Measure what is recommended for a policy, and fixed numbers of items.
+
+        Args:
+            policy: which.
+            tunable, values: what is recommended.
+            first: by kind of comparison, a selector, values, and how many items of its ranking; None = no number does.
+
+        Returns:
+            `chosen`, and by kind the fixed numbers that there are.
+        """
+        found = {"chosen": self.setting(tunable, values, name=policy.name, role=RECOMMENDED)}
+        for kind, (one, own, n) in first.items():
+            if n is not None:
+                found[kind] = self.setting(one, own, name=f"{one.name}, first {n}", role=FIXED, first=n)
+        return found
 
     def everything(self) -> SettingValues:
         """All items that a request may get."""
         pipeline = definition(EVERYTHING).pipeline({})
         answers = {
             split: query_set.answers(PipelineSelector(EVERYTHING, pipeline, query_set.resources))
-            for split, query_set in self.query_sets.items()
+            for split, query_set in self.dataset.query_sets.items()
         }
-        return self._measured(answers, {}, name=EVERYTHING, role=EVERYTHING, of=(EVERYTHING, {}))
+        return self._values(answers, {}, name=EVERYTHING, role=EVERYTHING, of=(EVERYTHING, {}))
 
-    def _measured(
+    def _values(
         self,
         answers: Mapping[str, Slice],
         ranked: Mapping[str, Slice],
@@ -132,7 +146,7 @@ class SettingEvaluator:
         role: str,
         of: tuple[str, Mapping[str, Value]],
     ) -> SettingValues:
-        query_sets, (selector, values) = self.query_sets, of
+        query_sets, (selector, values) = self.dataset.query_sets, of
         return SettingValues(
             name=name,
             role=role,
@@ -146,7 +160,7 @@ class SettingEvaluator:
     def result(self, one: SettingValues) -> SettingResult:
         """A setting as the report has it."""
         found: dict[str, dict[str, Any]] = {}
-        for split, query_set in self.query_sets.items():
+        for split, query_set in self.dataset.query_sets.items():
             found[split] = dict(query_set.estimates(one.by_query[split], level=self.level))
             if split in one.within and one.within[split].any():
                 share = grouped_estimate(
@@ -158,7 +172,7 @@ class SettingEvaluator:
             role=one.role,
             selector=one.selector,
             values=one.values,
-            tuning=found[self.tuning_set.split],
+            tuning=found[self.dataset.tuning_set.split],
             test=found.get(TEST, {}),
         )
 
@@ -167,10 +181,12 @@ class SettingEvaluator:
 
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
         """
-        query_set, split = self.evaluation_set, self.evaluation_set.split
+        query_set, split = self.dataset.evaluation_set, self.dataset.evaluation_set.split
         means = {Measure(m): float(np.nanmean(v)) for m, v in base.by_query[split].items() if not np.isnan(v).all()}
         reach = reach_ratio(base.within[split], chosen.within[split])
-        ground = VerdictQueries(group=query_set.group, level=self.level, chosen_here=query_set is self.tuning_set)
+        ground = VerdictQueries(
+            group=query_set.group, level=self.level, chosen_here=query_set is self.dataset.tuning_set
+        )
         none = np.full(len(query_set), np.nan)
         out = []
         for one in policy.constraints:
@@ -184,6 +200,21 @@ class SettingEvaluator:
 
 
 Key = tuple[str, str, str]
+T = TypeVar("T")
+
+
+def comparison_pairs(defaults: T, found: Mapping[str, T]) -> dict[str, tuple[T, T]]:
+    """What is compared for a policy: base and other by kind of comparison.
+
+    Args:
+        defaults: the base with its defaults.
+        found: `chosen`, and where there are any `fixed` and `fixed_own`.
+    """
+    pairs = {"defaults": (defaults, found["chosen"])}
+    pairs |= {kind: (found[kind], found["chosen"]) for kind in ("fixed", "fixed_own") if kind in found}
+    if "fixed" in found and "fixed_own" in found:
+        pairs["ranking"] = (found["fixed"], found["fixed_own"])
+    return pairs
 
 
 def compare_pairs(

@@ -36,12 +36,12 @@ _DOUBT = 0.5  # standard errors by which the mean may be lower than seen, for th
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Found:
+class BestSetting:
     """A setting that an optimum keeps.
 
     Attributes:
         values: its parameters, the threshold among them.
-        short: the same with a threshold of few digits that selects the same (see `Line.short`).
+        rounded: the same with a threshold of few digits that selects the same (see `Line.rounded_threshold`).
         means: by measure.
         n: by measure, how many queries it applies to.
         bounds: by text of each of the policy's constraints, what was held against its target, as the text counts.
@@ -49,7 +49,7 @@ class Found:
     """
 
     values: Mapping[str, Value]
-    short: Mapping[str, Value]
+    rounded: Mapping[str, Value]
     means: Mapping[Measure, float]
     n: Mapping[Measure, int]
     bounds: Mapping[str, float]
@@ -194,9 +194,14 @@ class Optimum:
     # ------------------------------------------------------------------------------------------ what was found
 
     @property
-    def found(self) -> Found | None:
+    def found(self) -> BestSetting | None:
         """The best setting that meets all constraints; None if none does."""
         return None if self._best is None else self._found(self._best)
+
+    @property
+    def n(self) -> int | None:
+        """The best fixed number of items, of an optimum that has seen these only; None if none does."""
+        return None if self.found is None else int(self.found.values["n"])
 
     def beats(self, other: Optimum) -> bool:
         """Whether the best of this one goes before that of another one of the same policy; equals do not."""
@@ -204,7 +209,7 @@ class Optimum:
         return precedes(self._key[:aims], other._key[:aims])
 
     @property
-    def nearest(self) -> Found | None:
+    def nearest(self) -> BestSetting | None:
         """Of the settings that meet all constraints by their means alone the one that would need the fewest queries.
 
         None if there is no such setting, or one that meets the constraints.
@@ -257,7 +262,7 @@ class Optimum:
         kept = self._best or self._near or next((one for one in self._best_each if one is not None), None)
         return 0 if kept is None else self._queries(kept)
 
-    def reach(self, which: int) -> tuple[Found | None, Found | None]:
+    def reach(self, which: int) -> tuple[BestSetting | None, BestSetting | None]:
         """The best mean of one constraint: among all settings, and among those whose means meet all the others."""
         alone, beside = self._best_each[which], self._best_beside[which]
         return (
@@ -281,15 +286,15 @@ class Optimum:
                 return False
         return True
 
-    def _found(self, one: Settings) -> Found:
+    def _found(self, one: Settings) -> BestSetting:
         here = np.zeros(1, dtype=np.int64)
         measures = tuple(
             dict.fromkeys([COMPLETENESS, TOKENS, *self.concerned, *(each.measure for each in self.limits)])
         )
         ends = [limit.ends(one, here, level=self._level, times=self._times(limit)) for limit in self.limits]
-        return Found(
+        return BestSetting(
             values=one.values_at(0),
-            short=one.rounded_values(0),
+            rounded=one.rounded_values(0),
             means={measure: float(one.means(measure)[0]) for measure in measures},
             n={measure: one.n(measure) for measure in measures},
             bounds={

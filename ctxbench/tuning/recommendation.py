@@ -11,7 +11,7 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, Offered, evaluate
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.limits import COMPLETENESS, policy_measures
-from ctxbench.tuning.optima import MIN_QUERIES, Found, Optimum
+from ctxbench.tuning.optima import MIN_QUERIES, BestSetting, Optimum
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.sweep.lines import REACH, Measure
 
@@ -31,7 +31,7 @@ class Choice:
     """
 
     selector: str = ""
-    found: Found | None = None
+    found: BestSetting | None = None
     reason: str = ""
     needed: tuple[int, int] | None = None
     answered: bool = True
@@ -147,7 +147,7 @@ def _wide(optimum: Optimum, selector: str) -> str:
         mean, query_set = limit.told(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
         what = f"{limit.text} is met by the mean, {mean:.4g}, but the {query_set} end of what is likely is"
         missed.append(f"{what} {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries")
-    return f"the nearest is {setting_text(selector, found.short)}: {'; '.join(missed)}"
+    return f"the nearest is {setting_text(selector, found.rounded)}: {'; '.join(missed)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,5 +191,5 @@ def _reached(optima: Mapping[str, Optimum], which: int, *, beside: bool) -> _Rea
         mean = found.means[limit.measure]
         told = limit.told(mean)
         if best is None or limit.sign * told > limit.sign * best.told:
-            best = _Reached(told, setting_text(name, found.short), bool(limit.reached(np.array([mean]))[0]))
+            best = _Reached(told, setting_text(name, found.rounded), bool(limit.reached(np.array([mean]))[0]))
     return best

@@ -119,7 +119,7 @@ def _table(items: IntArray, scores: FloatArray) -> Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class Said:
     """What a sample said of one mean of the chosen setting.
 
     Attributes:
@@ -143,7 +143,7 @@ class Choice:
 
     met: bool
     objective: float
-    said: Mapping[str, tuple[Status, Status]]
+    said: Mapping[str, tuple[Said, Said]]
 
 
 def choices(
@@ -199,11 +199,11 @@ def _choice(
     return Choice(limit.sign * true[limit.measure] >= limit.sign * limit.target, true[aim], said)
 
 
-def _said(found: Mapping[Measure, FloatArray], measure: Measure, true: Mapping[Measure, float]) -> Status:
+def _said(found: Mapping[Measure, FloatArray], measure: Measure, true: Mapping[Measure, float]) -> Said:
     truth, amount = true[measure], measure.metric == TOKENS
     one = estimate(found[measure], scale="amount" if amount else "yes/no")
     unit = truth if amount else 1.0
-    return Status(one.interval.low <= truth <= one.interval.high, (one.value - truth) / unit)
+    return Said(one.interval.low <= truth <= one.interval.high, (one.value - truth) / unit)
 
 
 def _mask(n: int, rows: IntArray) -> BoolArray:

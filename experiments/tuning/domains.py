@@ -70,7 +70,7 @@ def mode(name: str, which: int, topK: int, cases: Sequence[Case], by: str) -> Mo
     return Mode(
         asked=asked,
         target=round(target + LOWER, 2),
-        values=found.short,
+        values=found.rounded,
         complete=found.means[COMPLETENESS],
         tokens=found.means[TOKENS],
         bound=next(iter(found.bounds.values())) / unit_of(name, base[0]),
@@ -112,7 +112,7 @@ def by_policy(cases: Sequence[Case], settings: Sequence[Values]) -> dict[str, Va
         lines = CommonLine.of([setting_line(values, case.shared.by_query(values)) for case in cases])
         for optimum in optima.values():
             optimum.consider(lines)
-    return {name: one.found.short for name, one in optima.items() if one.found is not None}
+    return {name: one.found.rounded for name, one in optima.items() if one.found is not None}
 
 
 def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
@@ -123,7 +123,7 @@ def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
     sweep_common(FAMILY, [case.rankings for case in cases], [optimum])
     if optimum.found is None:
         raise RuntimeError(f"offering nothing costs more than {tokens} tokens")
-    return optimum.found.short
+    return optimum.found.rounded
 
 
 # --------------------------------------------------------------------------------------------- on the test split

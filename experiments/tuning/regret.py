@@ -102,7 +102,7 @@ Found: TypeAlias = tuple[Candidate, Mapping[str, Value]] | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class VerdictQueries:
+class Ground:
     """A dataset on which teams tune.
 
     Attributes:
@@ -120,7 +120,7 @@ class VerdictQueries:
     pairing: Pairing
 
     @classmethod
-    def of(cls, reference: str, tunables: Sequence[Tunable], resources: LocalResources) -> VerdictQueries:
+    def of(cls, reference: str, tunables: Sequence[Tunable], resources: LocalResources) -> Ground:
         """Rank every request of a dataset, or of a sample of it."""
         dataset = draw_sample(open_dataset(reference, base=ROOT).judged(), SAMPLE, seed=SEED)
         side = QuerySet(dataset, ALL, resources.tokens(dataset.catalog), resources)
@@ -159,7 +159,7 @@ class VerdictQueries:
         choice = choose(NORMAL, optima)
         if choice.found is None:
             return None
-        return next(one for one in self.candidates if one.tunable.name == choice.selector), choice.found.short
+        return next(one for one in self.candidates if one.tunable.name == choice.selector), choice.found.rounded
 
     def best(self, among: BoolArray) -> Found:
         """The best that is recommendable if some requests are the truth, by means alone."""
@@ -194,7 +194,7 @@ class VerdictQueries:
                 yield team, rest
 
 
-def teams(ground: VerdictQueries, n: int) -> Iterator[Team]:
+def teams(ground: Ground, n: int) -> Iterator[Team]:
     """What following the advice came to, by team."""
     for team, rest in ground.draws(n):
         advice, best = ground.advice(team), ground.best(rest)
@@ -210,7 +210,7 @@ def teams(ground: VerdictQueries, n: int) -> Iterator[Team]:
         )
 
 
-def worth(ground: VerdictQueries, found: Found, among: BoolArray) -> tuple[float, float]:
+def worth(ground: Ground, found: Found, among: BoolArray) -> tuple[float, float]:
     """The share of the default's tokens that a setting saves, and what it adds to its completeness."""
     if found is None:
         return 0.0, 0.0
@@ -222,7 +222,7 @@ def worth(ground: VerdictQueries, found: Found, among: BoolArray) -> tuple[float
     return -tokens / float(np.nanmean(ground.values[TOKENS][among])), complete
 
 
-def harm(ground: VerdictQueries, found: Found, among: BoolArray) -> str:
+def harm(ground: Ground, found: Found, among: BoolArray) -> str:
     """What a setting does that it must not, in a word; empty where it does nothing of it."""
     if found is None:
         return ""
@@ -257,7 +257,7 @@ def main(arguments: Sequence[str]) -> None:
     for reference in DATASETS:
         say(f"{reference}: ranking")
         tunables = [tunable_of(one if fits is None else fits.selector(one, reference)) for one in names]
-        ground = VerdictQueries.of(reference, tunables, resources)
+        ground = Ground.of(reference, tunables, resources)
         for n in LABELS:
             found += teams(ground, n)
             say(f"{reference}: {n} labels")

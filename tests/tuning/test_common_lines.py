@@ -83,7 +83,7 @@ def test_a_common_optimum_is_that_of_enumerating_all_thresholds_of_all_datasets(
     assert found.means[TOKENS] == pytest.approx(best[4])
     assert found.n == {COMPLETENESS: 190, TOKENS: 190}
     for _, _, thresholds in sets:  # the short value selects what the exact one does, on every dataset
-        assert at(thresholds, found.short["score"], rises) == at(thresholds, best[2], rises)
+        assert at(thresholds, found.rounded["score"], rises) == at(thresholds, best[2], rises)
 
 
 def test_each_dataset_weighs_the_same_whatever_its_size():
@@ -144,7 +144,7 @@ def test_settings_without_an_axis_are_put_together_as_they_are():
     lines = [line([NAN], by_query, axis="", values={"n": 3}) for _ in range(2)]
     optimum = Optimum(few_tokens(KEEP))
     optimum.consider(CommonLine.of(lines))
-    assert optimum.found.values == optimum.found.short == {"n": 3}
+    assert optimum.found.values == optimum.found.rounded == {"n": 3}
     with pytest.raises(RuntimeError, match="different settings"):
         CommonLine.of([lines[0], line([NAN], by_query, axis="", values={"n": 4})])
 

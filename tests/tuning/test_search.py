@@ -55,7 +55,7 @@ def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
 
 
 def told(found):
-    return None if found is None else (dict(found.values), dict(found.short), dict(found.means), dict(found.bounds))
+    return None if found is None else (dict(found.values), dict(found.rounded), dict(found.means), dict(found.bounds))
 
 
 def grid(ready, **entry):

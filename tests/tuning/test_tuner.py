@@ -68,7 +68,7 @@ def test_what_is_recommended_has_what_the_search_said(chosen, entry):
     for policy, choice in work.choices.items():
         assert choice.found is not None, policy
         tunable = work.searched[choice.selector].competitor.tunable
-        values = run(tunable, choice.found.short, query_set)
+        values = run(tunable, choice.found.rounded, query_set)
         by_name = {str(measure): mean for measure, mean in choice.found.means.items() if not measure.reachable}
         n = int((~np.isnan(values[COMPLETE])).sum())
         assert round(by_name["completeness"] * n) == np.nansum(values[COMPLETE])
