@@ -47,7 +47,7 @@ def import_traces(
     patterns = redact if isinstance(redact, Path) else None
     with progress() as shown:
         made = import_into(
-            out, tuple(logs), items, settings, scopes=scopes, redact=bool(redact), patterns=patterns, notify=shown
+            out, tuple(logs), items, settings, scopes=scopes, redact=bool(redact), patterns=patterns, progress=shown
         )
     next_step = f"ctxbench data label {out} --minutes {NEXT_MINUTES}"
     if as_json:

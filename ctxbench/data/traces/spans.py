@@ -14,9 +14,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctxbench.data.traces.chat_messages import Said, exchange, fill, read_messages, result_status, same_tool
+from ctxbench.data.traces.chat_messages import (
+    ChatMessage,
+    read_messages,
+    result_status,
+    same_tool,
+    set_summary,
+    summarise_messages,
+)
 from ctxbench.data.traces.otlp import Event, Span
-from ctxbench.data.traces.records import Below, Call, Record, Shared, Tally, get
+from ctxbench.data.traces.records import Call, Interner, LogFindings, NestedCall, Record, get
 from ctxbench.sources.names import named
 
 _OPERATIONS = {
@@ -53,9 +60,9 @@ class Node:
 class SpanReader:
     """Takes spans one by one, keeps what is needed of each, and makes records of them at the end."""
 
-    def __init__(self, tally: Tally, shared: Shared, *, history: int) -> None:
-        self._tally = tally
-        self._shared = shared
+    def __init__(self, findings: LogFindings, interner: Interner, *, history: int) -> None:
+        self._findings = findings
+        self._interner = interner
         self._history = history
         self._traces: dict[str, dict[str, Node]] = {}
         self._logged: dict[tuple[str, str], list[Event]] = {}
@@ -69,10 +76,10 @@ class SpanReader:
         if span.is_log:
             self._logged.setdefault((span.trace, span.id), []).extend(span.events)
             return
-        self._tally.counts["spans"] += 1
+        self._findings.counts["spans"] += 1
         nodes = self._traces.setdefault(span.trace, {})
         if span.id in nodes:
-            self._tally.counts["spans_twice"] += 1
+            self._findings.counts["spans_twice"] += 1
             return
         nodes[span.id] = self._node(span, place)
 
@@ -81,17 +88,17 @@ class SpanReader:
         for (trace, span_id), events in self._logged.items():
             node = self._traces.get(trace, {}).get(span_id)
             if node is None:
-                self._tally.counts["logs_without_span"] += len(events)
+                self._findings.counts["logs_without_span"] += len(events)
             elif node.record is not None and not node.record.users:
                 self._read_events(node.record, [*node.said, *events])
         for trace, nodes in self._traces.items():
-            yield from _Trace(trace, nodes, self._tally).records()
+            yield from _Trace(trace, nodes, self._findings).records()
 
     def _node(self, span: Span, place: int) -> Node:
         attributes = span.attributes
         node = Node(trace=span.trace, id=span.id, parent=span.parent, place=place, start=span.start)
         node.kind = _kind(attributes)
-        self._tally.counts["spans_other"] += not node.kind
+        self._findings.counts["spans_other"] += not node.kind
         conversation = get(attributes, "gen_ai.conversation.id", "session.id", "gen_ai.thread.id")
         user = get(attributes, "user.id", "enduser.id")
         node.conversation = None if conversation is None else str(conversation)
@@ -120,7 +127,7 @@ class SpanReader:
             return None
         entries = given if isinstance(given, list) else [given]
         parsed = (json.loads(e) if isinstance(e, str) and e.startswith("{") else e for e in entries)
-        return self._shared.names(tuple(named(entry) for entry in parsed))
+        return self._interner.names(tuple(named(entry) for entry in parsed))
 
     def _read_chat(self, record: Record, span: Span) -> None:
         attributes = span.attributes
@@ -140,8 +147,8 @@ class SpanReader:
 
     def _read_events(self, record: Record, events: Iterable[Event]) -> None:
         """Messages of the older, event-based forms."""
-        said: list[Said] = []
-        answers: list[Said] = []
+        said: list[ChatMessage] = []
+        answers: list[ChatMessage] = []
         for event in events:
             spoken = _SPOKEN.match(event.name)
             if spoken:
@@ -157,19 +164,19 @@ class SpanReader:
                 answers += read_messages(event.data.get("gen_ai.completion") or [])
         self._take(record, said, answers)
 
-    def _take(self, record: Record, said: list[Said], answers: list[Said]) -> None:
-        answers = [Said("assistant", one.text, one.calls, one.results) for one in answers]
-        fill(record, exchange([*said, *answers], history=self._history), self._shared)
+    def _take(self, record: Record, said: list[ChatMessage], answers: list[ChatMessage]) -> None:
+        answers = [ChatMessage("assistant", one.text, one.calls, one.results) for one in answers]
+        set_summary(record, summarise_messages([*said, *answers], history=self._history), self._interner)
         record.continued = bool(said) and said[-1].role != "user"
 
 
 class _Trace:
     """The spans of one trace: who belongs to whom."""
 
-    def __init__(self, trace: str, nodes: dict[str, Node], tally: Tally) -> None:
+    def __init__(self, trace: str, nodes: dict[str, Node], findings: LogFindings) -> None:
         self._trace = trace
         self._nodes = nodes
-        self._tally = tally
+        self._findings = findings
         self._above = {node.id: self._chain(node) for node in nodes.values()}
 
     def records(self) -> Iterator[Record]:
@@ -183,9 +190,9 @@ class _Trace:
             if node.kind == "chat" and record is not None and node.id not in mains:
                 main = self._main_of(node, mains)
                 if main is None:
-                    self._tally.counts["spans_without_content"] += 1
+                    self._findings.counts["spans_without_content"] += 1
                 else:
-                    main.below = (*main.below, Below(record.offered, record.calls))
+                    main.nested = (*main.nested, NestedCall(record.offered, record.calls))
         self._attach_calls(order, mains)
         for node_id, record in mains.items():
             self._name(record, self._nodes[node_id])
@@ -202,7 +209,7 @@ class _Trace:
         for node, record, agent in outer:
             unit = agent.id if agent is not None else ""
             if node.id in helpers:
-                self._tally.counts["model_calls_of_helpers"] += 1
+                self._findings.counts["model_calls_of_helpers"] += 1
                 continue
             fewer = agent is not None and record.users <= users.get(unit, 0) and (unit, record.key) not in said
             if fewer and (unit, record.text) in texts:
@@ -285,12 +292,12 @@ class _Trace:
             if node.call is None:
                 continue
             if any(above.call is not None and above.call.name == node.call.name for above in self._above[node.id]):
-                self._tally.counts["calls_twice"] += 1  # the same call, by the agent and by its client of the server
+                self._findings.counts["calls_twice"] += 1  # the same call, by the agent and by its client of the server
                 continue
             record = self._main_above(node, mains)
             record = record or self._by_id(node.call, mains, self._begin(node)) or self._main_of(node, mains)
             if record is None:
-                self._tally.counts["calls_without_request"] += 1
+                self._findings.counts["calls_without_request"] += 1
             else:
                 record.executed = (*record.executed, node.call)
 
@@ -302,12 +309,12 @@ class _Trace:
 
     def _check(self, node: Node) -> None:
         if node.parent and node.parent not in self._nodes:
-            self._tally.counts["spans_without_parent"] += 1
+            self._findings.counts["spans_without_parent"] += 1
         parent = self._nodes.get(node.parent)
         if parent is not None and None not in (parent.start, node.start):
             early = (parent.start or 0.0) - (node.start or 0.0)
             if early > 0:
-                self._tally.skewed(early)
+                self._findings.count_skew(early)
 
     def _begin(self, node: Node) -> float:
         """When a span began: by its own clock, but not before what it is part of."""

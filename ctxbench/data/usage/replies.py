@@ -12,7 +12,7 @@ from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.data.traces.conversations import Turn, conversations
 from ctxbench.data.traces.log_reader import read_records
-from ctxbench.data.traces.records import Tally, iso
+from ctxbench.data.traces.records import LogFindings, iso
 from ctxbench.io.files import iter_lines, readable
 from ctxbench.session.exchange import Exchange
 from ctxbench.session.store import ConversationStore
@@ -105,11 +105,11 @@ def read_replies(paths: Sequence[Path], catalog: Catalog | None = None) -> Repli
         if _is_store(path):
             files.said += _stored(path, number)
         else:
-            tally = Tally()
-            records = read_records([path], tally, history=_HISTORY)
-            for turns in conversations(records, tally, history=_HISTORY):
+            findings = LogFindings()
+            records = read_records([path], findings, history=_HISTORY)
+            for turns in conversations(records, findings, history=_HISTORY):
                 files.said += _logged(turns, path, number)
-            files.faults += tally.faults
+            files.faults += findings.faults
     if not files.said:
         if files.faults:
             raise InputError(files.faults)
