@@ -1,4 +1,4 @@
-"""Likely misses in a turn: what the model or the user did because something was not offered."""
+"""Signals of likely misses in a turn: what model or user do because an item was not offered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces as OpenTelemetry GenAI spans: model calls and what belongs to them, linked by trace, parent and call id.
+"""Read records from OpenTelemetry GenAI spans: model calls, linked to tool calls by trace, parent and call id.
 
 Source: the GenAI semantic conventions (https://opentelemetry.io/docs/specs/semconv/gen-ai/), which are not stable yet:
 read are the attributes of 1.37 and later (`gen_ai.input.messages`, `gen_ai.tool.definitions`), the events before them
@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.traces.chat_messages import (
     ChatMessage,
     read_messages,
@@ -30,18 +31,20 @@ _OPERATIONS = {
     "chat": "chat", "text_completion": "chat", "generate_content": "chat",
     "execute_tool": "tool", "invoke_agent": "agent",
 }  # fmt: skip
-_SPOKEN = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
+_TOOLS = "gen_ai.tool.definitions"
+_MESSAGE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message$")
 _DETAILS = ("gen_ai.client.inference.operation.details", "gen_ai.client.operation.exception")
 
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """What is kept of a span.
+    """The parts of a span that records are made of.
 
     Attributes:
         kind: `chat`, `tool`, `agent`, or empty for spans that only link others.
         record: of a model call or an agent.
         call: of a tool's execution.
+        events: those of GenAI, where the span itself has no message of a user's.
     """
 
     trace: str
@@ -54,11 +57,11 @@ class Node:
     user: str | None = None
     record: Record | None = None
     call: Call | None = None
-    said: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
 
 class SpanReader:
-    """Takes spans one by one, keeps what is needed of each, and makes records of them at the end."""
+    """Takes spans one by one, and makes records of them at the end."""
 
     def __init__(self, findings: LogFindings, interner: Interner, *, history: int) -> None:
         self._findings = findings
@@ -68,7 +71,7 @@ class SpanReader:
         self._logged: dict[tuple[str, str], list[Event]] = {}
 
     def add(self, span: Span, place: int) -> None:
-        """Take a span or a log record.
+        """Add a span or a log record.
 
         Raises:
             TypeError, ValueError: its messages or tools are not built as the conventions have them.
@@ -90,7 +93,7 @@ class SpanReader:
             if node is None:
                 self._findings.counts["logs_without_span"] += len(events)
             elif node.record is not None and not node.record.users:
-                self._read_events(node.record, [*node.said, *events])
+                self._read_events(node.record, [*node.events, *events])
         for trace, nodes in self._traces.items():
             yield from _Trace(trace, nodes, self._findings).records()
 
@@ -104,28 +107,25 @@ class SpanReader:
         node.conversation = None if conversation is None else str(conversation)
         node.user = None if user is None else str(user)
         if node.kind == "tool":
-            node.call = _executed(span)
+            node.call = _tool_call(span)
         elif node.kind:
             node.record = Record(place=place, time=span.start, cumulative=True)
             node.record.offered = self._tools(attributes, span.events)
             self._read_chat(node.record, span)
             if not node.record.users:
-                node.said = [event for event in span.events if event.name.startswith("gen_ai.")]
+                node.events = [event for event in span.events if event.name.startswith("gen_ai.")]
         return node
 
     def _tools(self, attributes: Mapping[str, Any], events: Iterable[Event]) -> tuple[str, ...] | None:
-        given = attributes.get("gen_ai.tool.definitions")
-        if given is None:
-            given = next(
-                (e.data["gen_ai.tool.definitions"] for e in events if "gen_ai.tool.definitions" in e.data), None
-            )
-        if given is None:
-            given = _numbered(attributes, "llm.request.functions.") or None
-        if isinstance(given, str):
-            given = json.loads(given)
-        if given is None:
+        sources = (attributes, *(event.data for event in events))
+        definitions = next((data[_TOOLS] for data in sources if data.get(_TOOLS) is not None), None)
+        if definitions is None:
+            definitions = _numbered_objects(attributes, "llm.request.functions.") or None
+        if isinstance(definitions, str):
+            definitions = json.loads(definitions)
+        if definitions is None:
             return None
-        entries = given if isinstance(given, list) else [given]
+        entries = definitions if isinstance(definitions, list) else [definitions]
         parsed = (json.loads(e) if isinstance(e, str) and e.startswith("{") else e for e in entries)
         return self._interner.names(tuple(named(entry) for entry in parsed))
 
@@ -134,55 +134,53 @@ class SpanReader:
         for event in span.events:
             if event.name in _DETAILS:
                 attributes = {**attributes, **event.data}
-        given = attributes.get("gen_ai.input.messages")
-        if given is not None:
-            said, answers = read_messages(given), read_messages(attributes.get("gen_ai.output.messages") or [])
-        elif "gen_ai.prompt.0.role" in attributes or "gen_ai.prompt.0.content" in attributes:
-            said = read_messages(_numbered(attributes, "gen_ai.prompt."))
-            answers = read_messages(_numbered(attributes, "gen_ai.completion."))
-        else:
+        messages, answers = attributes.get("gen_ai.input.messages"), attributes.get("gen_ai.output.messages") or []
+        if messages is None and ("gen_ai.prompt.0.role" in attributes or "gen_ai.prompt.0.content" in attributes):
+            messages = _numbered_objects(attributes, "gen_ai.prompt.")
+            answers = _numbered_objects(attributes, "gen_ai.completion.")
+        if messages is None:
             self._read_events(record, span.events)
-            return
-        self._take(record, said, answers)
+        else:
+            self._set_messages(record, read_messages(messages), read_messages(answers))
 
     def _read_events(self, record: Record, events: Iterable[Event]) -> None:
-        """Messages of the older, event-based forms."""
-        said: list[ChatMessage] = []
+        """Read messages of the older, event-based forms."""
+        messages: list[ChatMessage] = []
         answers: list[ChatMessage] = []
         for event in events:
-            spoken = _SPOKEN.match(event.name)
-            if spoken:
-                said += read_messages([{"role": spoken.group(1), **event.data}])
+            match = _MESSAGE.match(event.name)
+            if match:
+                messages += read_messages([{"role": match[1], **event.data}])
             elif event.name == "gen_ai.choice" and str(event.data.get("index", 0)) == "0":
                 message = event.data.get("message")
                 message = json.loads(message) if isinstance(message, str) and message.startswith("{") else message
                 inner = message if isinstance(message, dict) else {"content": message}
                 answers += read_messages([{**event.data, **inner, "role": "assistant"}])
             elif event.name == "gen_ai.content.prompt":
-                said += read_messages(event.data.get("gen_ai.prompt") or [])
+                messages += read_messages(event.data.get("gen_ai.prompt") or [])
             elif event.name == "gen_ai.content.completion":
                 answers += read_messages(event.data.get("gen_ai.completion") or [])
-        self._take(record, said, answers)
+        self._set_messages(record, messages, answers)
 
-    def _take(self, record: Record, said: list[ChatMessage], answers: list[ChatMessage]) -> None:
-        answers = [ChatMessage("assistant", one.text, one.calls, one.results) for one in answers]
-        set_summary(record, summarise_messages([*said, *answers], history=self._history), self._interner)
-        record.continued = bool(said) and said[-1].role != "user"
+    def _set_messages(self, record: Record, messages: list[ChatMessage], answers: list[ChatMessage]) -> None:
+        answers = [replace(answer, role="assistant") for answer in answers]
+        set_summary(record, summarise_messages([*messages, *answers], history=self._history), self._interner)
+        record.continued = bool(messages) and messages[-1].role != "user"
 
 
 class _Trace:
-    """The spans of one trace: who belongs to whom."""
+    """The spans of one trace, linked to those that they are part of."""
 
     def __init__(self, trace: str, nodes: dict[str, Node], findings: LogFindings) -> None:
         self._trace = trace
         self._nodes = nodes
         self._findings = findings
-        self._above = {node.id: self._chain(node) for node in nodes.values()}
+        self._ancestors = {node.id: self._path(node) for node in nodes.values()}
 
     def records(self) -> Iterator[Record]:
-        """The model calls that the user's messages led to, with what was called for each."""
+        """The model calls that answer messages of the user's, each with its tool calls."""
         for node in self._nodes.values():
-            self._check(node)
+            self._count_issues(node)
         order = sorted(self._nodes.values(), key=lambda node: (self._begin(node), node.place))
         mains = self._mains(order)
         for node in order:
@@ -195,45 +193,45 @@ class _Trace:
                     main.nested = (*main.nested, NestedCall(record.offered, record.calls))
         self._attach_calls(order, mains)
         for node_id, record in mains.items():
-            self._name(record, self._nodes[node_id])
+            self._set_identity(record, self._nodes[node_id])
             yield record
 
     def _mains(self, order: list[Node]) -> dict[str, Record]:
         """The model calls of the outermost agents (or of none), in order; an agent's own record where it has none."""
         mains: dict[str, Record] = {}
         users: dict[str, int] = {}
-        said: set[tuple[str, int]] = set()
+        keys: set[tuple[str, int]] = set()
         texts: set[tuple[str, str | None]] = set()
         outer = self._outer(order)
-        helpers = helpers_of(outer, self._executing(order, outer))
+        helpers = helpers_of(outer, self._calls_with_tools(order, outer))
         for node, record, agent in outer:
             unit = agent.id if agent is not None else ""
             if node.id in helpers:
                 self._findings.counts["model_calls_of_helpers"] += 1
                 continue
-            fewer = agent is not None and record.users <= users.get(unit, 0) and (unit, record.key) not in said
+            fewer = agent is not None and record.users <= users.get(unit, 0) and (unit, record.key) not in keys
             if fewer and (unit, record.text) in texts:
                 continue  # the same request, from a window of messages that has moved on
             texts.add((unit, record.text))
-            said.add((unit, record.key))
+            keys.add((unit, record.key))
             users[unit] = max(record.users, users.get(unit, 0))
             record.unit = f"{self._trace}/{unit}"
             mains[node.id] = record
             if agent is not None and agent.record is not None and record.offered is None:
                 record.offered = agent.record.offered
         for node in order:
-            outermost = node.kind == "agent" and not any(a.kind in ("agent", "tool") for a in self._above[node.id])
+            outermost = node.kind == "agent" and not any(a.kind in ("agent", "tool") for a in self._ancestors[node.id])
             if outermost and node.record is not None and node.record.text is not None and node.id not in users:
                 node.record.unit = f"{self._trace}/{node.id}"
                 mains[node.id] = node.record
         return mains
 
     def _main_of(self, node: Node, mains: Mapping[str, Record]) -> Record | None:
-        """The record that something further down belongs to: above it, of the same agent, or the latest before it."""
-        above = self._main_above(node, mains)
-        if above is not None:
-            return above
-        agents = [above.id for above in self._above[node.id] if above.kind == "agent"]
+        """The record that a nested span belongs to: that of an ancestor, of the same agent, or the latest before it."""
+        main = self._main_above(node, mains)
+        if main is not None:
+            return main
+        agents = self._agents(node)
         unit = f"{self._trace}/{agents[0] if agents else ''}"
         same = [record for record in mains.values() if record.unit == unit] or list(mains.values())
         before = [record for record in same if record.time is None or record.time <= self._begin(node)]
@@ -241,7 +239,7 @@ class _Trace:
 
     def _main_above(self, node: Node, mains: Mapping[str, Record]) -> Record | None:
         """The record of the nearest model call above, or the one that this model call belongs to."""
-        for above in reversed(self._above[node.id]):
+        for above in reversed(self._ancestors[node.id]):
             if above.id in mains:
                 return mains[above.id]
             if above.kind == "chat":
@@ -252,62 +250,62 @@ class _Trace:
         """The model calls below no other agent, tool or model call, each with its agent."""
         out: list[tuple[Node, Record, Node | None]] = []
         for node in order:
-            agents = [above for above in self._above[node.id] if above.kind == "agent"]
-            nested = len(agents) > 1 or any(above.kind in ("tool", "chat") for above in self._above[node.id])
+            agents = self._agents(node)
+            nested = len(agents) > 1 or any(above.kind in ("tool", "chat") for above in self._ancestors[node.id])
             if node.kind == "chat" and node.record is not None and not nested and node.record.text is not None:
-                out.append((node, node.record, agents[0] if agents else None))
+                out.append((node, node.record, self._nodes[agents[0]] if agents else None))
         return out
 
-    def _executing(self, order: list[Node], outer: list[tuple[Node, Record, Node | None]]) -> set[str]:
+    def _calls_with_tools(self, order: list[Node], outer: list[tuple[Node, Record, Node | None]]) -> set[str]:
         """The model calls that a tool's span is below of, or follows within the same agent."""
         agents = {node.id: agent.id if agent is not None else "" for node, _, agent in outer}
         latest: dict[str, str] = {}
-        found: set[str] = set()
+        model_calls: set[str] = set()
         for node in order:
             if node.id in agents:
                 latest[agents[node.id]] = node.id
             elif node.call is not None:
-                chats = [above.id for above in self._above[node.id] if above.id in agents]
-                around = [above.id for above in self._above[node.id] if above.kind == "agent"]
-                found.add(chats[-1] if chats else latest.get(around[0] if around else "", ""))
-        return found
+                above = [above.id for above in self._ancestors[node.id] if above.id in agents]
+                model_calls.add(above[-1] if above else latest.get(next(iter(self._agents(node)), ""), ""))
+        return model_calls
+
+    def _agents(self, node: Node) -> list[str]:
+        """Ids of the agents that a span is part of, outermost first."""
+        return [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
 
     @staticmethod
     def _by_id(call: Call, mains: Mapping[str, Record], begin: float) -> Record | None:
         """The record whose messages hold a call's id: under its name, and the latest before it, where several do."""
-        holds = [
-            (
-                not any(same_tool(one.name, call.name) for one in same),
-                (record.time or 0.0) > begin,
-                -(record.time or 0.0),
-                i,
-            )
-            for i, record in enumerate(mains.values())
-            if (same := [one for one in record.calls if one.id == call.id])
-        ]
-        return list(mains.values())[min(holds)[-1]] if call.id is not None and holds else None
+        names = [(record, [one.name for one in record.calls if one.id == call.id]) for record in mains.values()]
+        holders = [(record, own) for record, own in names if own and call.id is not None]
+
+        def order(holder: tuple[Record, list[str]]) -> tuple[bool, bool, float]:
+            time = holder[0].time or 0.0
+            return not any(same_tool(name, call.name) for name in holder[1]), time > begin, -time
+
+        return min(holders, key=order)[0] if holders else None
 
     def _attach_calls(self, order: list[Node], mains: Mapping[str, Record]) -> None:
         for node in order:
             if node.call is None:
                 continue
-            if any(above.call is not None and above.call.name == node.call.name for above in self._above[node.id]):
+            if any(above.call is not None and above.call.name == node.call.name for above in self._ancestors[node.id]):
                 self._findings.counts["calls_twice"] += 1  # the same call, by the agent and by its client of the server
                 continue
-            record = self._main_above(node, mains)
-            record = record or self._by_id(node.call, mains, self._begin(node)) or self._main_of(node, mains)
+            record = self._main_above(node, mains) or self._by_id(node.call, mains, self._begin(node))
+            record = record or self._main_of(node, mains)
             if record is None:
                 self._findings.counts["calls_without_request"] += 1
             else:
                 record.executed = (*record.executed, node.call)
 
-    def _name(self, record: Record, node: Node) -> None:
-        """Say whose the record is: what the span says, those above it, or any of the trace."""
-        near = [node, *reversed(self._above[node.id]), *self._nodes.values()]
+    def _set_identity(self, record: Record, node: Node) -> None:
+        """Set conversation and user: those of the span, of its ancestors, or of any span of the trace."""
+        near = [node, *reversed(self._ancestors[node.id]), *self._nodes.values()]
         record.conversation = next((n.conversation for n in near if n.conversation), self._trace or None)
         record.user = next((n.user for n in near if n.user), None)
 
-    def _check(self, node: Node) -> None:
+    def _count_issues(self, node: Node) -> None:
         if node.parent and node.parent not in self._nodes:
             self._findings.counts["spans_without_parent"] += 1
         parent = self._nodes.get(node.parent)
@@ -318,21 +316,19 @@ class _Trace:
 
     def _begin(self, node: Node) -> float:
         """When a span began: by its own clock, but not before what it is part of."""
-        return max((n.start for n in (*self._above[node.id], node) if n.start is not None), default=0.0)
+        return max((n.start for n in (*self._ancestors[node.id], node) if n.start is not None), default=0.0)
 
-    def _chain(self, node: Node) -> tuple[Node, ...]:
-        """What a span is part of, outermost first; a circle ends where it would begin again."""
-        chain: list[Node] = []
-        seen = {node.id}
+    def _path(self, node: Node) -> tuple[Node, ...]:
+        """The spans that a span is part of, outermost first; a circle ends where it would begin again."""
+        path = {node.id: node}
         above = self._nodes.get(node.parent)
-        while above is not None and above.id not in seen:
-            seen.add(above.id)
-            chain.append(above)
+        while above is not None and above.id not in path:
+            path[above.id] = above
             above = self._nodes.get(above.parent)
-        return tuple(reversed(chain))
+        return tuple(reversed(path.values()))[:-1]
 
 
-def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], executing: Collection[str]) -> set[str]:
+def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], with_tools: Collection[str]) -> set[str]:
     """The model calls of agents that are no part of the conversation, such as one that finds a title for it.
 
     Where an agent's own messages are recorded, those are of it whose messages hold its user's. Else, where some of an
@@ -341,26 +337,23 @@ def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], executing: Col
 
     Args:
         outer: model calls in order, each with its agent; those without an agent are no helpers.
-        executing: model calls that spans of tools follow.
+        with_tools: model calls that spans of tools follow.
     """
-    units: dict[str, list[tuple[Node, Record, Node]]] = {}
-    for node, record, agent in outer:
-        if agent is not None:
-            units.setdefault(agent.id, []).append((node, record, agent))
-    found: set[str] = set()
-    for members in units.values():
+    by_agent = group_pairs((agent.id, (node, record, agent)) for node, record, agent in outer if agent is not None)
+    helpers: set[str] = set()
+    for members in by_agent.values():
         own = members[0][2].record
         asked = set(own.asked[-1:]) if own is not None else set()
         first = [m for m in members if asked & set(m[1].asked)]
         if not first:
-            tooled = [m for m in members if m[1].offered or m[1].calls or m[0].id in executing]
-            calling = [m for m in members if m[1].calls] or [m for m in members if m[0].id in executing]
+            tooled = [m for m in members if m[1].offered or m[1].calls or m[0].id in with_tools]
+            calling = [m for m in members if m[1].calls] or [m for m in members if m[0].id in with_tools]
             first = calling[:1] or tooled[:1] or members[:1]
             linked = {a for _, record, _ in _linked(members, first) for a in record.asked}
             first[0][1].doubtful = any(not linked & set(record.asked) for _, record, _ in tooled)
-        kept = {node.id for node, _, _ in _linked(members, first)}
-        found |= {node.id for node, _, _ in members if node.id not in kept}
-    return found
+        linked_ids = {node.id for node, _, _ in _linked(members, first)}
+        helpers |= {node.id for node, _, _ in members} - linked_ids
+    return helpers
 
 
 def _linked(
@@ -369,10 +362,10 @@ def _linked(
     """The model calls that share messages of the user's with the first ones, or with others that do."""
     asked = {one for _, record, _ in first for one in record.asked}
     while True:
-        kept = [member for member in members if asked & set(member[1].asked)]
-        more = {one for _, record, _ in kept for one in record.asked}
+        linked = [member for member in members if asked & set(member[1].asked)]
+        more = {one for _, record, _ in linked for one in record.asked}
         if more <= asked:
-            return kept
+            return linked
         asked |= more
 
 
@@ -382,13 +375,11 @@ def _kind(attributes: Mapping[str, Any]) -> str:
         return _OPERATIONS.get(str(operation), "")
     if "gen_ai.tool.name" in attributes:
         return "tool"
-    spoken = any(
-        name in attributes for name in ("gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt.0.role")
-    )
-    return "chat" if spoken else ""
+    marks = ("gen_ai.input.messages", "gen_ai.request.model", "gen_ai.prompt.0.role")
+    return "chat" if any(name in attributes for name in marks) else ""
 
 
-def _executed(span: Span) -> Call | None:
+def _tool_call(span: Span) -> Call | None:
     name = str(get(span.attributes, "gen_ai.tool.name") or span.name.removeprefix("execute_tool").strip())
     if not name:
         return None
@@ -400,7 +391,7 @@ def _executed(span: Span) -> Call | None:
     return Call(name, status, None if call_id is None else str(call_id) or None, guessed=True)
 
 
-def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+def _numbered_objects(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Objects out of numbered attributes, such as `gen_ai.prompt.0.role`; `tool_calls.0.name` as lists within."""
     rows: dict[int, dict[str, Any]] = {}
     calls: dict[int, dict[int, dict[str, Any]]] = {}
@@ -413,6 +404,6 @@ def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
             calls.setdefault(int(parts[0]), {}).setdefault(int(parts[2]), {})[parts[3]] = value
         elif len(parts) == 2:
             row[parts[1]] = value
-    for number, found in calls.items():
-        rows[number]["tool_calls"] = [found[i] for i in sorted(found)]
+    for number, by_place in calls.items():
+        rows[number]["tool_calls"] = [by_place[place] for place in sorted(by_place)]
     return [rows[number] for number in sorted(rows)]
