@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.curation.similar import VECTORS_THRESHOLD, mean_vectors, near_by_vectors
+from ctxbench.data.curation.similar import VECTORS_THRESHOLD, mean_vectors, similar_by_vectors
 from ctxbench.index.dense import chunks_of
 from ctxbench.index.words import STOP_WORDS, name_parts, words
 from ctxbench.text.original_rules import query_chunks
@@ -168,7 +168,7 @@ def overlap(
         EmbeddingError: there is no model, or a text could not be embedded.
     """
     there = Catalog([item for item in catalog if item.enabled and item.include != "manual"])
-    near = near_by_vectors(there, embed, threshold=threshold)
+    near = similar_by_vectors(there, embed, threshold=threshold)
     search = _Search(there, embed)
     pairs = search.pairs(
         (pair.first, pair.second) for pair in near if there[pair.first].type == there[pair.second].type

@@ -1,4 +1,4 @@
-"""A dataset in the formats of other programs: BEIR's folder, and TREC's files with runs.
+"""Export a dataset in formats of other programs: BEIR's folder, and TREC's files with runs.
 
 ```
 corpus.jsonl         _id, title (empty), text (the search text: what our selectors index), metadata
@@ -45,8 +45,8 @@ FORMATS = ("beir", "trec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """What was written.
+class ExportReport:
+    """The files of an export, and what the format does not hold.
 
     Attributes:
         folder: where.
@@ -85,7 +85,7 @@ class Exported:
 
 
 def request_rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """Each query as whoever answers it needs it: its request, what may be offered for it, and what its session holds.
+    """Rows for programs that answer the queries: the request, the items that may be offered, and the session.
 
     Yields:
         `query`, `request` (as outside selectors are sent it, without the list of available items), `may_offer` (item
@@ -104,7 +104,7 @@ def request_rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
 
 def export_dataset(
     dataset: Dataset, folder: Path | str, *, form: str, plain: bool = False, run: Path | str | None = None
-) -> Exported:
+) -> ExportReport:
     """Write a dataset in another format: as a whole or not at all.
 
     Args:
@@ -134,17 +134,17 @@ def export_dataset(
         counts = _write_qrels(dataset, judged, temporary / "qrels", form)
         for name, answers in ranked.items():
             write_atomic(temporary / "runs" / f"{file_name(name)}.run", _run(dataset, name, answers))
-        lost = not_held(dataset)
+        missing = not_held(dataset)
         about = {"format": form, "plain": plain, "files": _files(temporary)}
-        kept = {} if plain else {"dataset": _card(dataset), "not_held": lost}
+        kept = {} if plain else {"dataset": _card(dataset), "not_held": missing}
         write_atomic(temporary / EXPORT_FILE, dump_json({**about, **kept}, indent=2))
-    return Exported(
+    return ExportReport(
         folder=folder,
         format=form,
         items=len(dataset.catalog),
         queries=len(dataset),
         labels=counts,
-        not_held=lost,
+        not_held=missing,
         runs={name: f"runs/{file_name(name)}.run" for name in ranked},
         without_ranking=tuple(name for name, answers in parts.items() if not answers.ranked),
         other_values=_other_values(dataset, judged) if ranked else {},
@@ -273,11 +273,11 @@ def _beir(labels: Iterable[Label]) -> str:
 
 
 def _trec(labels: Iterable[Label]) -> str:
-    return _marked("".join(f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels))
+    return _escape_mark("".join(f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels))
 
 
-def _marked(text: str) -> str:
-    """The text of a file; one that starts with U+FEFF gets a second one, since readers take the first for a mark."""
+def _escape_mark(text: str) -> str:
+    """The text of a file; before a U+FEFF at its start stands another, which readers take for a byte order mark."""
     return f"\ufeff{text}" if text.startswith("\ufeff") else text
 
 
@@ -307,7 +307,9 @@ def _answers(dataset: Dataset, run: Path) -> dict[str, Slice | StoredAnswers]:
 def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str:
     """The rankings of one selector, best first, to `DEPTH`, without what the session holds."""
     tag = file_name(selector).replace(" ", "%20")
-    return _marked("".join(line for block in answers.blocks() for line in _run_lines(dataset.catalog.ids, tag, block)))
+    return _escape_mark(
+        "".join(line for block in answers.blocks() for line in _run_lines(dataset.catalog.ids, tag, block))
+    )
 
 
 def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:

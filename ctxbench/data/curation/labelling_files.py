@@ -1,4 +1,4 @@
-"""What labelling left beside a dataset, carried to the folder of another one that was made of it.
+"""Copy the files of labelling from a dataset's folder to that of a dataset that was made of it.
 
 The weights say that a label queue drew the queries, which the figures of a run must tell; they follow in any case. The
 log of answers, the queue and what a log says was offered are about certain items: they follow where queries, labels and
@@ -17,8 +17,8 @@ from ctxbench.io.files import read_bytes, write_atomic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
-    """What became of the files of labelling; all empty if there are none.
+class LabellingCopy:
+    """The files of labelling that were copied, and those that were not; empty if there are none.
 
     Attributes:
         carried: those that are in the new folder now.
@@ -41,7 +41,7 @@ class Carried:
         return carried + ([f"left out, since {why}: {', '.join(self.left_out)}"] if self.left_out else [])
 
 
-def carry_labelling(source: Path, target: Path, *, answers: bool) -> Carried:
+def copy_labelling(source: Path, target: Path, *, answers: bool) -> LabellingCopy:
     """Copy the files of labelling from one dataset's folder to another's; nothing if the two are one.
 
     Args:
@@ -57,14 +57,14 @@ def carry_labelling(source: Path, target: Path, *, answers: bool) -> Carried:
     if (source / EXPOSURE).is_file():
         there[EXPOSURE] = source / EXPOSURE
     if not there or source.resolve() == target.resolve():
-        return Carried()
+        return LabellingCopy()
     log = _log(source) if answers else b""
     if not log.startswith(_log(target)):  # else what is there is nothing, or an earlier copy
-        return Carried(left_out=tuple(there), kept=True)
+        return LabellingCopy(left_out=tuple(there), kept=True)
     wanted = tuple(name for name in there if answers or name == str(WEIGHTS))
     for name in wanted:
         write_atomic(target / name, read_bytes(there[name]))
-    return Carried(carried=wanted, left_out=tuple(name for name in there if name not in wanted))
+    return LabellingCopy(carried=wanted, left_out=tuple(name for name in there if name not in wanted))
 
 
 def _log(folder: Path) -> bytes:

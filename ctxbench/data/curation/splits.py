@@ -1,4 +1,4 @@
-"""New splits for a dataset: by hash, by time, or in folds; what belongs together stays together."""
+"""Give a dataset new splits: by hash, by time, or in folds; queries of a group or conversation stay in one split."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Any
 from ctxbench.core.errors import ParameterError
 from ctxbench.data.datasets.dataset import SPLITS, Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.data.datasets.row_groups import connected_rows
 
 WAYS = ("hash", "time")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Resplit:
-    """A dataset with other splits, and what that changed.
+    """A dataset with new splits, and the changes.
 
     Attributes:
         dataset: with the new splits; all else is as before.
@@ -109,24 +110,9 @@ def bundles_of(queries: Sequence[DatasetQuery]) -> list[tuple[str, list[int]]]:
     Together are queries of one group and of one conversation, and what these connect. The name is the group (the
     first by name, if several are connected), else the conversation, else the id.
     """
-    root = list(range(len(queries)))
-
-    def find(i: int) -> int:
-        while root[i] != i:
-            root[i] = root[root[i]]
-            i = root[i]
-        return i
-
-    first: dict[tuple[str, str], int] = {}
-    for i, query in enumerate(queries):
-        for what, name in (("group", query.group), ("conversation", query.request.conversation)):
-            if name is not None:
-                one, other = find(first.setdefault((what, name), i)), find(i)
-                root[max(one, other)] = min(one, other)
-    rows: dict[int, list[int]] = {}
-    for i in range(len(queries)):
-        rows.setdefault(find(i), []).append(i)
-    return [(_name([queries[i] for i in members]), members) for members in rows.values()]
+    names = ((("group", query.group), ("conversation", query.request.conversation)) for query in queries)
+    keys = ([key for key in pair if key[1] is not None] for pair in names)
+    return [(_name([queries[row] for row in rows]), rows) for rows in connected_rows(keys)]
 
 
 def _name(queries: Sequence[DatasetQuery]) -> str:
@@ -162,10 +148,10 @@ def _by_time(dataset: Dataset, bundles: Sequence[tuple[str, list[int]]], share: 
     sizes = [len(bundles[b][1]) for b in order]
     if len(order) < 2:
         raise ParameterError(f"dataset {dataset.name}: all queries belong together; there is nothing to split")
-    taken = min(range(1, len(order)), key=lambda n: abs(sum(sizes[:n]) - wanted))
-    tuning = set(order[:taken])
-    place = [SPLITS[0] if b in tuning else SPLITS[1] for b in range(len(bundles))]
-    return place, last[order[taken - 1]].isoformat()
+    n_tuning = min(range(1, len(order)), key=lambda n: abs(sum(sizes[:n]) - wanted))
+    tuning = set(order[:n_tuning])
+    splits = [SPLITS[0] if b in tuning else SPLITS[1] for b in range(len(bundles))]
+    return splits, last[order[n_tuning - 1]].isoformat()
 
 
 def _time(query: DatasetQuery) -> datetime:
