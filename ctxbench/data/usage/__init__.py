@@ -5,11 +5,11 @@ from __future__ import annotations
 from ctxbench.data.usage.counts import ItemUsage, Usage, count_usage
 from ctxbench.data.usage.references import Evidence, References
 from ctxbench.data.usage.replies import Replies, Reply, read_replies
-from ctxbench.data.usage.suggestions import Enough, Suggestion, Suggestions, suggest_less
+from ctxbench.data.usage.suggestions import EvidenceThreshold, Suggestion, Suggestions, suggest_fewer_offers
 
 __all__ = [
-    "Enough",
     "Evidence",
+    "EvidenceThreshold",
     "ItemUsage",
     "References",
     "Replies",
@@ -19,5 +19,5 @@ __all__ = [
     "Usage",
     "count_usage",
     "read_replies",
-    "suggest_less",
+    "suggest_fewer_offers",
 ]
