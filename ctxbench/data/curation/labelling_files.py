@@ -21,24 +21,24 @@ class LabellingCopy:
     """The files of labelling that were copied, and those that were not; empty if there are none.
 
     Attributes:
-        carried: those that are in the new folder now.
+        copied: those that are in the new folder now.
         left_out: those that are not.
-        kept: whether nothing was carried because the new folder holds answers of its own, which stay as they are.
+        own_answers: whether nothing was copied because the new folder holds answers of its own.
     """
 
-    carried: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    kept: bool = False
+    own_answers: bool = False
 
     def as_dict(self) -> dict[str, list[str]]:
         """The names as JSON."""
-        return {"carried": list(self.carried), "left_out": list(self.left_out)}
+        return {"carried": list(self.copied), "left_out": list(self.left_out)}
 
     def lines(self) -> list[str]:
-        """What to tell, one line each."""
-        carried = [f"carried along: {', '.join(self.carried)}"] if self.carried else []
-        why = "the folder holds answers of its own" if self.kept else "they are about the catalog as it was"
-        return carried + ([f"left out, since {why}: {', '.join(self.left_out)}"] if self.left_out else [])
+        """What was copied and what was not, one line each."""
+        copied = [f"carried along: {', '.join(self.copied)}"] if self.copied else []
+        why = "the folder holds answers of its own" if self.own_answers else "they are about the catalog as it was"
+        return copied + ([f"left out, since {why}: {', '.join(self.left_out)}"] if self.left_out else [])
 
 
 def copy_labelling(source: Path, target: Path, *, answers: bool) -> LabellingCopy:
@@ -53,18 +53,18 @@ def copy_labelling(source: Path, target: Path, *, answers: bool) -> LabellingCop
         StorageError: a file cannot be read or written.
     """
     folder = source / FOLDER
-    there = {f"{FOLDER}/{path.name}": path for path in sorted(folder.glob("*")) if path.is_file()}
+    files = {f"{FOLDER}/{path.name}": path for path in sorted(folder.glob("*")) if path.is_file()}
     if (source / EXPOSURE).is_file():
-        there[EXPOSURE] = source / EXPOSURE
-    if not there or source.resolve() == target.resolve():
+        files[EXPOSURE] = source / EXPOSURE
+    if not files or source.resolve() == target.resolve():
         return LabellingCopy()
     log = _log(source) if answers else b""
     if not log.startswith(_log(target)):  # else what is there is nothing, or an earlier copy
-        return LabellingCopy(left_out=tuple(there), kept=True)
-    wanted = tuple(name for name in there if answers or name == str(WEIGHTS))
+        return LabellingCopy(left_out=tuple(files), own_answers=True)
+    wanted = tuple(name for name in files if answers or name == str(WEIGHTS))
     for name in wanted:
-        write_atomic(target / name, read_bytes(there[name]))
-    return LabellingCopy(carried=wanted, left_out=tuple(name for name in there if name not in wanted))
+        write_atomic(target / name, read_bytes(files[name]))
+    return LabellingCopy(copied=wanted, left_out=tuple(name for name in files if name not in wanted))
 
 
 def _log(folder: Path) -> bytes:
