@@ -243,11 +243,11 @@ class _Search:
         self._questions = embed(list(self.asked.values()))
         self._search(min(_N_BEST, len(catalog)))
 
-    def _search(self, kept: int) -> None:
+    def _search(self, n_best: int) -> None:
         self._score: FloatArray = np.zeros(len(self._own), dtype=np.float64)
         self._before: IntArray = np.zeros(len(self._own), dtype=np.int64)
-        self._best: IntArray = np.zeros((len(self._own), kept), dtype=np.int64)
-        self._best_score: FloatArray = np.zeros((len(self._own), kept), dtype=np.float64)
+        self._best: IntArray = np.zeros((len(self._own), n_best), dtype=np.int64)
+        self._best_score: FloatArray = np.zeros((len(self._own), n_best), dtype=np.float64)
         step = max(1, _BLOCK // len(self._vectors))
         for begin in range(0, len(self._own), step):
             rows = slice(begin, begin + step)
@@ -257,7 +257,7 @@ class _Search:
             own = np.take_along_axis(score, owns[:, None], axis=1)
             self._score[rows] = own[:, 0]
             self._before[rows] = (score > own + _EQUAL).sum(axis=1)
-            best = np.argsort(-score, axis=1, kind="stable")[:, :kept]
+            best = np.argsort(-score, axis=1, kind="stable")[:, :n_best]
             self._best[rows], self._best_score[rows] = best, np.take_along_axis(score, best, axis=1)
 
     def n_within(self, n: int) -> int:
@@ -274,7 +274,7 @@ class _Search:
         return sorted(found, key=lambda pair: (round(pair.margin, 6), -round(pair.similarity, 6)))
 
     def _pair(self, one: int, other: int) -> Pair:
-        asked = [
+        searches = [
             ItemSearch(self.catalog[own].id, self.asked[own], float(self._score[row]), self._similar(row, rival), place)
             for own, rival in ((one, other), (other, one))
             if (row := self._row.get(own)) is not None
@@ -283,8 +283,8 @@ class _Search:
         return Pair(
             items=(self.catalog[one].id, self.catalog[other].id),
             similarity=min(1.0, float(self._means[one] @ self._means[other])),
-            asked=tuple(asked),
-            margin=min((each.score - each.other for each in asked), default=0.0),
+            asked=tuple(searches),
+            margin=min((each.score - each.other for each in searches), default=0.0),
         )
 
     def _similar(self, row: int, position: int) -> float:
@@ -318,17 +318,17 @@ def _changes(search: _Search, counter: TokenCounter, pair: Pair) -> Iterator[Cha
     first, second = search.catalog[one], search.catalog[other]
     before = _tokens(counter, [first, second])
     if pair.similarity >= MERGED:
-        whole = merge_items(first, second)
-        found = search.search_again({one: whole, other: whole})
-        yield Change("merge", whole.id, whole.name, _tokens(counter, [whole]) - before, *found)
-    tried = []
+        merged = merge_items(first, second)
+        effect = search.search_again({one: merged, other: merged})
+        yield Change("merge", merged.id, merged.name, _tokens(counter, [merged]) - before, *effect)
+    renames = []
     for position, item, rival in ((one, first, second), (other, second, first)):
         for name in _new_names(item, rival):
             renamed = replace(item, name=name)
             tokens = _tokens(counter, [renamed, rival]) - before
-            found = search.search_again({one: first, other: second, position: renamed})
-            tried.append(Change("rename", item.id, name, tokens, *found))
-    best = max(tried, key=lambda change: (change.first, change.margin or 0.0), default=None)
+            effect = search.search_again({one: first, other: second, position: renamed})
+            renames.append(Change("rename", item.id, name, tokens, *effect))
+    best = max(renames, key=lambda change: (change.first, change.margin or 0.0), default=None)
     if best is not None and (best.first > search.n_within(1) or (best.margin or 0.0) >= pair.margin + _LEAST_GAIN):
         yield best
 
@@ -356,10 +356,10 @@ def _join_texts(base: str, added: str, parts: Callable[[str], list[str]], betwee
 def _join_schemas(base: Mapping[str, Any] | None, added: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if not base or not added:
         return base or added
-    whole = {**added, **base, "properties": {**added.get("properties", {}), **base.get("properties", {})}}
-    if "required" in whole:
-        whole["required"] = [name for name in base.get("required", []) if name in added.get("required", [])]
-    return whole
+    joined = {**added, **base, "properties": {**added.get("properties", {}), **base.get("properties", {})}}
+    if "required" in joined:
+        joined["required"] = [name for name in base.get("required", []) if name in added.get("required", [])]
+    return joined
 
 
 def _new_names(item: Item, rival: Item) -> Iterator[str]:
@@ -367,8 +367,8 @@ def _new_names(item: Item, rival: Item) -> Iterator[str]:
     if item.server and item.server != rival.server:
         yield _add_word(item.name, item.server, front=True)
     known = {*words(rival.search_text), *name_parts(item.name), *STOP_WORDS}
-    own = dict.fromkeys(word for word in words(item.description) if word not in known and len(word) > 2)
-    for word in list(own)[:_TRIED_WORDS]:
+    distinct = dict.fromkeys(word for word in words(item.description) if word not in known and len(word) > 2)
+    for word in list(distinct)[:_TRIED_WORDS]:
         yield _add_word(item.name, word)
 
 

@@ -169,8 +169,8 @@ def _without_split(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _common_order(ids: Sequence[str], others: Sequence[str]) -> list[str]:
-    known = set(others)
-    return [name for name in ids if name in known]
+    common = set(others)
+    return [name for name in ids if name in common]
 
 
 def _label_changes(before: Sequence[Label], after: Sequence[Label]) -> tuple[LabelChange, ...]:

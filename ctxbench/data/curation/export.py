@@ -22,7 +22,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -71,17 +71,7 @@ class ExportReport:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON."""
-        return {
-            "folder": str(self.folder),
-            "format": self.format,
-            "items": self.items,
-            "queries": self.queries,
-            "labels": dict(self.labels),
-            "not_held": dict(self.not_held),
-            "runs": dict(self.runs),
-            "without_ranking": list(self.without_ranking),
-            "other_values": {why: list(queries) for why, queries in self.other_values.items()},
-        }
+        return {**asdict(self), "folder": str(self.folder)}
 
 
 def request_rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
@@ -93,12 +83,12 @@ def request_rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """
     batch, ids = dataset.batch(), dataset.current_catalog.ids
     for row, (request, eligible) in enumerate(zip(batch.requests, batch.eligible, strict=True)):
-        held = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
+        session = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
         yield {
             "query": request.id,
             "request": replace(request, available=None).as_dict(),
             "may_offer": [ids[position] for position in np.flatnonzero(eligible)],
-            **({"session": [ids[position] for position in held]} if len(held) else {}),
+            **({"session": [ids[position] for position in session]} if len(session) else {}),
         }
 
 
@@ -136,8 +126,8 @@ def export_dataset(
             write_atomic(temporary / "runs" / f"{file_name(name)}.run", _run(dataset, name, answers))
         missing = not_held(dataset)
         about = {"format": form, "plain": plain, "files": _files(temporary)}
-        kept = {} if plain else {"dataset": _card(dataset), "not_held": missing}
-        write_atomic(temporary / EXPORT_FILE, dump_json({**about, **kept}, indent=2))
+        details = {} if plain else {"dataset": _card(dataset), "not_held": missing}
+        write_atomic(temporary / EXPORT_FILE, dump_json({**about, **details}, indent=2))
     return ExportReport(
         folder=folder,
         format=form,
@@ -165,8 +155,8 @@ def _refuse_other(folder: Path) -> None:
         return
     what = "it is a file"
     if folder.is_dir():
-        own = _own_names(folder / EXPORT_FILE)
-        other = next((path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in own), None)
+        names = _own_names(folder / EXPORT_FILE)
+        other = next((path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in names), None)
         if other is None:
             return
         what = f"it holds {other.relative_to(folder)}, which is no file of an export ({EXPORT_FILE} lists those)"
@@ -225,22 +215,22 @@ def _judged(dataset: Dataset) -> set[str]:
 def _corpus_rows(dataset: Dataset, *, plain: bool) -> Iterator[dict[str, Any]]:
     for item in dataset.catalog:
         row = {"_id": item.id, "title": "", "text": item.search_text}
-        ours = {name: value for name, value in item.as_row().items() if name not in ("_id", "type", "server", "name")}
-        yield row if plain else {**row, "metadata": {EXPORT_KEY: ours}}
+        rest = {name: value for name, value in item.as_row().items() if name not in ("_id", "type", "server", "name")}
+        yield row if plain else {**row, "metadata": {EXPORT_KEY: rest}}
 
 
 def _query_rows(dataset: Dataset, judged: set[str], *, plain: bool) -> Iterator[dict[str, Any]]:
     for query in dataset.queries:
         row = query.as_row()
-        shown = {"_id": row.pop("_id"), "text": row.pop("text")}
+        exported = {"_id": row.pop("_id"), "text": row.pop("text")}
         labels = _details(query, dataset.labels_of(query.id), in_qrels=query.id in judged)
-        ours = {**row, "labels": labels} if labels else row
-        yield shown if plain else {**shown, "metadata": {EXPORT_KEY: ours}}
+        rest = {**row, "labels": labels} if labels else row
+        yield exported if plain else {**exported, "metadata": {EXPORT_KEY: rest}}
 
 
 def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:
     """By item, what qrels do not say of the labels of one query; all of it if they are not there."""
-    found = {}
+    details = {}
     for label in labels:
         entry: dict[str, Any] = {} if in_qrels else {"grade": label.grade}
         defaults = Label(query.id, label.item, label.grade)
@@ -248,8 +238,8 @@ def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) ->
             if getattr(label, name) != getattr(defaults, name):
                 entry[name] = getattr(label, name)
         if entry:
-            found[label.item.id] = entry
-    return found
+            details[label.item.id] = entry
+    return details
 
 
 def _write_qrels(dataset: Dataset, judged: set[str], folder: Path, form: str) -> dict[str, int]:
@@ -297,9 +287,9 @@ def _answers(dataset: Dataset, run: Path) -> dict[str, Slice | StoredAnswers]:
     datasets = {name: entry["hash"] for name, entry in manifest["datasets"].items()}
     name = next((name for name, content in datasets.items() if content == dataset.hash), None)
     if name is None:
-        known = ", ".join(f"{name} {content[:12]}" for name, content in datasets.items())
+        shown = ", ".join(f"{name} {content[:12]}" for name, content in datasets.items())
         raise StorageError(
-            f"{run} is a run on {known}, not on {dataset.name} {dataset.hash[:12]}; export the dataset as it was run"
+            f"{run} is a run on {shown}, not on {dataset.name} {dataset.hash[:12]}; export the dataset as it was run"
         )
     return {selector: store.load(name, selector).answers for selector in manifest["selectors"]}
 
@@ -316,9 +306,9 @@ def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
     table = answers.candidates
     for place, query in enumerate(answers.queries):
         rows = np.arange(table.start[place], table.start[place + 1])
-        held = set(table.item[rows[table.origin[rows] == Origin.SESSION]].tolist())
-        found = table.item[rows[table.origin[rows] == Origin.SEARCH]].tolist()
-        ranking = [item for item in found if item not in held][:DEPTH]
+        session = set(table.item[rows[table.origin[rows] == Origin.SESSION]].tolist())
+        candidates = table.item[rows[table.origin[rows] == Origin.SEARCH]].tolist()
+        ranking = [item for item in candidates if item not in session][:DEPTH]
         for rank, item in enumerate(ranking, start=1):
             yield f"{query} Q0 {ids[item]} {rank} {len(ranking) - rank + 1} {tag}\n"
 
@@ -327,16 +317,18 @@ def _other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ..
     """The queries for which other programs compute other values from qrels and run than we do, and why."""
     alternatives = {label.query for label in dataset.labels if label.alternatives}
     batch = dataset.batch()
-    held = []
+    with_session_label = []
     for row, query in enumerate(dataset.queries):
         items = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]].tolist()
         keys = {dataset.catalog[item].key for item in items}
         if any(label.item in keys and label.grade >= Grade.HELPFUL for label in dataset.labels_of(query.id)):
-            held.append(query.id)
-    found = {
+            with_session_label.append(query.id)
+    queries_by_reason = {
         "alternatives count once here, and one by one in qrels": [
             q.id for q in dataset.queries if q.id in alternatives & judged
         ],
-        "the session holds a labelled item, which is met here and not ranked": [q for q in held if q in judged],
+        "the session holds a labelled item, which is met here and not ranked": [
+            q for q in with_session_label if q in judged
+        ],
     }
-    return {why: tuple(queries) for why, queries in found.items() if queries}
+    return {why: tuple(queries) for why, queries in queries_by_reason.items() if queries}

@@ -38,7 +38,7 @@ class Leak:
 
 def find_leaks(dataset: Dataset) -> tuple[Leak, ...]:
     """The required items that their queries name, in the order of the labels; history is not read."""
-    found = []
+    leaks = []
     for query in dataset.queries:
         required = [label.item for label in dataset.labels_of(query.id) if label.grade == Grade.REQUIRED]
         if required:
@@ -46,8 +46,8 @@ def find_leaks(dataset: Dataset) -> tuple[Leak, ...]:
             for key in required:
                 how = text.names(key.name) or ("server" if key.server and text.names(key.server) else "")
                 if how:
-                    found.append(Leak(query.id, key.id, how))
-    return tuple(found)
+                    leaks.append(Leak(query.id, key.id, how))
+    return tuple(leaks)
 
 
 class _Text:

@@ -221,9 +221,9 @@ class _Rebaser:
         queries, labels = [], []
         for query in self.old.queries:
             request = self._request(query, scopes)
-            kept, partly = self._labels(query, request)
+            query_labels, partly = self._labels(query, request)
             queries.append(replace(query, request=request, partly_labelled=query.partly_labelled or partly))
-            labels += kept
+            labels += query_labels
         about = {name: value for name, value in self.old.about.items() if name != "frozen"}
         return replace(
             self.old,
@@ -253,8 +253,8 @@ class _Rebaser:
     def reordered(self) -> bool:
         """Whether the items that both catalogs have stand in another order."""
         positions = [self.catalog.find(self._new(item.key)) for item in self.old.catalog]
-        kept = [position for position in positions if position is not None]
-        return kept != sorted(kept)
+        common = [position for position in positions if position is not None]
+        return common != sorted(common)
 
     def _new(self, key: ItemKey) -> ItemKey:
         return self.renames.get(key, key)
@@ -288,14 +288,14 @@ class _Rebaser:
         if query.request.session is None:
             return None
         out = []
-        for held in query.request.session:
-            key = self._new(held.key)
+        for item in query.request.session:
+            key = self._new(item.key)
             position = self.catalog.find(key)
             if position is None or not self.catalog[position].enabled:
                 why = "gone" if position is None else "disabled"
-                self.lost_mentions.append(LostMention(f"query {query.id}, session", held.key.id, why))
+                self.lost_mentions.append(LostMention(f"query {query.id}, session", item.key.id, why))
             else:
-                out.append(replace(held, key=key))
+                out.append(replace(item, key=key))
         return tuple(out)
 
     def _labels(self, query: DatasetQuery, request: Request) -> tuple[list[Label], bool]:
@@ -303,32 +303,32 @@ class _Rebaser:
         labels = self.old.labels_of(query.id)
         required = (label for label in labels if label.grade == Grade.REQUIRED)
         groups = group_pairs((label.alternatives or label.item, label) for label in required)
-        kept: list[Label] = []
+        moved: list[Label] = []
         for label in labels:
             if label.grade == Grade.REQUIRED:
                 continue
             if self.catalog.find(self._new(label.item)) is None:
                 self.lost_labels.append(LostLabel(query.id, label.item.id, label.grade, "gone", "dropped"))
             else:
-                kept.append(replace(label, item=self._new(label.item)))
+                moved.append(replace(label, item=self._new(label.item)))
         unmet: list[tuple[Label, str]] = []
         for members in groups.values():
-            why = {label: self._why_not(label, request) for label in members}
-            there = [label for label in members if why[label] != "gone"]
-            if any(not why[label] for label in there):
-                one = len(there) == 1
-                kept += [
+            reasons = {label: self._why_not(label, request) for label in members}
+            present = [label for label in members if reasons[label] != "gone"]
+            if any(not reasons[label] for label in present):
+                one = len(present) == 1
+                moved += [
                     replace(label, item=self._new(label.item), alternatives="" if one else label.alternatives)
-                    for label in there
+                    for label in present
                 ]
-                lost = [label for label in members if why[label] == "gone"]
+                lost = [label for label in members if reasons[label] == "gone"]
                 self.lost_labels += [LostLabel(query.id, i.item.id, i.grade, "gone", "alternative lost") for i in lost]
             else:
-                unmet += why.items()
-        left = any(label.grade == Grade.REQUIRED for label in kept)
-        effect = "partly labelled" if left or query.partly_labelled else "unlabelled"
-        self.lost_labels += [LostLabel(query.id, label.item.id, label.grade, why, effect) for label, why in unmet]
-        return kept, bool(unmet) and left
+                unmet += reasons.items()
+        still_required = any(label.grade == Grade.REQUIRED for label in moved)
+        effect = "partly labelled" if still_required or query.partly_labelled else "unlabelled"
+        self.lost_labels += [LostLabel(query.id, label.item.id, label.grade, reason, effect) for label, reason in unmet]
+        return moved, bool(unmet) and still_required
 
     def _why_not(self, label: Label, request: Request) -> str:
         """Why no selector could offer the item of a label any more; empty if one could."""
@@ -336,11 +336,11 @@ class _Rebaser:
         position = self.catalog.find(key)
         if position is None:
             return "gone"
-        held = {item.key for item in request.session or ()}
+        session = {item.key for item in request.session or ()}
         item = self.catalog[position]
         if not item.enabled:
             return "disabled"
-        if key in held:
+        if key in session:
             return ""
         if item.include == "manual":
             return "by hand only"
@@ -356,10 +356,10 @@ def _may_get(dataset: Dataset, keys: set[ItemKey], query: DatasetQuery) -> set[I
 
 
 def _open_queries(dataset: Dataset, added: set[ItemKey]) -> int:
-    everywhere = [query for query in dataset.queries if query.request.available is None]
-    listed = [query for query in dataset.queries if query.request.available is not None]
-    count = len(everywhere) if everywhere and _may_get(dataset, added, everywhere[0]) else 0
-    return count + sum(bool(_may_get(dataset, added, query)) for query in listed)
+    unrestricted = [query for query in dataset.queries if query.request.available is None]
+    restricted = [query for query in dataset.queries if query.request.available is not None]
+    count = len(unrestricted) if unrestricted and _may_get(dataset, added, unrestricted[0]) else 0
+    return count + sum(bool(_may_get(dataset, added, query)) for query in restricted)
 
 
 def _review_candidates(dataset: Dataset, added: set[ItemKey], threshold: float) -> tuple[ReviewCandidate, ...]:

@@ -186,8 +186,8 @@ class _Checker:
         if query.scope is not None:
             if query.scope not in contents.scopes:
                 if contents.scopes_complete:
-                    known = self._suggest("scope", query.scope, contents.scopes)
-                    yield f"has scope {query.scope!r}, which dataset.yaml does not define{known}"
+                    suggestion = self._suggest("scope", query.scope, contents.scopes)
+                    yield f"has scope {query.scope!r}, which dataset.yaml does not define{suggestion}"
             elif request.available != tuple(contents.scopes[query.scope]):
                 yield f"has scope {query.scope!r}, but is given other items than that scope"
         for what, keys in _lists(query).items():
@@ -268,10 +268,10 @@ class _Checker:
         lost |= {key.id for key in items if query.scope is not None and key not in self._in_a_scope}
         if not lost.isdisjoint(contents.before or ()):
             return  # a selector could, before the catalog was edited
-        held = {item.key for item in request.session or ()}
+        session = {item.key for item in request.session or ()}
         enabled = {key for key, item in items.items() if item.enabled}
-        reachable = {key for key in enabled if available is None or key in available or key in held}
-        if not any(items[key].include != "manual" or key in held for key in reachable):
+        reachable = {key for key in enabled if available is None or key in available or key in session}
+        if not any(items[key].include != "manual" or key in session for key in reachable):
             why = "is not among the items available to it" if enabled else "is not enabled"
             if reachable:
                 why = "is included by hand only (manual), and its session does not hold it"
@@ -346,5 +346,5 @@ def _hidden_because(request: Request, item: Item) -> Iterator[str]:
     if time is not None and item.created is not None and instant(item.created) > time:
         yield f"was created ({item.created}) after the query was asked ({request.time})"
     if item.until is not None and (time is None or time >= instant(item.until)):
-        asked = f"was asked at {request.time}" if time is not None else "has no time, so it is asked now"
-        yield f"ended ({item.until}) and the query {asked}"
+        state = f"was asked at {request.time}" if time is not None else "has no time, so it is asked now"
+        yield f"ended ({item.until}) and the query {state}"

@@ -150,9 +150,9 @@ class Dataset:
 
         They are partly labelled, or have no required item and are not said to need nothing.
         """
-        known = {label.query for label in self.labels if label.grade == Grade.REQUIRED}
-        known |= {query.id for query in self.queries if query.needs_nothing}
-        return tuple(query.id for query in self.queries if query.partly_labelled or query.id not in known)
+        labelled = {label.query for label in self.labels if label.grade == Grade.REQUIRED}
+        labelled |= {query.id for query in self.queries if query.needs_nothing}
+        return tuple(query.id for query in self.queries if query.partly_labelled or query.id not in labelled)
 
     @cached_property
     def judgments(self) -> Judgments:

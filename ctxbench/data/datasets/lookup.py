@@ -55,11 +55,11 @@ def importers() -> dict[str, Importer]:
 
 def list_datasets() -> tuple[Listing, ...]:
     """Every dataset that has a name, sorted: what is cached and what importers provide."""
-    known = importers()
+    by_dataset = importers()
     cached = _cached_names()
     rows = []
-    for name in sorted({*known, *cached}):
-        importer = known.get(name)
+    for name in sorted({*by_dataset, *cached}):
+        importer = by_dataset.get(name)
         version = _cached_version(name) if name in cached else ""
         install = importer.install if importer is not None else ""
         if importer is not None and importer.available() and version != importer.version:
@@ -134,10 +134,10 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = no
         ParameterError: its importer reads no folder.
         StorageError: the source is not installed (says what to install), or is not what is expected.
     """
-    known = importers()
-    if name not in known:
-        raise UnknownNameError("dataset to import", name, known)
-    importer = known[name]
+    by_dataset = importers()
+    if name not in by_dataset:
+        raise UnknownNameError("dataset to import", name, by_dataset)
+    importer = by_dataset[name]
     if source is None:
         return _import(name, importer, notify)
     from ctxbench.data.importers.published_files import FileImporter  # few read a folder

@@ -285,8 +285,8 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
             continue
         fields = text.split("\t")
         if not 3 <= len(fields) <= len(columns):
-            wanted = "3" if len(columns) == 3 else f"3 to {len(columns)}"
-            faults.append(Fault(f"expected {wanted} fields separated by tabs, got {len(fields)}", path, number))
+            n_expected = "3" if len(columns) == 3 else f"3 to {len(columns)}"
+            faults.append(Fault(f"expected {n_expected} fields separated by tabs, got {len(fields)}", path, number))
             continue
         fields += [""] * (len(columns) + 1 - len(fields))
         query, item, score, via, *rest = fields_in_order(fields)

@@ -91,14 +91,14 @@ class Builder:
         available = self._available(turn)
         scope = self._scope(available)
         offered, full = self._offered(turn, scope)
-        listed = frozenset(offered)
-        turn.calls = tuple(self._checked_call(call, listed) for call in turn.calls)
+        offered_keys = frozenset(offered)
+        turn.calls = tuple(self._checked_call(call, offered_keys) for call in turn.calls)
         turn_signals = signals(turn, lambda name: self.names.resolve(name).key is not None)
         counts.update(f"signal_{name}" for name in turn_signals)
-        called, wanted, doubt = self._called(turn, scope, offered)
+        called, wanted, doubtful = self._called(turn, scope, offered)
         nothing = any(record.needs_nothing for record in turn.records) and not called
-        doubt = doubt or reuses_ids(turn.calls) or not turn.text.strip() or any(r.doubtful for r in turn.records)
-        complete = full and scope.tools_only and not turn_signals and not doubt
+        doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip() or any(r.doubtful for r in turn.records)
+        complete = full and scope.tools_only and not turn_signals and not doubtful
         counts["full_but_doubtful"] += full and bool(called) and scope.tools_only and not complete
         counts["full_but_not_all_tools"] += full and bool(called) and not scope.tools_only
         state = "nothing" if nothing else "unlabelled" if not called else "complete" if complete else "partly"
@@ -140,7 +140,7 @@ class Builder:
         """What was offered in any call of the turn, in the order of the catalog, and whether each had everything."""
         counts = self.findings.counts
         lists = list(self._lists(turn))
-        everything = any(record.everything for record in turn.records)
+        everything = any(record.all_offered for record in turn.records)
         if not lists and not everything:
             everything = self.settings.assume_full
             counts["turns_assumed_full" if everything else "turns_without_offered"] += 1
@@ -159,10 +159,10 @@ class Builder:
         One without a list could call if it did. Where no model call has a list, it is as the settings say.
         """
         complete = {names: scope.searchable <= set(self._items(names)) for names in self._lists(turn)}
-        stated = bool(complete) or any(record.everything for record in turn.records)
+        stated = bool(complete) or any(record.all_offered for record in turn.records)
         for record in turn.records:
-            if record.partial or not (
-                record.everything or self._had_all(record.offered, record.calls, complete, stated)
+            if record.partly_offered or not (
+                record.all_offered or self._had_all(record.offered, record.calls, complete, stated)
             ):
                 return False
             if not all(self._had_all(nested.offered, nested.calls, complete, stated) for nested in record.nested):
@@ -253,33 +253,33 @@ class Builder:
     ) -> tuple[tuple[ItemKey, ...], tuple[ItemKey, ...], bool]:
         """What was called well, what the model named in vain, and whether more may have been needed than that."""
         counts = self.findings.counts
-        listed = frozenset(offered)
-        held = frozenset(self._keys(name for name, _ in turn.records[0].session or ()))
+        offered_keys = frozenset(offered)
+        session = frozenset(self._keys(name for name, _ in turn.records[0].session or ()))
         called: dict[ItemKey, None] = {}
         failed: dict[ItemKey, None] = {}
-        wanted: dict[ItemKey, None] = {}
-        doubt = False
+        unavailable: dict[ItemKey, None] = {}
+        doubtful = False
         for call in turn.calls:
-            resolved = self._resolve(call.name, listed)
+            resolved = self._resolve(call.name, offered_keys)
             self.name_counts[call.name] += 1
             counts[f"calls_{call.status}"] += 1
             key = resolved.key
             if call.status == "unknown_tool":
                 if key is not None:
-                    wanted[key] = None
+                    unavailable[key] = None
             elif key is None:
                 counts["calls_ambiguous" if resolved.rule == AMBIGUOUS else "calls_outside_catalog"] += 1
-                doubt = True
-            elif key not in scope.reachable and key not in held:
+                doubtful = True
+            elif key not in scope.reachable and key not in session:
                 counts["calls_not_available"] += 1
-                doubt = True
+                doubtful = True
             elif call.status == "error":
                 failed[key] = None
             else:
-                counts["calls_not_offered"] += bool(listed) and key not in listed
+                counts["calls_not_offered"] += bool(offered_keys) and key not in offered_keys
                 called[key] = None
-        doubt = doubt or bool(set(failed) - set(called))
-        return tuple(called), tuple(key for key in wanted if key not in called), doubt
+        doubtful = doubtful or bool(set(failed) - set(called))
+        return tuple(called), tuple(key for key in unavailable if key not in called), doubtful
 
     def _session(self, turn: Turn) -> tuple[SessionItem, ...] | None:
         session = turn.records[0].session

@@ -105,7 +105,7 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
         finished=bool(after) and after[-1].role == "assistant" and not after[-1].calls,
         calls=calls_of(after),
         earlier=sum(len(message.calls) for message in messages[: last + 1]),
-        asked=tuple(hash(messages[i].text) for i in places),
+        user_hashes=tuple(hash(messages[i].text) for i in places),
     )
 
 

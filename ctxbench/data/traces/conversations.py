@@ -85,7 +85,7 @@ class _UnnamedConversations:
 
     def place(self, record: Record) -> int:
         """The place of the first record of the conversation that a record goes on with; its own where it begins one."""
-        who, asked = (record.workspace, record.user), record.asked
+        who, asked = (record.workspace, record.user), record.user_hashes
         if not asked:
             return record.place
         place = record.place
@@ -120,8 +120,8 @@ def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call,
     failed if any of them says so. The span of its execution says how it ended; one without an id is of the next call of
     that name.
     """
-    spoken: dict[tuple[str | None, str, int], Call] = {}
-    listed: list[Call] = []
+    merged: dict[tuple[str | None, str, int], Call] = {}
+    separate: list[Call] = []
     for record in records:
         messages = [record.calls] if record.cumulative else []
         for calls in (*messages, *(nested.calls for nested in record.nested)):
@@ -129,46 +129,48 @@ def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call,
             for call in calls:
                 place = call.id, call.name, seen[call.id, call.name]
                 seen[call.id, call.name] += 1
-                if place not in spoken or call.status != "ok":
-                    spoken[place] = call
-        listed += () if record.cumulative else record.calls
-    for call in listed:
+                if place not in merged or call.status != "ok":
+                    merged[place] = call
+        separate += () if record.cumulative else record.calls
+    for call in separate:
         place = call.id, call.name, 0
         if call.id is None:
-            place = None, call.name, sum(known[:2] == place[:2] for known in spoken)
-        elif place in spoken:
+            place = None, call.name, sum(known[:2] == place[:2] for known in merged)
+        elif place in merged:
             findings.counts["calls_twice"] += 1
-        if place not in spoken or call.status != "ok":
-            spoken[place] = call
-    return _with_outcomes(spoken, [call for record in records for call in record.executed], findings)
+        if place not in merged or call.status != "ok":
+            merged[place] = call
+    return _with_outcomes(merged, [call for record in records for call in record.executed], findings)
 
 
 def _with_outcomes(
-    spoken: dict[tuple[str | None, str, int], Call], executed: list[Call], findings: LogFindings
+    calls: dict[tuple[str | None, str, int], Call], executed: list[Call], findings: LogFindings
 ) -> tuple[Call, ...]:
     """Calls with the status that the spans of their execution have, and the calls that only such spans have."""
-    open_, done = dict(spoken), []
+    unmatched, matched = dict(calls), []
     ended: dict[tuple[str | None, str], Call] = {}
-    more: list[Call] = []
+    unlisted: list[Call] = []
     for call in executed:
-        same = [place for place in open_ if same_tool(place[1], call.name)]
+        same = [place for place in unmatched if same_tool(place[1], call.name)]
         place = next((place for place in same if place[0] == call.id), None)
         if place is None:  # one of the two has no id
             place = next((place for place in same if None in (place[0], call.id)), None)
         if place is not None:
-            spoken[place] = replace(call, name=place[1])
-            del open_[place]
-            done.append(place)
+            calls[place] = replace(call, name=place[1])
+            del unmatched[place]
+            matched.append(place)
         elif call.id is not None and (
-            (call.id, call.name) in ended or any(p[0] == call.id and same_tool(p[1], call.name) for p in done)
+            (call.id, call.name) in ended or any(p[0] == call.id and same_tool(p[1], call.name) for p in matched)
         ):
             findings.counts["calls_twice"] += 1
             if call.status != "ok":
-                spoken |= {p: replace(call, name=p[1]) for p in done if p[0] == call.id and same_tool(p[1], call.name)}
+                calls |= {
+                    p: replace(call, name=p[1]) for p in matched if p[0] == call.id and same_tool(p[1], call.name)
+                }
         else:
-            more.append(call)
+            unlisted.append(call)
             ended[call.id, call.name] = call
-    return (*spoken.values(), *more)
+    return (*calls.values(), *unlisted)
 
 
 def reuses_ids(calls: Iterable[Call]) -> bool:

@@ -52,7 +52,7 @@ class MessageSummary:
         finished: the last message is an answer, without a call.
         calls: those after it; before it nothing is of this turn. All of them if there is no user's message.
         earlier: how many calls stand before it.
-        asked: a hash of each message of the user's, oldest first.
+        user_hashes: a hash of each message of the user's, oldest first.
     """
 
     text: str | None = None
@@ -64,7 +64,7 @@ class MessageSummary:
     finished: bool = False
     calls: tuple[Call, ...] = ()
     earlier: int = 0
-    asked: tuple[int, ...] = ()
+    user_hashes: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,8 +77,8 @@ class Record(MessageSummary):
         turn: its number, if the log has one.
         time: seconds since 1970, if the log says.
         offered: names; None if the log does not say.
-        everything: the log says that everything was offered.
-        partial: the log says that it was not, whatever it lists.
+        all_offered: the log says that everything was offered.
+        partly_offered: the log says that it was not, whatever it lists.
         available: names of all that the request may get; None if the log does not say.
         scope: the name of a scope of the catalog's dataset.
         needs_nothing: the log says that someone judged so.
@@ -98,8 +98,8 @@ class Record(MessageSummary):
     user: str | None = None
     workspace: str | None = None
     offered: tuple[str, ...] | None = None
-    everything: bool = False
-    partial: bool = False
+    all_offered: bool = False
+    partly_offered: bool = False
     available: tuple[str, ...] | None = None
     scope: str | None = None
     needs_nothing: bool = False

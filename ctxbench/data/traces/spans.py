@@ -342,15 +342,15 @@ def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], with_tools: Co
     by_agent = group_pairs((agent.id, (node, record, agent)) for node, record, agent in outer if agent is not None)
     helpers: set[str] = set()
     for members in by_agent.values():
-        own = members[0][2].record
-        asked = set(own.asked[-1:]) if own is not None else set()
-        first = [m for m in members if asked & set(m[1].asked)]
+        agent_record = members[0][2].record
+        asked = set(agent_record.user_hashes[-1:]) if agent_record is not None else set()
+        first = [m for m in members if asked & set(m[1].user_hashes)]
         if not first:
             tooled = [m for m in members if m[1].offered or m[1].calls or m[0].id in with_tools]
             calling = [m for m in members if m[1].calls] or [m for m in members if m[0].id in with_tools]
             first = calling[:1] or tooled[:1] or members[:1]
-            linked = {a for _, record, _ in _linked(members, first) for a in record.asked}
-            first[0][1].doubtful = any(not linked & set(record.asked) for _, record, _ in tooled)
+            linked = {a for _, record, _ in _linked(members, first) for a in record.user_hashes}
+            first[0][1].doubtful = any(not linked & set(record.user_hashes) for _, record, _ in tooled)
         linked_ids = {node.id for node, _, _ in _linked(members, first)}
         helpers |= {node.id for node, _, _ in members} - linked_ids
     return helpers
@@ -360,10 +360,10 @@ def _linked(
     members: list[tuple[Node, Record, Node]], first: list[tuple[Node, Record, Node]]
 ) -> list[tuple[Node, Record, Node]]:
     """The model calls that share messages of the user's with the first ones, or with others that do."""
-    asked = {one for _, record, _ in first for one in record.asked}
+    asked = {one for _, record, _ in first for one in record.user_hashes}
     while True:
-        linked = [member for member in members if asked & set(member[1].asked)]
-        more = {one for _, record, _ in linked for one in record.asked}
+        linked = [member for member in members if asked & set(member[1].user_hashes)]
+        more = {one for _, record, _ in linked for one in record.user_hashes}
         if more <= asked:
             return linked
         asked |= more

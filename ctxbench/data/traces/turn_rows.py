@@ -61,9 +61,9 @@ class TurnReader:
         exposure, offered = row.data.get("exposure"), row.data.get("offered")
         if exposure not in (None, "full", "partial"):
             row.fault(f"field 'exposure' must be full or partial, got {exposure!r:.60}")
-        record.everything = exposure == "full" or offered == "*" or (isinstance(offered, list) and "*" in offered)
-        record.partial = exposure == "partial"
-        if record.partial and record.everything:
+        record.all_offered = exposure == "full" or offered == "*" or (isinstance(offered, list) and "*" in offered)
+        record.partly_offered = exposure == "partial"
+        if record.partly_offered and record.all_offered:
             row.fault("field 'exposure' says partial, but 'offered' is '*'")
         if offered != "*":
             names = self._names(row, "offered")

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.usage.replies import Reply
@@ -52,7 +52,7 @@ class Evidence:
 
     def as_dict(self) -> dict[str, str | None]:
         """The evidence as JSON."""
-        return {"kind": self.kind, "text": self.text, "where": self.where, "time": self.time}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,12 +142,12 @@ def _logged_replies(turns: Sequence[Turn], path: Path, number: int) -> Iterator[
         name = first.conversation or f"at {first.place}"
         offers = [record.offered for record in turn.records if record.offered is not None]
         session = [pair for record in turn.records for pair in record.session or ()]
-        everything = any(record.everything for record in turn.records)
+        everything = any(record.all_offered for record in turn.records)
         if everything:
             available = [record.available for record in turn.records if record.available is not None]
             offers += available
             everything = not available and not any(record.scope for record in turn.records)  # a scope is a dataset's
-        known = bool(offers or session or everything)
+        stated = bool(offers or session or everything)
         answers = max((record.after for record in turn.records), key=len)
         time = turn.time
         yield _RawReply(
@@ -155,7 +155,7 @@ def _logged_replies(turns: Sequence[Turn], path: Path, number: int) -> Iterator[
             where=f"{path}, conversation {name}, turn {turn.number + 1}",
             user_messages=(*(message.content for message in turn.history if message.role == "user"), turn.text),
             text="\n".join(message.content for message in answers if message.role == "assistant"),
-            offered={**dict.fromkeys(chain.from_iterable(offers), ""), **dict(session)} if known else None,
+            offered={**dict.fromkeys(chain.from_iterable(offers), ""), **dict(session)} if stated else None,
             calls=tuple(call.name for call in turn.calls if call.status != "unknown_tool"),
             everything=everything,
             time=None if time is None else iso(time),

@@ -107,8 +107,8 @@ class Suggestions:
     @property
     def saved(self) -> int | None:
         """Tokens that all suggestions would have saved; None where tokens are not known."""
-        known = [one.saved for one in self.suggestions if one.saved is not None]
-        return sum(known) if len(known) == len(self.suggestions) and self.suggestions else None
+        saved = [one.saved for one in self.suggestions if one.saved is not None]
+        return sum(saved) if len(saved) == len(self.suggestions) and self.suggestions else None
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -171,9 +171,9 @@ def _n(n: int, what: str) -> str:
 
 def _mode(item: ItemUsage, catalog: Catalog) -> str:
     """How an item mostly came into the prompt; of equally frequent modes the first of `_ACTIONS`."""
-    known = {mode: n for mode, n in item.modes.items() if mode in _ACTIONS}
-    if known:
-        return max(_ACTIONS, key=lambda mode: known.get(mode, 0))
+    modes = {mode: n for mode, n in item.modes.items() if mode in _ACTIONS}
+    if modes:
+        return max(_ACTIONS, key=lambda mode: modes.get(mode, 0))
     position = catalog.find(item.key)
     include = "agent" if position is None else str(catalog[position].include)
     return "always" if include == "always" else "agent"

@@ -278,8 +278,8 @@ def _rows(path: Path, faults: list[Fault], columns: Sequence[str]) -> Iterator[R
             names = ("_id", *columns[-(len(fields) - 1) :])
             yield Row(dict(zip(names, fields, strict=True)), faults, path, line)
         else:
-            wanted = "id and " + ", ".join(columns[-1:]) + (f" (or id, {', '.join(columns)})" if columns[1:] else "")
-            faults.append(Fault(f"expected {wanted}, separated by tabs, got {len(fields)} fields", path, line))
+            expected = "id and " + ", ".join(columns[-1:]) + (f" (or id, {', '.join(columns)})" if columns[1:] else "")
+            faults.append(Fault(f"expected {expected}, separated by tabs, got {len(fields)} fields", path, line))
 
 
 def _id(row: Row) -> str:
