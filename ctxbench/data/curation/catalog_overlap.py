@@ -74,7 +74,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two items of a type that read alike, or one of which is found first where the other is asked for.
+    """Two items of a type with similar texts, or of which one is found first in a search for the other.
 
     Attributes:
         items: their ids, in catalog order.
@@ -94,7 +94,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Items of one type whose names are hard to tell apart.
+    """Items of one type with nearly the same name.
 
     Attributes:
         why: `same name` (case and separators aside) or `suffix` (one more last word, a version, a plural).
@@ -107,7 +107,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """How far the items of a catalog can be told apart.
+    """How well a search distinguishes the items of a catalog.
 
     Attributes:
         items: how many can be searched for (enabled, and not `manual`), by type.
@@ -150,7 +150,7 @@ def overlap(
     changed: int | None = 10,
     progress: Callable[[int, int], None] | None = None,
 ) -> Overlap:
-    """Find the items that read alike or that a search takes for one another.
+    """Find the items with similar texts, and those that a search confuses.
 
     Each item is searched for with the first sentence of its description, without its name, by dense search as the
     selectors do (cosine of the best chunk), among the items of its type: a rule and the tool that it is about are no
@@ -213,7 +213,7 @@ def similar_names(catalog: Catalog) -> Iterator[Names]:
 
 
 def _bases(name: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The names that this one continues by one word, a version or a plural."""
+    """The names to which this one adds one word, a version or a plural."""
     *head, last = name
     if last.endswith("s") and len(last) > 2:
         yield (*head, last[:-1])
@@ -313,7 +313,7 @@ class _Search:
 
 
 def _changes(search: _Search, counter: TokenCounter, pair: Pair) -> Iterator[Change]:
-    """What merging two items would do, and the best new name of one of them, if any helps."""
+    """The effect of merging two items, and of the best new name for one of them, if any helps."""
     one, other = (search.position[id_] for id_ in pair.items)
     first, second = search.catalog[one], search.catalog[other]
     before = _tokens(counter, [first, second])
@@ -363,7 +363,7 @@ def _join_schemas(base: Mapping[str, Any] | None, added: Mapping[str, Any] | Non
 
 
 def _new_names(item: Item, rival: Item) -> Iterator[str]:
-    """Names that could tell an item from another: with its server, or with a word that only its description has."""
+    """New names for an item, with its server, or with a word of its description that the rival does not have."""
     if item.server and item.server != rival.server:
         yield _add_word(item.name, item.server, front=True)
     known = {*words(rival.search_text), *name_parts(item.name), *STOP_WORDS}
@@ -381,7 +381,7 @@ def _add_word(name: str, word: str, *, front: bool = False) -> str:
 
 
 def _search_text(item: Item) -> str:
-    """What an item is asked for with: the first sentence of its description, or of its text if it has none."""
+    """The text of the search for an item: the first sentence of its description, or of its text if it has none."""
     sentences = query_chunks(item.description) or query_chunks(item.text)
     return sentences[0] if sentences else ""
 

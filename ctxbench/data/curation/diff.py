@@ -33,7 +33,7 @@ class SplitChange:
 
 @dataclass(frozen=True, slots=True)
 class LabelChange:
-    """One label that is in one dataset only, or says something else in the other.
+    """A label that only one dataset has, or that differs between the two.
 
     Attributes:
         query, item: ids.

@@ -146,7 +146,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _refuse_other(folder: Path) -> None:
-    """Check that an export may be written to `folder`: it is missing, empty, or holds an export and nothing else.
+    """Refuse a folder that holds other files than those of an export.
 
     Raises:
         ParameterError: it is a file, or holds something else.
@@ -176,7 +176,7 @@ def _own_names(path: Path) -> set[str]:
 
 
 def not_held(dataset: Dataset) -> dict[str, int]:
-    """How much of a dataset BEIR and TREC have no place for, by what it is; what is 0 is left out."""
+    """Count the parts of a dataset that BEIR and TREC have no place for; counts of 0 are left out."""
     queries, labels = dataset.queries, dataset.labels
     judged = _judged(dataset)
     requests = [query.request for query in queries]
@@ -207,7 +207,7 @@ def not_held(dataset: Dataset) -> dict[str, int]:
 
 
 def _judged(dataset: Dataset) -> set[str]:
-    """The queries of qrels: something is required, and all of it is known."""
+    """The queries whose labels are in qrels: those with required items that are all known."""
     required = {label.query for label in dataset.labels if label.grade == Grade.REQUIRED}
     return required - set(dataset.unlabelled)
 
@@ -229,7 +229,7 @@ def _query_rows(dataset: Dataset, judged: set[str], *, plain: bool) -> Iterator[
 
 
 def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:
-    """By item, what qrels do not say of the labels of one query; all of it if they are not there."""
+    """By item, the fields of labels that qrels do not hold; with the grade where qrels do not have the query."""
     details = {}
     for label in labels:
         entry: dict[str, Any] = {} if in_qrels else {"grade": label.grade}

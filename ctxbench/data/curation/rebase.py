@@ -348,7 +348,7 @@ class _Rebaser:
 
 
 def _may_get(dataset: Dataset, keys: set[ItemKey], query: DatasetQuery) -> set[ItemKey]:
-    """Which of some items may be offered to a query without anybody's doing."""
+    """Those of some items that a search may offer to a query."""
     if query.request.available is not None:
         keys = keys & set(query.request.available)
     items = [dataset.catalog[dataset.catalog.position(key)] for key in keys]
@@ -363,7 +363,7 @@ def _open_queries(dataset: Dataset, added: set[ItemKey]) -> int:
 
 
 def _review_candidates(dataset: Dataset, added: set[ItemKey], threshold: float) -> tuple[ReviewCandidate, ...]:
-    """The queries of which a new item is much like a required one, in their order, most similar first."""
+    """The queries that require an item to which a new item is similar, in their order, most similar first."""
     catalog = dataset.catalog
     rows = [catalog.position(key) for key in added]
     pairs = similar_by_words([item.search_text for item in catalog], threshold=threshold, rows=rows)

@@ -44,7 +44,7 @@ def similar_by_words(
     rows: Iterable[int] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[SimilarPair, ...]:
-    """Find the pairs of texts whose words are nearly the same.
+    """Find the pairs of texts with nearly the same words.
 
     A word weighs (1 + ln tf) ln(1 + n / df), with tf its count in the text, df the texts that hold it and n all
     texts; similarity is the cosine of these weights. Words are those of the BM25 index.

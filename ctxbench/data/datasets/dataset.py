@@ -28,7 +28,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """A labelled dataset. Labels are put in the order of queries and catalog, whatever order they came in.
+    """A labelled dataset. Its labels are sorted by query, then by the position of the item in the catalog.
 
     Attributes:
         name: letters, digits, `.`, `-` and `_`.
@@ -186,7 +186,7 @@ class Dataset:
 
     @cached_property
     def required(self) -> dict[str, tuple[tuple[ItemKey, ...], ...]]:
-        """By query id, groups of required items, of each of which one is needed; () where nothing is required."""
+        """Groups of required items by query id; of each group one item is needed. () where nothing is required."""
         required = group_pairs(
             ((label.query, label.alternatives or label.item), label.item)
             for label in self.labels
@@ -239,7 +239,7 @@ class Dataset:
 
     @cached_property
     def counts(self) -> dict[str, Any]:
-        """What the card counts: items by type, queries by split and state of their labels, labels by grade."""
+        """Counts for the card: items by type, queries by split and state of their labels, labels by grade."""
         grade = Counter(label.grade for label in self.labels)
         split = Counter(query.split for query in self.queries)
         return {
@@ -279,7 +279,7 @@ def split_of(key: str) -> str:
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with the name of a dataset, or None."""
+    """The fault of a dataset's name, or None."""
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         return None
     return f"a dataset's name is letters, digits, '.', '-' and '_', got {name!r}"

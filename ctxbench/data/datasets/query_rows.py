@@ -88,7 +88,7 @@ def _only(row: Row) -> Only | None:
 
 
 def _available(row: Row) -> tuple[ItemKey, ...] | None:
-    """The list of items, which may be empty, or None for the whole catalog."""
+    """The available items, a list that may be empty; None for the whole catalog."""
     return None if row.data.get("available") is None else row.each("available", read_key, expected="an item id")
 
 

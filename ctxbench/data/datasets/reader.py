@@ -52,7 +52,7 @@ def read_dataset(folder: Path | str, *, before: Mapping[str, Collection[str]] | 
 
 
 def validate(folder: Path | str) -> list[Fault]:
-    """Everything that is wrong with a dataset, in the order of its files and lines; empty if it is valid.
+    """All faults of a dataset, in the order of its files and lines; empty if it is valid.
 
     Raises:
         StorageError: there is no such folder.
@@ -263,7 +263,7 @@ class _Reader:
 
 
 def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
-    """The labels of one qrels file with their lines; what cannot be read goes to `faults`."""
+    """Read the labels of one qrels file, with their lines; faults are added to `faults`."""
     n_faults = len(faults)
     lines = without_marks(iter_lines(path, faults), path, faults)
     number, header = next(lines, (0, ""))

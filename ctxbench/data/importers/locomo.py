@@ -70,7 +70,7 @@ _REMARKS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """One question: its number in the conversation, and the turns of its evidence, repaired, each once."""
+    """One question: its number in the conversation, and the ids of the turns that are its evidence, each once."""
 
     number: int
     text: str
@@ -319,7 +319,7 @@ def _observation_labels(query: str, question: _Question, conversation: _Conversa
 def _counts(
     conversations: Sequence[_Conversation], queries: Sequence[DatasetQuery], labels: Sequence[Label]
 ) -> dict[str, int]:
-    """What the card counts of the source."""
+    """Counts of the source, for the card."""
     questions = [question for conversation in conversations for question in conversation.questions]
     texts = Counter((one.id, text_key(question.text)) for one in conversations for question in one.questions)
     labelled = {label.query for label in labels}

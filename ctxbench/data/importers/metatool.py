@@ -193,7 +193,7 @@ def _labels(entry: _Entry, *, alternatives: bool) -> Iterator[Label]:
 
 
 def _counts(rows: Sequence[_Entry], entries: Sequence[_Entry], *, n_tools: int) -> dict[str, int]:
-    """What the card counts of the source."""
+    """Counts of the source, for the card."""
     required = {tool for entry in entries for tool in entry.tools}
     return {
         "rows": len(rows),

@@ -16,7 +16,7 @@ _CONVERSATIONS = ("conversation", "conversation_id", "session_id", "thread_id")
 
 
 def as_turn(data: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The line as a turn, if it is a body or a pair of bodies; None if it is anything else."""
+    """Convert a body, or a pair of bodies, into a turn; None if the line is neither."""
     request = next((_body(data[name]) for name in _REQUEST if isinstance(data.get(name), dict)), None)
     if request is not None and "messages" not in data:
         response = next((_body(data[name]) for name in _RESPONSE if isinstance(data.get(name), dict)), {})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.items import Catalog, ItemKey
@@ -26,7 +27,7 @@ SOURCE = "trace"
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What a query may get.
+    """The items that a query may get.
 
     Attributes:
         searchable: all that a search could find: what must have been offered for exposure to be full.
@@ -61,9 +62,9 @@ class Builder:
     def __post_init__(self) -> None:
         self.names = Names(self.catalog)
         self._position = {item.key: i for i, item in enumerate(self.catalog)}
-        self._scopes: dict[tuple[ItemKey, ...] | None, _Scope] = {}
+        self._scope = cache(self._make_scope)
         self._item_lists: dict[tuple[str, ...], tuple[ItemKey, ...]] = {}
-        self._texts: dict[str, str] = {}
+        self._text: Callable[[str], str] = str if self.redactor is None else cache(self.redactor.text)
         self._messages = Interner()
         self._ids: set[str] = set()
 
@@ -90,12 +91,12 @@ class Builder:
         first = turn.records[0]
         available = self._available(turn)
         scope = self._scope(available)
-        offered, full = self._offered(turn, scope)
+        offered, full = self._exposure(turn, scope)
         offered_keys = frozenset(offered)
         turn.calls = tuple(self._checked_call(call, offered_keys) for call in turn.calls)
         turn_signals = signals(turn, lambda name: self.names.resolve(name).key is not None)
         counts.update(f"signal_{name}" for name in turn_signals)
-        called, wanted, doubtful = self._called(turn, scope, offered)
+        called, wanted, doubtful = self._read_calls(turn, scope, offered)
         nothing = any(record.needs_nothing for record in turn.records) and not called
         doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip() or any(r.doubtful for r in turn.records)
         complete = full and scope.tools_only and not turn_signals and not doubtful
@@ -105,7 +106,7 @@ class Builder:
         counts[f"queries_{state}"] += 1
         counts["labels_full" if full else "labels_partial"] += len(called)
         counts["text_empty"] += not turn.text.strip()
-        query_id = self._id(turn, conversation)
+        query_id = self._query_id(turn, conversation)
         query = DatasetQuery(
             request=Request(
                 id=query_id,
@@ -136,8 +137,8 @@ class Builder:
 
     # ------------------------------------------------------------------------------------------ offers
 
-    def _offered(self, turn: Turn, scope: _Scope) -> tuple[tuple[ItemKey, ...], bool]:
-        """What was offered in any call of the turn, in the order of the catalog, and whether each had everything."""
+    def _exposure(self, turn: Turn, scope: _Scope) -> tuple[tuple[ItemKey, ...], bool]:
+        """The items offered in any call of the turn, in the order of the catalog, and whether exposure was full."""
         counts = self.findings.counts
         lists = list(self._lists(turn))
         everything = any(record.all_offered for record in turn.records)
@@ -149,11 +150,11 @@ class Builder:
             self.name_counts.update(names)
         if everything:
             keys = self._ordered(frozenset(keys) | scope.searchable)
-        full = (everything or bool(lists)) and self._each_full(turn, scope) and self._scope_is_known(turn, scope)
+        full = (everything or bool(lists)) and self._is_full_exposure(turn, scope) and self._scope_is_known(turn, scope)
         counts["turns_full" if full else "turns_partial"] += 1
         return keys, full
 
-    def _each_full(self, turn: Turn, scope: _Scope) -> bool:
+    def _is_full_exposure(self, turn: Turn, scope: _Scope) -> bool:
         """Whether every model call that could call anything was offered everything.
 
         One without a list could call if it did. Where no model call has a list, it is as the settings say.
@@ -188,7 +189,7 @@ class Builder:
         return complete[offered] or (not offered and any(complete.values()))
 
     def _scope_is_known(self, turn: Turn, scope: _Scope) -> bool:
-        """Whether all that the request may get is known, and is anything at all."""
+        """Whether the items that the request may get are all known, and there are any."""
         first = turn.records[0]
         same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
         known = first.scope is None or first.scope in self.scopes
@@ -203,7 +204,7 @@ class Builder:
         return call
 
     def _resolve(self, name: str, offered: frozenset[ItemKey]) -> Resolved:
-        """What a called name stands for; of several items, the one that was offered."""
+        """The item of a called name; of several items, the one that was offered."""
         resolved = self.names.resolve(name)
         among = [key for key in resolved.candidates if key in offered]
         return replace(resolved, key=among[0], rule="offered") if len(among) == 1 else resolved
@@ -223,7 +224,7 @@ class Builder:
         return tuple(dict.fromkeys(key for key in keys if key is not None))
 
     def _available(self, turn: Turn) -> tuple[ItemKey, ...] | None:
-        """What the request may get: a scope of the catalog's dataset, a list, or None for everything."""
+        """The items that the request may get: a scope of the catalog's dataset, a list, or None for all."""
         first = turn.records[0]
         if first.scope is not None:
             if first.scope in self.scopes:
@@ -234,24 +235,22 @@ class Builder:
         self.name_counts.update(first.available)
         return self._items(first.available)
 
-    def _scope(self, available: tuple[ItemKey, ...] | None) -> _Scope:
-        if available not in self._scopes:
-            allowed = set(self._position) if available is None else set(available)
-            items = [item for item in self.catalog if item.enabled and item.key in allowed]
-            searchable = [item for item in items if item.include == "agent"]
-            self._scopes[available] = _Scope(
-                searchable=frozenset(item.key for item in searchable),
-                tools_only=all(item.type == "tool" for item in searchable),
-                reachable=frozenset(item.key for item in items if item.include != "manual"),
-            )
-        return self._scopes[available]
+    def _make_scope(self, available: tuple[ItemKey, ...] | None) -> _Scope:
+        allowed = set(self._position) if available is None else set(available)
+        items = [item for item in self.catalog if item.enabled and item.key in allowed]
+        searchable = [item for item in items if item.include == "agent"]
+        return _Scope(
+            searchable=frozenset(item.key for item in searchable),
+            tools_only=all(item.type == "tool" for item in searchable),
+            reachable=frozenset(item.key for item in items if item.include != "manual"),
+        )
 
     # ------------------------------------------------------------------------------------------ calls
 
-    def _called(
+    def _read_calls(
         self, turn: Turn, scope: _Scope, offered: tuple[ItemKey, ...]
     ) -> tuple[tuple[ItemKey, ...], tuple[ItemKey, ...], bool]:
-        """What was called well, what the model named in vain, and whether more may have been needed than that."""
+        """The items called without an error, those called in vain, and whether more may have been needed."""
         counts = self.findings.counts
         offered_keys = frozenset(offered)
         session = frozenset(self._keys(name for name, _ in turn.records[0].session or ()))
@@ -297,18 +296,10 @@ class Builder:
 
     # ------------------------------------------------------------------------------------------ texts and ids
 
-    def _text(self, text: str) -> str:
-        """A text without secrets; the same text, which many histories hold, is redacted once."""
-        if self.redactor is None:
-            return text
-        if text not in self._texts:
-            self._texts[text] = self.redactor.text(text)
-        return self._texts[text]
-
     def _identifier(self, value: str | None, kind: str) -> str | None:
         return self.redactor.identifier(value, kind) if value and self.redactor is not None else value
 
-    def _id(self, turn: Turn, conversation: str | None) -> str:
+    def _query_id(self, turn: Turn, conversation: str | None) -> str:
         """An id that is unique: conversation and turn; the place in the log where there is no conversation."""
         base = f"line-{turn.records[0].place}" if conversation is None else f"{conversation}-{turn.number}"
         query_id, number = base, 1

@@ -34,7 +34,7 @@ _NO_LETTERS = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message.
+    """One message of a chat.
 
     Attributes:
         role: `user`, `assistant`, `system` or `tool`; a user's message that holds results is `tool`, since what
@@ -66,7 +66,7 @@ class Result:
 
 
 def read_messages(value: Any) -> list[ChatMessage]:
-    """The messages of a list, or of JSON text that holds one; a text that is no JSON is a message of the user's.
+    """Read messages from a list, or from its JSON text; a text that is no JSON is a message of the user's.
 
     Raises:
         TypeError: something in it is no message.
@@ -110,14 +110,14 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
 
 
 def set_summary(record: Record, summary: MessageSummary, interner: Interner) -> None:
-    """Set what the messages of a record say."""
+    """Set the fields of a record that its messages give."""
     for field in fields(summary):
         setattr(record, field.name, getattr(summary, field.name))
     record.history, record.after = interner.messages(summary.history), interner.messages(summary.after)
 
 
 def calls_of(messages: Iterable[ChatMessage]) -> tuple[Call, ...]:
-    """The calls that messages hold, with the status that the results among them show; `ok` where there is none.
+    """The calls in messages, with their status by the results among the messages; `ok` where there is no result.
 
     A result without an id is that of the oldest call that has none yet.
     """
@@ -183,7 +183,7 @@ def _names(text: str, name: str) -> bool:
 
 
 def plain_text(value: Any) -> str:
-    """The text of what may be a text, parts of a message, or any JSON."""
+    """The text in a content: a text, parts of a message, or any JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):

@@ -44,12 +44,12 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """What the user asked."""
+        """The message of the user's."""
         return self.records[0].text or ""
 
     @property
     def time(self) -> float | None:
-        """When the first call of the turn was."""
+        """The time of the first call of the turn."""
         return next((record.time for record in self.records if record.time is not None), None)
 
 
@@ -66,7 +66,7 @@ def conversations(records: Iterable[Record], findings: LogFindings, *, history: 
         history: how many earlier messages a turn has at most.
     """
     unnamed = _UnnamedConversations()
-    named = group_pairs((record.conversation or (None, unnamed.place(record)), record) for record in records)
+    named = group_pairs((record.conversation or (None, unnamed.first_place(record)), record) for record in records)
     groups = [group for members in named.values() for group in _by_workspace(members)]
     for members in sorted(groups, key=lambda members: min(record.place for record in members)):
         turns = _turns(members, findings)
@@ -83,8 +83,8 @@ class _UnnamedConversations:
     def __init__(self) -> None:
         self._latest: dict[tuple[object, ...], list[tuple[int, Record]]] = {}  # by the messages of the user
 
-    def place(self, record: Record) -> int:
-        """The place of the first record of the conversation that a record goes on with; its own where it begins one."""
+    def first_place(self, record: Record) -> int:
+        """The place of the first record of a record's conversation; its own place if it begins one."""
         who, asked = (record.workspace, record.user), record.user_hashes
         if not asked:
             return record.place
@@ -180,7 +180,7 @@ def reuses_ids(calls: Iterable[Call]) -> bool:
 
 
 def asks_again(text: str, following: str) -> bool:
-    """Whether a message asks what the one before it asked: it complains, or shares 0.6 of their words."""
+    """Whether a message repeats the question before it: it complains, or they share 0.6 of their words."""
     if _AGAIN.match(following):
         return True
     first, second = (set(_WORDS.findall(t.casefold())) for t in (text, following))
@@ -257,7 +257,7 @@ def _continues(record: Record, group: list[Record]) -> bool:
 
 
 def _number_turns(turns: list[Turn], findings: LogFindings) -> None:
-    """Give turns their places, and count gaps, missing beginnings and clocks that go back."""
+    """Set the numbers of turns, and count gaps, missing beginnings and clocks that go back."""
     users = [turn.records[0].users for turn in turns]
     grows = all(a < b for a, b in pairwise(users))
     for i, turn in enumerate(turns):

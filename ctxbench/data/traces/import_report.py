@@ -65,7 +65,7 @@ class TraceReport:
     examples: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as data: what the card's notes hold."""
+        """The report as data, for the notes of the card."""
         out: dict[str, Any] = {part: {name: self.counts[name] for name in names} for part, names in COUNTS.items()}
         labels = out["labels"]
         everything = sum(labels.values())
@@ -96,7 +96,7 @@ class TraceReport:
         )
 
     def lines(self) -> list[str]:
-        """The report in words, one line a thing; what did not happen is left out."""
+        """The report in words, one line a count; counts of 0 are left out."""
         n = self.counts
         labels = n["labels_full"] + n["labels_partial"]
         shares = [

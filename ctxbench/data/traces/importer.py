@@ -76,7 +76,7 @@ def import_traces(
     redact: Redactor | None,
     progress: Progress = silent,
 ) -> TraceImport:
-    """Make a dataset of logs.
+    """Make a dataset of the logs of an agent.
 
     A query is a message of a user's with all calls up to the next one. What was called without an error is required.
     A query is labelled wholly only if everything that it may get was offered, all of that can be called, every call
@@ -228,7 +228,7 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
-    """A redactor that keeps the names of a catalog's items and servers, and takes no word of a catalog for a user.
+    """A redactor that leaves names of a catalog's items and servers, and its words, in the texts.
 
     Raises:
         StorageError, InputError: the file of own patterns is missing or wrong.

@@ -98,7 +98,7 @@ def _read_spans(data: dict[str, Any], reader: SpanReader, place: int, findings: 
 
 
 def _documents(path: Path, seen: set[bytes], findings: LogFindings) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
-    """(line, object, length) of each document of a file; None for what only moves progress on."""
+    """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
     path = readable(path, again=True)
     first = next((text for _, text in iter_lines(path, []) if text.strip()), "")
     if first.strip() in _JSON_STARTS or first.lstrip().startswith("["):

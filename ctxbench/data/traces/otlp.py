@@ -66,7 +66,7 @@ def holds_spans(data: Mapping[str, Any]) -> bool:
 
 
 def read_spans(data: Mapping[str, Any]) -> Iterator[Span]:
-    """The spans and log records of an export, or the one that an object is.
+    """Read the spans and log records of an export, or a single one.
 
     Raises:
         TypeError, AttributeError: it is not built as the specification has it.

@@ -41,7 +41,7 @@ class NestedCall:
 
 @dataclass(slots=True, kw_only=True)
 class MessageSummary:
-    """What a list of messages says, divided at the last message of the user.
+    """Summary of a list of messages, divided at the last message of the user.
 
     Attributes:
         text: the user's last message; None if there is none.
@@ -69,7 +69,7 @@ class MessageSummary:
 
 @dataclass(slots=True, kw_only=True)
 class Record(MessageSummary):
-    """One line of a log, or one model call, with what its messages say.
+    """One line of a log, or one model call, with the summary of its messages.
 
     Attributes:
         place: 1-based position in the log, over all files.
@@ -152,7 +152,7 @@ class Interner:
 
 
 def seconds(value: Any) -> float | None:
-    """Seconds since 1970 of a time as logs have it, or None if it is none.
+    """Convert a time of a log into seconds since 1970; None if it is no time.
 
     Numbers (also as texts) are seconds, milli-, micro- or nanoseconds, by their size; other texts are ISO 8601, in
     UTC where they name no zone.
@@ -179,10 +179,10 @@ def _iso(text: str) -> float | None:
 
 
 def iso(moment: float) -> str:
-    """A time as datasets have it: ISO 8601, UTC, to the microsecond where it has any."""
+    """A time in ISO 8601, UTC, as datasets have it, with microseconds unless they are 0."""
     return datetime.fromtimestamp(moment, UTC).isoformat()
 
 
 def get(data: Mapping[str, Any], *names: str) -> Any:
-    """The first of the fields that is there and not null."""
+    """The value of the first of the fields that is present and not null."""
     return next((data[name] for name in names if data.get(name) is not None), None)

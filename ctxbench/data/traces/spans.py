@@ -181,12 +181,12 @@ class _Trace:
         """The model calls that answer messages of the user's, each with its tool calls."""
         for node in self._nodes.values():
             self._count_issues(node)
-        order = sorted(self._nodes.values(), key=lambda node: (self._begin(node), node.place))
-        mains = self._mains(order)
+        order = sorted(self._nodes.values(), key=lambda node: (self._start(node), node.place))
+        mains = self._main_records(order)
         for node in order:
             record = node.record
             if node.kind == "chat" and record is not None and node.id not in mains:
-                main = self._main_of(node, mains)
+                main = self._main_record_of(node, mains)
                 if main is None:
                     self._findings.counts["spans_without_content"] += 1
                 else:
@@ -196,13 +196,13 @@ class _Trace:
             self._set_identity(record, self._nodes[node_id])
             yield record
 
-    def _mains(self, order: list[Node]) -> dict[str, Record]:
+    def _main_records(self, order: list[Node]) -> dict[str, Record]:
         """The model calls of the outermost agents (or of none), in order; an agent's own record where it has none."""
         mains: dict[str, Record] = {}
         users: dict[str, int] = {}
         keys: set[tuple[str, int]] = set()
         texts: set[tuple[str, str | None]] = set()
-        outer = self._outer(order)
+        outer = self._outermost_calls(order)
         helpers = helpers_of(outer, self._calls_with_tools(order, outer))
         for node, record, agent in outer:
             unit = agent.id if agent is not None else ""
@@ -226,27 +226,27 @@ class _Trace:
                 mains[node.id] = node.record
         return mains
 
-    def _main_of(self, node: Node, mains: Mapping[str, Record]) -> Record | None:
+    def _main_record_of(self, node: Node, mains: Mapping[str, Record]) -> Record | None:
         """The record that a nested span belongs to: that of an ancestor, of the same agent, or the latest before it."""
-        main = self._main_above(node, mains)
+        main = self._main_record_above(node, mains)
         if main is not None:
             return main
         agents = self._agents(node)
         unit = f"{self._trace}/{agents[0] if agents else ''}"
         same = [record for record in mains.values() if record.unit == unit] or list(mains.values())
-        before = [record for record in same if record.time is None or record.time <= self._begin(node)]
+        before = [record for record in same if record.time is None or record.time <= self._start(node)]
         return before[-1] if before else same[0] if same else None
 
-    def _main_above(self, node: Node, mains: Mapping[str, Record]) -> Record | None:
+    def _main_record_above(self, node: Node, mains: Mapping[str, Record]) -> Record | None:
         """The record of the nearest model call above, or the one that this model call belongs to."""
         for above in reversed(self._ancestors[node.id]):
             if above.id in mains:
                 return mains[above.id]
             if above.kind == "chat":
-                return self._main_of(above, mains)
+                return self._main_record_of(above, mains)
         return None
 
-    def _outer(self, order: list[Node]) -> list[tuple[Node, Record, Node | None]]:
+    def _outermost_calls(self, order: list[Node]) -> list[tuple[Node, Record, Node | None]]:
         """The model calls below no other agent, tool or model call, each with its agent."""
         out: list[tuple[Node, Record, Node | None]] = []
         for node in order:
@@ -274,7 +274,7 @@ class _Trace:
         return [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
 
     @staticmethod
-    def _by_id(call: Call, mains: Mapping[str, Record], begin: float) -> Record | None:
+    def _record_with_call(call: Call, mains: Mapping[str, Record], begin: float) -> Record | None:
         """The record whose messages hold a call's id: under its name, and the latest before it, where several do."""
         names = [(record, [one.name for one in record.calls if one.id == call.id]) for record in mains.values()]
         holders = [(record, own) for record, own in names if own and call.id is not None]
@@ -292,8 +292,8 @@ class _Trace:
             if any(above.call is not None and above.call.name == node.call.name for above in self._ancestors[node.id]):
                 self._findings.counts["calls_twice"] += 1  # the same call, by the agent and by its client of the server
                 continue
-            record = self._main_above(node, mains) or self._by_id(node.call, mains, self._begin(node))
-            record = record or self._main_of(node, mains)
+            record = self._main_record_above(node, mains) or self._record_with_call(node.call, mains, self._start(node))
+            record = record or self._main_record_of(node, mains)
             if record is None:
                 self._findings.counts["calls_without_request"] += 1
             else:
@@ -314,8 +314,8 @@ class _Trace:
             if early > 0:
                 self._findings.count_skew(early)
 
-    def _begin(self, node: Node) -> float:
-        """When a span began: by its own clock, but not before what it is part of."""
+    def _start(self, node: Node) -> float:
+        """The start of a span by its own clock, but not before the spans that it is part of."""
         return max((n.start for n in (*self._ancestors[node.id], node) if n.start is not None), default=0.0)
 
     def _path(self, node: Node) -> tuple[Node, ...]:
@@ -392,7 +392,7 @@ def _tool_call(span: Span) -> Call | None:
 
 
 def _numbered_objects(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """Objects out of numbered attributes, such as `gen_ai.prompt.0.role`; `tool_calls.0.name` as lists within."""
+    """Build objects from numbered attributes, such as `gen_ai.prompt.0.role`; `tool_calls.0.name` as lists within."""
     rows: dict[int, dict[str, Any]] = {}
     calls: dict[int, dict[int, dict[str, Any]]] = {}
     for name, value in attributes.items():

@@ -1,4 +1,4 @@
-"""Which offered items replies make use of, by evidence, and which could be offered less."""
+"""Count which offered items replies make use of, and suggest items to offer less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often each item was offered and referenced, and what the offers cost."""
+"""Count how often each item was offered and referenced, and the tokens of the offers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ItemUsage:
 
     @property
     def referenced(self) -> int:
-        """Replies that reference it."""
+        """How many replies reference the item."""
         return len(self.evidence)
 
     @property

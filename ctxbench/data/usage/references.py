@@ -85,7 +85,7 @@ class References:
         return out
 
     def _text_matches(self, reply: Reply, items: list[Item]) -> dict[ItemKey, _Match]:
-        """The items that the words of a reply reference, with what stands there."""
+        """The items that the words of a reply reference, each with the first match."""
         user_text, folded = "\n".join(reply.user_messages), reply.text.casefold()
         names = Counter(item.name.casefold() for item in items)
         typed = Counter((item.type, item.name.casefold()) for item in items)
@@ -109,14 +109,14 @@ class References:
         return {**self._quoted(reply, items), **first}
 
     def _pattern(self, item: Item, kind: str) -> re.Pattern[str]:
-        """Where an item's id or name is a reference to it."""
+        """The pattern of an item's id or name that is a reference to the item."""
         if (item.key, kind) not in self._patterns:
             pattern = _id(item) if kind == "id" else _name(item, only_typed=kind == "typed name")
             self._patterns[item.key, kind] = pattern
         return self._patterns[item.key, kind]
 
     def _quoted(self, reply: Reply, items: list[Item]) -> dict[ItemKey, _Match]:
-        """The items of whose text a run of words stands in the reply, and in nothing else that it may come from."""
+        """The items that the reply quotes: a run of words is in no other item, and in no message of the user's."""
         words = list(_WORD.finditer(reply.text))
         folded = [word.group().casefold() for word in words]
         runs = {run: place for place, run in reversed(list(enumerate(_runs(folded))))}
@@ -154,7 +154,7 @@ def _id(item: Item) -> re.Pattern[str]:
 
 
 def _name(item: Item, *, only_typed: bool) -> re.Pattern[str]:
-    """Where the name of an item is a reference to it."""
+    """The pattern of a name that is a reference to its item."""
     name = r"\s+".join(map(re.escape, item.name.split()))
     bare = rf"(?<![\w-]){name}(?![\w-])"
     listed = rf"{item.type}:\s+{_BEFORE}{bare}(?={_BEHIND}\s*(?:[^\w\s]|\n|\Z))"

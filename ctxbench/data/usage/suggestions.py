@@ -146,7 +146,7 @@ def suggest_fewer_offers(usage: Usage, catalog: Catalog, threshold: EvidenceThre
 
 
 def _can_be_judged(key: ItemKey, catalog: Catalog) -> bool:
-    """Whether a use would have been seen: calls always are, quotations only of a text that is known."""
+    """Whether a use could be seen: calls always, quotations only of a text that is known."""
     position = catalog.find(key)
     return key.type == "tool" or (position is not None and bool(catalog[position].text))
 

@@ -1,4 +1,4 @@
-"""AutoRAG's questions and corpus: `retrieval_gt` is `[[a, b], [c]]`, (a or b) and c.
+"""Datasets from AutoRAG's questions and corpus: `retrieval_gt` is `[[a, b], [c]]`, (a or b) and c.
 
 Source: github.com/Marker-Inc-Korea/AutoRAG, `autorag/utils/preprocess.py` (`cast_qa_dataset`): columns `qid`, `query`,
 `retrieval_gt` and, for the corpus, `doc_id` and `contents`; a list of texts is one group (any of them is enough), a
