@@ -216,7 +216,8 @@ class Dataset:
         labels = tuple(labels)
         required = {label.query for label in labels if label.grade == Grade.REQUIRED}
         queries = tuple(
-            replace(query, needs_nothing=query.needs_nothing and query.id not in required) for query in self.queries
+            replace(query, needs_nothing=False) if query.needs_nothing and query.id in required else query
+            for query in self.queries
         )
         return replace(self, queries=queries, labels=labels)
 
