@@ -169,41 +169,44 @@ class SpanReader:
 
 
 class _Trace:
-    """The spans of one trace, linked to those that they are part of."""
+    """The spans of one trace, linked to those that they are part of.
+
+    A main record is that of a model call that answers a message of the user's; other model calls are nested in one.
+    """
 
     def __init__(self, trace: str, nodes: dict[str, Node], findings: LogFindings) -> None:
         self._trace = trace
         self._nodes = nodes
         self._findings = findings
         self._ancestors = {node.id: self._path(node) for node in nodes.values()}
+        self._order = sorted(nodes.values(), key=lambda node: (self._start(node), node.place))
+        self._mains: dict[str, Record] = {}
 
     def records(self) -> Iterator[Record]:
         """The model calls that answer messages of the user's, each with its tool calls."""
         for node in self._nodes.values():
             self._count_issues(node)
-        order = sorted(self._nodes.values(), key=lambda node: (self._start(node), node.place))
-        mains = self._main_records(order)
-        for node in order:
+        self._find_main_records()
+        for node in self._order:
             record = node.record
-            if node.kind == "chat" and record is not None and node.id not in mains:
-                main = self._main_record_of(node, mains)
+            if node.kind == "chat" and record is not None and node.id not in self._mains:
+                main = self._main_record_of(node)
                 if main is None:
                     self._findings.counts["spans_without_content"] += 1
                 else:
                     main.nested = (*main.nested, NestedCall(record.offered, record.calls))
-        self._attach_calls(order, mains)
-        for node_id, record in mains.items():
+        self._attach_calls()
+        for node_id, record in self._mains.items():
             self._set_identity(record, self._nodes[node_id])
             yield record
 
-    def _main_records(self, order: list[Node]) -> dict[str, Record]:
-        """The model calls of the outermost agents (or of none), in order; an agent's own record where it has none."""
-        mains: dict[str, Record] = {}
+    def _find_main_records(self) -> None:
+        """Find the model calls of the outermost agents (or of none); an agent's own record where it has none."""
         users: dict[str, int] = {}
         keys: set[tuple[str, int]] = set()
         texts: set[tuple[str, str | None]] = set()
-        outer = self._outermost_calls(order)
-        helpers = helpers_of(outer, self._calls_with_tools(order, outer))
+        outer = self._outermost_calls()
+        helpers = helpers_of(outer, self._calls_with_tools(outer))
         for node, record, agent in outer:
             unit = agent.id if agent is not None else ""
             if node.id in helpers:
@@ -216,52 +219,50 @@ class _Trace:
             keys.add((unit, record.key))
             users[unit] = max(record.users, users.get(unit, 0))
             record.unit = f"{self._trace}/{unit}"
-            mains[node.id] = record
+            self._mains[node.id] = record
             if agent is not None and agent.record is not None and record.offered is None:
                 record.offered = agent.record.offered
-        for node in order:
+        for node in self._order:
             outermost = node.kind == "agent" and not any(a.kind in ("agent", "tool") for a in self._ancestors[node.id])
             if outermost and node.record is not None and node.record.text is not None and node.id not in users:
                 node.record.unit = f"{self._trace}/{node.id}"
-                mains[node.id] = node.record
-        return mains
+                self._mains[node.id] = node.record
 
-    def _main_record_of(self, node: Node, mains: Mapping[str, Record]) -> Record | None:
+    def _main_record_of(self, node: Node) -> Record | None:
         """The record that a nested span belongs to: that of an ancestor, of the same agent, or the latest before it."""
-        main = self._main_record_above(node, mains)
+        main = self._main_record_above(node)
         if main is not None:
             return main
-        agents = self._agents(node)
-        unit = f"{self._trace}/{agents[0] if agents else ''}"
-        same = [record for record in mains.values() if record.unit == unit] or list(mains.values())
+        unit = f"{self._trace}/{next(iter(self._agents(node)), '')}"
+        same = [record for record in self._mains.values() if record.unit == unit] or list(self._mains.values())
         before = [record for record in same if record.time is None or record.time <= self._start(node)]
         return before[-1] if before else same[0] if same else None
 
-    def _main_record_above(self, node: Node, mains: Mapping[str, Record]) -> Record | None:
+    def _main_record_above(self, node: Node) -> Record | None:
         """The record of the nearest model call above, or the one that this model call belongs to."""
         for above in reversed(self._ancestors[node.id]):
-            if above.id in mains:
-                return mains[above.id]
+            if above.id in self._mains:
+                return self._mains[above.id]
             if above.kind == "chat":
-                return self._main_record_of(above, mains)
+                return self._main_record_of(above)
         return None
 
-    def _outermost_calls(self, order: list[Node]) -> list[tuple[Node, Record, Node | None]]:
+    def _outermost_calls(self) -> list[tuple[Node, Record, Node | None]]:
         """The model calls below no other agent, tool or model call, each with its agent."""
         out: list[tuple[Node, Record, Node | None]] = []
-        for node in order:
+        for node in self._order:
             agents = self._agents(node)
             nested = len(agents) > 1 or any(above.kind in ("tool", "chat") for above in self._ancestors[node.id])
             if node.kind == "chat" and node.record is not None and not nested and node.record.text is not None:
                 out.append((node, node.record, self._nodes[agents[0]] if agents else None))
         return out
 
-    def _calls_with_tools(self, order: list[Node], outer: list[tuple[Node, Record, Node | None]]) -> set[str]:
+    def _calls_with_tools(self, outer: list[tuple[Node, Record, Node | None]]) -> set[str]:
         """The model calls that a tool's span is below of, or follows within the same agent."""
         agents = {node.id: agent.id if agent is not None else "" for node, _, agent in outer}
         latest: dict[str, str] = {}
         model_calls: set[str] = set()
-        for node in order:
+        for node in self._order:
             if node.id in agents:
                 latest[agents[node.id]] = node.id
             elif node.call is not None:
@@ -273,10 +274,9 @@ class _Trace:
         """Ids of the agents that a span is part of, outermost first."""
         return [above.id for above in self._ancestors[node.id] if above.kind == "agent"]
 
-    @staticmethod
-    def _record_with_call(call: Call, mains: Mapping[str, Record], begin: float) -> Record | None:
+    def _record_with_call(self, call: Call, begin: float) -> Record | None:
         """The record whose messages hold a call's id: under its name, and the latest before it, where several do."""
-        names = [(record, [one.name for one in record.calls if one.id == call.id]) for record in mains.values()]
+        names = [(record, [one.name for one in record.calls if one.id == call.id]) for record in self._mains.values()]
         holders = [(record, own) for record, own in names if own and call.id is not None]
 
         def order(holder: tuple[Record, list[str]]) -> tuple[bool, bool, float]:
@@ -285,15 +285,15 @@ class _Trace:
 
         return min(holders, key=order)[0] if holders else None
 
-    def _attach_calls(self, order: list[Node], mains: Mapping[str, Record]) -> None:
-        for node in order:
+    def _attach_calls(self) -> None:
+        for node in self._order:
             if node.call is None:
                 continue
             if any(above.call is not None and above.call.name == node.call.name for above in self._ancestors[node.id]):
                 self._findings.counts["calls_twice"] += 1  # the same call, by the agent and by its client of the server
                 continue
-            record = self._main_record_above(node, mains) or self._record_with_call(node.call, mains, self._start(node))
-            record = record or self._main_record_of(node, mains)
+            record = self._main_record_above(node) or self._record_with_call(node.call, self._start(node))
+            record = record or self._main_record_of(node)
             if record is None:
                 self._findings.counts["calls_without_request"] += 1
             else:
@@ -306,13 +306,11 @@ class _Trace:
         record.user = next((n.user for n in near if n.user), None)
 
     def _count_issues(self, node: Node) -> None:
-        if node.parent and node.parent not in self._nodes:
-            self._findings.counts["spans_without_parent"] += 1
         parent = self._nodes.get(node.parent)
-        if parent is not None and None not in (parent.start, node.start):
-            early = (parent.start or 0.0) - (node.start or 0.0)
-            if early > 0:
-                self._findings.count_skew(early)
+        if parent is None:
+            self._findings.counts["spans_without_parent"] += bool(node.parent)
+        elif parent.start is not None and node.start is not None and parent.start > node.start:
+            self._findings.count_skew(parent.start - node.start)
 
     def _start(self, node: Node) -> float:
         """The start of a span by its own clock, but not before the spans that it is part of."""
