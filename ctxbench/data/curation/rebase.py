@@ -138,7 +138,6 @@ def rebase_dataset(
     *,
     renames: Mapping[ItemKey, ItemKey] | None = None,
     accept: bool = False,
-    threshold: float = WORDS_THRESHOLD,
     version: str | None = None,
 ) -> RebaseReport:
     """Move queries, labels and scopes to a changed catalog.
@@ -153,12 +152,11 @@ def rebase_dataset(
         catalog: the changed one.
         renames: old to new identity.
         accept: also follow pairs of a gone and a new item with the same content; otherwise they are only listed.
-        threshold: similarity by words from which a new item is much like a required one.
         version: of the result; None = the old one, `+` and the start of the catalog's hash.
 
     Raises:
         InputError: a rename names an item that is not there, or makes one of two.
-        ParameterError: the catalog is empty, or the threshold is out of range.
+        ParameterError: the catalog is empty.
     """
     if not len(catalog):
         raise ParameterError("the new catalog holds no item; a dataset cannot be carried to it")
@@ -191,11 +189,11 @@ def rebase_dataset(
         reordered=move.reordered(),
         lost_labels=lost,
         lost_mentions=tuple(move.lost_mentions),
-        to_review=_review_candidates(moved, {i.key for i in added}, threshold),
+        to_review=_review_candidates(moved, {i.key for i in added}),
         open_queries=_open_queries(moved, {i.key for i in added}),
         changed_labels=sum(label.item.id in changed_ids for label in moved.labels),
         now_unlabelled=tuple(query for query in moved.unlabelled if query not in before),
-        threshold=threshold,
+        threshold=WORDS_THRESHOLD,
     )
 
 
@@ -362,11 +360,11 @@ def _open_queries(dataset: Dataset, added: set[ItemKey]) -> int:
     return count + sum(bool(_may_get(dataset, added, query)) for query in restricted)
 
 
-def _review_candidates(dataset: Dataset, added: set[ItemKey], threshold: float) -> tuple[ReviewCandidate, ...]:
+def _review_candidates(dataset: Dataset, added: set[ItemKey]) -> tuple[ReviewCandidate, ...]:
     """The queries that require an item to which a new item is similar, in their order, most similar first."""
     catalog = dataset.catalog
     rows = [catalog.position(key) for key in added]
-    pairs = similar_by_words([item.search_text for item in catalog], threshold=threshold, rows=rows)
+    pairs = similar_by_words([item.search_text for item in catalog], threshold=WORDS_THRESHOLD, rows=rows)
     both = ((catalog[pair.first].key, catalog[pair.second].key, pair.similarity) for pair in pairs)
     similar = group_pairs(
         (old, (new, similarity))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -284,6 +285,16 @@ def name_fault(name: str) -> str | None:
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         return None
     return f"a dataset's name is letters, digits, '.', '-' and '_', got {name!r}"
+
+
+def name_of_path(path: Path, default: str) -> str:
+    """A name for a dataset: the last part of a path with `-` for what a name cannot hold; `default` if nothing is left.
+
+    Of a file the name ends at the first dot.
+    """
+    stem = path.resolve().name
+    stem = stem.split(".")[0] if path.is_file() else stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or default
 
 
 def _ids(keys: Iterable[ItemKey]) -> list[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.data.datasets.dataset import name_fault
+from ctxbench.data.datasets.dataset import name_fault, name_of_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class TraceSettings:
             ParameterError: the name is none for a dataset, or the history is negative.
         """
         if name is None:
-            name = re.sub(r"[^A-Za-z0-9._-]+", "-", out.resolve().name).strip("-._") or "traces"
+            name = name_of_path(out, "traces")
         fault = name_fault(name)
         if fault:
             raise ParameterError(f"{fault} (--name)")

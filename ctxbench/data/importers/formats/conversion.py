@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, raise_faults
 from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
-from ctxbench.data.datasets.dataset import SPLITS, Dataset, name_fault
+from ctxbench.data.datasets.dataset import SPLITS, Dataset, name_fault, name_of_path
 from ctxbench.data.datasets.layout import ABOUT
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.io.files import read_bytes, readable
@@ -191,7 +191,7 @@ class Draft:
             "notes": {"counted": {what: len(ids) for what, ids in self.ids.items()}},
         }
         dataset = Dataset(
-            name=self.settings.name or card.get("name") or _dataset_name(where),
+            name=self.settings.name or card.get("name") or name_of_path(where, "imported"),
             version=self.settings.version or card.get("version", "1"),
             catalog=catalog,
             queries=tuple(self.queries),
@@ -288,13 +288,6 @@ def read_grades(text: str) -> dict[int, int]:
             )
         grades[int(match[1])] = int(match[2])
     return grades
-
-
-def _dataset_name(path: Path) -> str:
-    """The last part of a path, with everything else than letters and digits as `-`."""
-    stem = path.resolve().name
-    stem = stem.split(".")[0] if path.is_file() else stem
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "imported"
 
 
 def _shown_name(path: Path, files: Sequence[Path]) -> str:
