@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request, SessionItem
 from ctxbench.data.curation.diff import FieldChanges, differing
 from ctxbench.data.curation.renames import AmbiguousRename, Rename, check_renames, propose_renames
@@ -213,6 +213,9 @@ class _Rebaser:
     lost_labels: list[LostLabel] = field(default_factory=list)
     lost_mentions: list[LostMention] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._items = {item.key: item for item in self.catalog}
+
     def dataset(self, version: str) -> Dataset:
         """The dataset over the new catalog."""
         scopes = {name: self._keys(keys, f"scope {name}") for name, keys in self.old.scopes.items()}
@@ -233,39 +236,25 @@ class _Rebaser:
             about=about,
         )
 
+    def _item(self, key: ItemKey) -> Item | None:
+        """The item of the new catalog for a key of the old one; None if it is gone."""
+        return self._items.get(self.renames.get(key, key))
+
     def changed(self) -> tuple[FieldChanges, ...]:
         """The items, renamed or not, whose fields differ; by their new id, in the new order."""
-        by_position = {}
-        for item in self.old.catalog:
-            position = self.catalog.find(self._new(item.key))
-            if position is not None:
-                before, after = item.as_row(), self.catalog[position].as_row()
-                identity = {"_id", "type", "server", "name"}
-                if item.title == "" == self.catalog[position].title:
-                    identity.add("title")  # it is the name
-                fields = tuple(name for name in differing(before, after) if name not in identity)
-                if fields:
-                    by_position[position] = FieldChanges(self.catalog.ids[position], fields)
-        return tuple(by_position[position] for position in sorted(by_position))
+        pairs = ((item, self._item(item.key)) for item in self.old.catalog)
+        fields = {after.key: _changed_fields(before, after) for before, after in pairs if after is not None}
+        return tuple(FieldChanges(key.id, fields[key]) for key in self._items if fields.get(key))
 
     def reordered(self) -> bool:
         """Whether the items that both catalogs have stand in another order."""
-        positions = [self.catalog.find(self._new(item.key)) for item in self.old.catalog]
-        common = [position for position in positions if position is not None]
-        return common != sorted(common)
+        common = [item.key for item in (self._item(old.key) for old in self.old.catalog) if item is not None]
+        return common != sorted(common, key=self.catalog.position)
 
-    def _new(self, key: ItemKey) -> ItemKey:
-        return self.renames.get(key, key)
-
-    def _keys(self, keys: Iterable[ItemKey], where: str) -> tuple[ItemKey, ...]:
+    def _keys(self, keys: Sequence[ItemKey], where: str) -> tuple[ItemKey, ...]:
         """The items of a list under their new names, without those that are gone."""
-        out = []
-        for key in keys:
-            if self.catalog.find(self._new(key)) is None:
-                self.lost_mentions.append(LostMention(where, key.id, "gone"))
-            else:
-                out.append(self._new(key))
-        return tuple(out)
+        self.lost_mentions += [LostMention(where, key.id, "gone") for key in keys if self._item(key) is None]
+        return tuple(item.key for item in map(self._item, keys) if item is not None)
 
     def _request(self, query: DatasetQuery, scopes: Mapping[str, tuple[ItemKey, ...]]) -> Request:
         request = query.request
@@ -285,64 +274,55 @@ class _Rebaser:
     def _session(self, query: DatasetQuery) -> tuple[SessionItem, ...] | None:
         if query.request.session is None:
             return None
-        out = []
-        for item in query.request.session:
-            key = self._new(item.key)
-            position = self.catalog.find(key)
-            if position is None or not self.catalog[position].enabled:
-                why = "gone" if position is None else "disabled"
-                self.lost_mentions.append(LostMention(f"query {query.id}, session", item.key.id, why))
-            else:
-                out.append(replace(item, key=key))
-        return tuple(out)
+        pairs = [(held, self._item(held.key)) for held in query.request.session]
+        self.lost_mentions += [
+            LostMention(f"query {query.id}, session", held.key.id, "gone" if item is None else "disabled")
+            for held, item in pairs
+            if item is None or not item.enabled
+        ]
+        return tuple(replace(held, key=item.key) for held, item in pairs if item is not None and item.enabled)
 
     def _labels(self, query: DatasetQuery, request: Request) -> tuple[list[Label], bool]:
         """The labels of a query that are left, and whether something required is lost without a substitute."""
         labels = self.old.labels_of(query.id)
-        required = (label for label in labels if label.grade == Grade.REQUIRED)
-        groups = group_pairs((label.alternatives or label.item, label) for label in required)
-        moved: list[Label] = []
-        for label in labels:
-            if label.grade == Grade.REQUIRED:
-                continue
-            if self.catalog.find(self._new(label.item)) is None:
-                self.lost_labels.append(LostLabel(query.id, label.item.id, label.grade, "gone", "dropped"))
-            else:
-                moved.append(replace(label, item=self._new(label.item)))
+        required = [label for label in labels if label.grade == Grade.REQUIRED]
+        moved = self._moved([label for label in labels if label.grade != Grade.REQUIRED], "dropped")
         unmet: list[tuple[Label, str]] = []
-        for members in groups.values():
+        for members in group_pairs((label.alternatives or label.item, label) for label in required).values():
             reasons = {label: self._why_not(label, request) for label in members}
-            present = [label for label in members if reasons[label] != "gone"]
-            if any(not reasons[label] for label in present):
-                one = len(present) == 1
-                moved += [
-                    replace(label, item=self._new(label.item), alternatives="" if one else label.alternatives)
-                    for label in present
-                ]
-                lost = [label for label in members if reasons[label] == "gone"]
-                self.lost_labels += [LostLabel(query.id, i.item.id, i.grade, "gone", "alternative lost") for i in lost]
-            else:
+            if all(reasons.values()):
                 unmet += reasons.items()
+                continue
+            present = self._moved(members, "alternative lost")
+            moved += [replace(present[0], alternatives="")] if len(present) == 1 else present
         still_required = any(label.grade == Grade.REQUIRED for label in moved)
         effect = "partly labelled" if still_required or query.partly_labelled else "unlabelled"
         self.lost_labels += [LostLabel(query.id, label.item.id, label.grade, reason, effect) for label, reason in unmet]
         return moved, bool(unmet) and still_required
 
+    def _moved(self, labels: Iterable[Label], effect: str) -> list[Label]:
+        """The labels whose items are not gone; the others are lost, with an effect on their query."""
+        pairs = [(label, self._item(label.item)) for label in labels]
+        lost = [label for label, item in pairs if item is None]
+        self.lost_labels += [LostLabel(label.query, label.item.id, label.grade, "gone", effect) for label in lost]
+        return [replace(label, item=item.key) for label, item in pairs if item is not None]
+
     def _why_not(self, label: Label, request: Request) -> str:
         """Why no selector could offer the item of a label any more; empty if one could."""
-        key = self._new(label.item)
-        position = self.catalog.find(key)
-        if position is None:
-            return "gone"
-        session = {item.key for item in request.session or ()}
-        item = self.catalog[position]
-        if not item.enabled:
-            return "disabled"
-        if key in session:
+        item = self._item(label.item)
+        if item is None or not item.enabled:
+            return "gone" if item is None else "disabled"
+        if item.key in {held.key for held in request.session or ()}:
             return ""
         if item.include == "manual":
             return "by hand only"
-        return "" if request.available is None or key in request.available else "out of scope"
+        return "" if request.available is None or item.key in request.available else "out of scope"
+
+
+def _changed_fields(before: Item, after: Item) -> tuple[str, ...]:
+    """The fields of an item that differ, without those of its identity."""
+    identity = {"_id", "type", "server", "name", *(["title"] if before.title == "" == after.title else [])}
+    return tuple(name for name in differing(before.as_row(), after.as_row()) if name not in identity)
 
 
 def _may_get(dataset: Dataset, keys: set[ItemKey], query: DatasetQuery) -> set[ItemKey]:
