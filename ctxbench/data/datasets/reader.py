@@ -75,11 +75,11 @@ class _Reader:
     card_lines: Mapping[YamlPath, int] = field(default_factory=dict)
     scopes: dict[str, tuple[ItemKey, ...]] = field(default_factory=dict)
     items: list[Item] = field(default_factory=list)
-    items_complete: bool = True
+    items_complete: bool = False
     gone: list[ItemKey] = field(default_factory=list)
     queries: list[DatasetQuery] = field(default_factory=list)
     query_lines: list[int] = field(default_factory=list)
-    queries_complete: bool = True
+    queries_complete: bool = False
     labels: list[Label] = field(default_factory=list)
     label_places: list[tuple[Path, int]] = field(default_factory=list)
 
@@ -202,7 +202,6 @@ class _Reader:
     def _read_corpus(self) -> None:
         path = self.folder / CORPUS
         if not self._present(path):
-            self.items_complete = False
             return
         items = [item for _, item in read_items(path, self.faults)]
         self.items = [item for item in items if item is not None]
@@ -211,7 +210,6 @@ class _Reader:
     def _read_queries(self) -> None:
         path = self.folder / QUERIES
         if not self._present(path):
-            self.queries_complete = False
             return
         unreadable: list[Fault] = []
         rows = [
@@ -270,14 +268,13 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
     if not number and len(faults) > n_faults:
         return
     columns = header.split("\t")
-    optional = ", ".join(QRELS_HEADER[3:])
-    expected = f"expected {' '.join(QRELS_HEADER[:3])}, then any of {optional}, separated by tabs"
-    if not header.strip():
-        faults.append(Fault(f"the file is empty or its header is missing; {expected}", path, 1))
-        return
-    unknown = sorted(set(columns[3:]) - set(QRELS_HEADER[3:]))
-    if tuple(columns[:3]) != QRELS_HEADER[:3] or unknown or len(set(columns)) != len(columns):
-        faults.append(Fault(f"the first line must be the header; {expected}, got {header!r:.80}", path, number))
+    known = set(columns[3:]) <= set(QRELS_HEADER[3:])
+    if tuple(columns[:3]) != QRELS_HEADER[:3] or not known or len(set(columns)) != len(columns):
+        optional = ", ".join(QRELS_HEADER[3:])
+        expected = f"expected {' '.join(QRELS_HEADER[:3])}, then any of {optional}, separated by tabs"
+        what = f"the first line must be the header; {expected}, got {header!r:.80}"
+        empty = f"the file is empty or its header is missing; {expected}"
+        faults.append(Fault(what if header.strip() else empty, path, number or 1))
         return
     fields_in_order = itemgetter(*(columns.index(name) if name in columns else len(columns) for name in QRELS_HEADER))
     for number, text in lines:
@@ -317,14 +314,12 @@ def _frozen_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
 
 def _count_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
     """A fault for each count of the card that is wrong; a card need not count."""
-    faults = []
+    messages = {}
     for name, count in (reader.card.get("counts") or {}).items():
         true = dataset.counts.get(name)
         if true is None:
-            message = f"unknown count {name!r}{suggest(name, dataset.counts)}"
-        elif reader.before is not None or (count == true and not isinstance(count, bool)):
-            continue
-        else:
-            message = f"counts says {name}: {count}, but the files hold {true}"
-        faults.append(Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("counts", name))))
-    return faults
+            messages[name] = f"unknown count {name!r}{suggest(name, dataset.counts)}"
+        elif reader.before is None and (count != true or isinstance(count, bool)):
+            messages[name] = f"counts says {name}: {count}, but the files hold {true}"
+    lines, path = reader.card_lines, reader.folder / CARD
+    return [Fault(message, path, line_of(lines, ("counts", name))) for name, message in messages.items()]

@@ -147,29 +147,24 @@ def _with_outcomes(
     calls: dict[tuple[str | None, str, int], Call], executed: list[Call], findings: LogFindings
 ) -> tuple[Call, ...]:
     """Calls with the status that the spans of their execution have, and the calls that only such spans have."""
-    unmatched, matched = dict(calls), []
-    ended: dict[tuple[str | None, str], Call] = {}
+    unmatched = dict(calls)
+    matched: list[tuple[str | None, str, int]] = []
     unlisted: list[Call] = []
     for call in executed:
         same = [place for place in unmatched if same_tool(place[1], call.name)]
-        place = next((place for place in same if place[0] == call.id), None)
-        if place is None:  # one of the two has no id
-            place = next((place for place in same if None in (place[0], call.id)), None)
+        without_id = (place for place in same if None in (place[0], call.id))
+        place = next((place for place in same if place[0] == call.id), None) or next(without_id, None)
+        again = [p for p in matched if call.id is not None and p[0] == call.id and same_tool(p[1], call.name)]
         if place is not None:
             calls[place] = replace(call, name=place[1])
             del unmatched[place]
             matched.append(place)
-        elif call.id is not None and (
-            (call.id, call.name) in ended or any(p[0] == call.id and same_tool(p[1], call.name) for p in matched)
-        ):
+        elif again or any((one.id, one.name) == (call.id, call.name) for one in unlisted if call.id is not None):
             findings.counts["calls_twice"] += 1
             if call.status != "ok":
-                calls |= {
-                    p: replace(call, name=p[1]) for p in matched if p[0] == call.id and same_tool(p[1], call.name)
-                }
+                calls |= {place: replace(call, name=place[1]) for place in again}
         else:
             unlisted.append(call)
-            ended[call.id, call.name] = call
     return (*calls.values(), *unlisted)
 
 
