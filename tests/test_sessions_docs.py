@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ctxbench.data.usage import Enough
+from ctxbench.data.usage import EvidenceThreshold
 from ctxbench.data.usage.references import RUN
 from ctxbench.session.exchange import FIELDS
 
@@ -34,7 +34,7 @@ def test_the_table_has_every_field_of_a_stored_exchange():
 
 
 def test_the_numbers_are_those_of_the_code():
-    enough = Enough()
+    enough = EvidenceThreshold()
     assert f"(0.1: {enough.needed} offers), with at least {enough.offers} offers of {enough.conversations}" in PAGE
     assert f"| {RUN} words of its text in a row" in " ".join(PAGE.split("\n"))
     assert enough.share == 0.1

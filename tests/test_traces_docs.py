@@ -10,7 +10,7 @@ import pytest
 
 from ctxbench.core.items import Catalog, Item
 from ctxbench.data.labelling.exposure import SIGNALS, Exposure
-from ctxbench.data.traces.import_report import _WORDS, COUNTS
+from ctxbench.data.traces.import_report import _SENTENCES, COUNTS
 from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.importer import TraceSource, import_traces, redactor_for
 from ctxbench.data.traces.records import STATUSES
@@ -112,4 +112,4 @@ def test_the_file_of_own_patterns_is_valid(tmp_path):
 
 
 def test_what_the_report_puts_in_words_is_counted():
-    assert set(_WORDS) <= {name for part in COUNTS.values() for name in part}
+    assert set(_SENTENCES) <= {name for part in COUNTS.values() for name in part}

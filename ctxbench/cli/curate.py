@@ -13,7 +13,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 
 if TYPE_CHECKING:
-    from ctxbench.data.curation.labelling_files import Carried
+    from ctxbench.data.curation.labelling_files import LabellingCopy
     from ctxbench.data.datasets.dataset import Dataset
 
 
@@ -171,20 +171,20 @@ def export(name: str, what: Export, *, as_json: bool) -> None:
         say(*lines)
 
 
-def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> Carried:
+def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_place: bool = False) -> LabellingCopy:
     """Write a dataset made of another, in its place or with what labelling left beside that one."""
-    from ctxbench.data.curation.labelling_files import Carried, carry_labelling
+    from ctxbench.data.curation.labelling_files import LabellingCopy, copy_labelling
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.data.datasets.writer import create_dataset, write_dataset
 
     if in_place:
         write_dataset(dataset, folder)
-        return Carried()
+        return LabellingCopy()
     create_dataset(dataset, folder)
-    return carry_labelling(dataset_folder(source), folder, answers=answers)
+    return copy_labelling(dataset_folder(source), folder, answers=answers)
 
 
-def _carried(written: Carried | None) -> dict[str, Any]:
+def _carried(written: LabellingCopy | None) -> dict[str, Any]:
     return {"labelling": None if written is None else written.as_dict()}
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ctxbench.data.curation.diff import Difference, Parts
-    from ctxbench.data.curation.export import Exported
-    from ctxbench.data.curation.rebase import Rebased
+    from ctxbench.data.curation.diff import Difference, PartChanges
+    from ctxbench.data.curation.export import ExportReport
+    from ctxbench.data.curation.rebase import RebaseReport
     from ctxbench.data.curation.splits import Resplit
     from ctxbench.data.curation.stats import DatasetStats
 
@@ -127,11 +127,11 @@ def diff_lines(found: Difference, *, shown: int | None = 10) -> list[str]:
     return lines[:-1]
 
 
-def _parts_title(what: str, parts: Parts) -> str:
+def _parts_title(what: str, parts: PartChanges) -> str:
     return f"{what}: {len(parts.added):,} added, {len(parts.removed):,} removed, {len(parts.changed):,} changed"
 
 
-def _part_lines(parts: Parts) -> list[str]:
+def _part_lines(parts: PartChanges) -> list[str]:
     lines = [f"+ {name}" for name in parts.added] + [f"- {name}" for name in parts.removed]
     return lines + [f"~ {one.id} ({', '.join(one.fields)})" for one in parts.changed]
 
@@ -150,7 +150,7 @@ def _label_line(change: Any) -> str:
     return f"{sign} {change.query}  {change.item}  {' -> '.join(told)}"
 
 
-def rebase_lines(found: Rebased, *, shown: int | None = 10) -> list[str]:
+def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
     """What carrying a dataset over changed, as lines."""
     after = found.dataset
     lines = [
@@ -161,22 +161,24 @@ def rebase_lines(found: Rebased, *, shown: int | None = 10) -> list[str]:
     ]
     renamed = [f"{one.old.id} -> {one.new.id} ({one.how})" for one in found.renamed]
     proposed = [f"{one.old.id} -> {one.new.id} ({one.how})" for one in found.proposed]
-    doubts = [f"{one.old.id} -> {' or '.join(key.id for key in one.candidates)}" for one in found.doubts]
+    ambiguous = [f"{one.old.id} -> {' or '.join(key.id for key in one.candidates)}" for one in found.ambiguous]
     changed = [f"{one.id} ({', '.join(one.fields)})" for one in found.changed]
     lost = [f"{one.query}  {one.item}  grade {one.grade}, {one.why}: {one.effect}" for one in found.lost_labels]
-    places = [f"{one.where}: {one.item} ({one.why})" for one in found.lost_places]
-    look = [f"{one.query} requires {one.required}; {one.new} is new ({one.similarity:.2f})" for one in found.look]
+    places = [f"{one.where}: {one.item} ({one.why})" for one in found.lost_mentions]
+    to_review = [
+        f"{one.query} requires {one.required}; {one.new} is new ({one.similarity:.2f})" for one in found.to_review
+    ]
     for title, rows in (
         ("items renamed", renamed),
         ("items proposed as renamed, taken for gone (--accept-renames takes them over)", proposed),
-        ("items with several possible successors, taken for gone (say which in --renames)", doubts),
+        ("items with several possible successors, taken for gone (say which in --renames)", ambiguous),
         ("items gone", found.gone),
         ("items new", found.added),
         (f"items changed, {found.changed_labels:,} labels carried over to them", changed),
         ("labels lost", lost),
         ("places where an item was named and is gone", places),
         ("queries unlabelled now, and left out of every figure", found.now_unlabelled),
-        (f"look at these: a new item is much like a required one (by words, from {found.threshold:g})", look),
+        (f"look at these: a new item is much like a required one (by words, from {found.threshold:g})", to_review),
     ):
         if rows:
             lines += _section(f"{title}: {len(rows):,}", rows, shown)
@@ -189,7 +191,7 @@ def rebase_lines(found: Rebased, *, shown: int | None = 10) -> list[str]:
     return lines
 
 
-def export_lines(found: Exported, *, plain: bool = False) -> list[str]:
+def export_lines(found: ExportReport, *, plain: bool = False) -> list[str]:
     """What was written, and what the format cannot hold, as lines."""
     labels = ", ".join(f"{name} {n:,}" for name, n in found.labels.items())
     lines = [f"{found.items:,} items, {found.queries:,} queries, labels in qrels: {labels}"]

@@ -54,7 +54,7 @@ def import_traces(
     patterns = redact if isinstance(redact, Path) else None
     with progress() as shown:
         made = import_into(
-            out, tuple(logs), items, settings, scopes=scopes, redact=bool(redact), patterns=patterns, notify=shown
+            out, tuple(logs), items, settings, scopes=scopes, redact=bool(redact), patterns=patterns, progress=shown
         )
     if is_agent_file(catalog):
         write_dataset(made.dataset.of_agent(Path(catalog)), out)

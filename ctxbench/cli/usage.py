@@ -26,12 +26,12 @@ def report_usage(
     """
     from ctxbench.cli.progress import progress
     from ctxbench.cli.select import find_catalog
-    from ctxbench.data.usage import Enough, count_usage, read_replies, suggest_less
+    from ctxbench.data.usage import EvidenceThreshold, count_usage, read_replies, suggest_fewer_offers
     from ctxbench.io.cache import cache_dir
     from ctxbench.report.wording import count
     from ctxbench.text.tokens import open_counter
 
-    enough = Enough(share=share)
+    threshold = EvidenceThreshold(share=share)
     items = None if catalog is None else find_catalog(catalog)
     with progress() as shown:
         read = read_replies(files, items)
@@ -44,7 +44,7 @@ def report_usage(
             counted = opened.count(items.ids, [item.prompt_text for item in items]).tolist()
             costs, counter = {item.key: n for item, n in zip(items, counted, strict=True)}, opened.name
         counts = count_usage(read, costs)
-    found = suggest_less(counts, read.catalog, enough)
+    found = suggest_fewer_offers(counts, read.catalog, threshold)
     if as_json:
         print_json({"tokens": counter, **counts.as_dict(), **found.as_dict()})
     else:
@@ -91,29 +91,29 @@ def _counts(counts: Usage, counter: str | None, top: int) -> list[str]:
 def _suggestions(found: Suggestions, counter: str | None) -> list[str]:
     from ctxbench.report.wording import count
 
-    enough = found.enough
+    threshold = found.threshold
     rule = (
-        f"{enough.needed} offers of {count(enough.conversations, 'conversation')} without a reference say, at 95%, "
-        f"that at most {100 * enough.share:g}% reference it"
+        f"{threshold.needed} offers of {count(threshold.conversations, 'conversation')} without a reference say, "
+        f"at 95%, that at most {100 * threshold.share:g}% reference it"
     )
     lines = []
-    if found.made:
+    if found.suggestions:
         saved = "" if found.saved is None else f", which would have saved up to {found.saved:,} tokens ({counter})"
-        lines += [f"suggestions ({len(found.made)}){saved}:"]
-        lines += [line for one in found.made for line in _suggestion(one)]
+        lines += [f"suggestions ({len(found.suggestions)}){saved}:"]
+        lines += [line for one in found.suggestions for line in _suggestion(one)]
     else:
         lines.append("no suggestion")
     lines.append(rule)
     if found.not_judged:
         items = count(len(found.not_judged), "item")
         lines.append(f"not judged, since without a text (--catalog) no quotation is seen: {items}")
-    if found.waiting:
-        lines.append(f"never referenced, but offered too seldom to say ({len(found.waiting)}):")
-        for one in found.waiting[:_WAITING]:
+    if found.pending:
+        lines.append(f"never referenced, but offered too seldom to say ({len(found.pending)}):")
+        for one in found.pending[:_WAITING]:
             missing = (one.more_offers, "more offer"), (one.more_conversations, "more conversation")
             lines.append(f"  {one.key.id}: needs {' and '.join(count(n, what) for n, what in missing if n)}")
-        if len(found.waiting) > _WAITING:
-            lines.append(f"  and {len(found.waiting) - _WAITING} more (--json)")
+        if len(found.pending) > _WAITING:
+            lines.append(f"  and {len(found.pending) - _WAITING} more (--json)")
     return lines
 
 

@@ -1,1 +1,1 @@
-"""Keeping datasets true: what they hold, how they differ, new splits, another catalog, other programs' formats."""
+"""Tools for datasets: statistics, comparison, new splits, a changed catalog, exports to other formats."""

@@ -1,8 +1,9 @@
-"""Items of a catalog that a search takes for one another, found without labels: by asking for each in its own words."""
+"""Find items of a catalog that a search confuses, without labels: each item is searched for in its own words."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.curation.similar import VECTORS_THRESHOLD, mean_vectors, near_by_vectors
+from ctxbench.data.curation.similar import VECTORS_THRESHOLD, mean_vectors, similar_by_vectors
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.index.dense import chunks_of
 from ctxbench.index.words import STOP_WORDS, name_parts, words
 from ctxbench.text.original_rules import query_chunks
@@ -19,10 +21,10 @@ from ctxbench.text.tokens import TokenCounter
 
 FIRST_FEW = 5  # the documents' floor of items
 MERGED = 0.7  # least similarity of two items whose merging is tried
-_KEPT = 10  # best items kept of each question: what a changed item is compared with
+_N_BEST = 10  # best items kept of each question: what a changed item is compared with
 _BLOCK = 4_000_000  # cells of a product held at once
 _EQUAL = 1e-6  # float32 similarities this close are equal
-_TOLD = 0.05  # a new name that brings no item to the front must tell the pair apart by so much more
+_LEAST_GAIN = 0.05  # a new name that brings no item to the front must tell the pair apart by so much more
 _TRIED_WORDS = 4
 _VERSION = re.compile(r"v?\d+|new|old|legacy|beta|alpha|deprecated")
 
@@ -31,8 +33,8 @@ Embed = Callable[[Sequence[str]], Float32Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a search finds that is asked for one item of a pair in its own words.
+class ItemSearch:
+    """The result of a search for one item of a pair in its own words.
 
     Attributes:
         item: the item's id.
@@ -51,7 +53,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a change of a pair would do, measured by searching again.
+    """The effect that a change of a pair would have, measured by another search.
 
     Attributes:
         what: `merge` or `rename`.
@@ -72,27 +74,27 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two items of a type that read alike, or one of which is found first where the other is asked for.
+    """Two items of a type with similar texts, or of which one is found first in a search for the other.
 
     Attributes:
         items: their ids, in catalog order.
         similarity: cosine of their mean vectors.
-        asked: what is found of either, if it has a description to ask with.
+        asked: the search for either item that has a description.
         margin: by how much the one asked for is more similar than the other, the worse of both; below 0 the other is
             taken for it.
-        changes: what would change the pair; empty if nothing was tried, or nothing helps.
+        changes: changes of the pair; empty if none was tried, or none helps.
     """
 
     items: tuple[str, str]
     similarity: float
-    asked: tuple[Asked, ...]
+    asked: tuple[ItemSearch, ...]
     margin: float
     changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Items of one type whose names are hard to tell apart.
+    """Items of one type with nearly the same name.
 
     Attributes:
         why: `same name` (case and separators aside) or `suffix` (one more last word, a version, a plural).
@@ -105,7 +107,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """How far the items of a catalog can be told apart.
+    """How well a search distinguishes the items of a catalog.
 
     Attributes:
         items: how many can be searched for (enabled, and not `manual`), by type.
@@ -148,7 +150,7 @@ def overlap(
     changed: int | None = 10,
     progress: Callable[[int, int], None] | None = None,
 ) -> Overlap:
-    """Find the items that read alike or that a search takes for one another.
+    """Find the items with similar texts, and those that a search confuses.
 
     Each item is searched for with the first sentence of its description, without its name, by dense search as the
     selectors do (cosine of the best chunk), among the items of its type: a rule and the tool that it is about are no
@@ -161,17 +163,17 @@ def overlap(
         embedder: its name, for the report.
         threshold: least cosine of mean vectors of two items that read alike, above 0, at most 1.
         changed: for how many pairs, the worst first, merging and renaming is tried; None = all.
-        progress: told (pairs tried, pairs to try).
+        progress: called with (pairs tried, pairs to try).
 
     Raises:
         ParameterError: the threshold is out of range.
         EmbeddingError: there is no model, or a text could not be embedded.
     """
-    there = Catalog([item for item in catalog if item.enabled and item.include != "manual"])
-    near = near_by_vectors(there, embed, threshold=threshold)
-    search = _Search(there, embed)
+    searchable = Catalog([item for item in catalog if item.enabled and item.include != "manual"])
+    similar = similar_by_vectors(searchable, embed, threshold=threshold)
+    search = _Search(searchable, embed)
     pairs = search.pairs(
-        (pair.first, pair.second) for pair in near if there[pair.first].type == there[pair.second].type
+        (pair.first, pair.second) for pair in similar if searchable[pair.first].type == searchable[pair.second].type
     )
     tried = len(pairs) if changed is None else min(changed, len(pairs))
     for rank in range(tried):
@@ -179,16 +181,16 @@ def overlap(
         if progress is not None:
             progress(rank + 1, tried)
     return Overlap(
-        items={type_: sum(item.type == type_ for item in there) for type_ in sorted({item.type for item in there})},
-        left_out=len(catalog) - len(there),
-        mute=tuple(item.id for item in there if not _question(item)),
+        items=dict(sorted(Counter(item.type for item in searchable).items())),
+        left_out=len(catalog) - len(searchable),
+        mute=tuple(item.id for item in searchable if not _search_text(item)),
         asked=len(search.asked),
-        first=search.among(1),
-        among=search.among(FIRST_FEW),
-        tokens=_tokens(counter, there),
+        first=search.n_within(1),
+        among=search.n_within(FIRST_FEW),
+        tokens=_tokens(counter, searchable),
         pairs=tuple(pairs),
         tried=tried,
-        names=tuple(similar_names(there)),
+        names=tuple(similar_names(searchable)),
         embedder=embedder,
         counter=counter.name,
         threshold=threshold,
@@ -197,22 +199,21 @@ def overlap(
 
 def similar_names(catalog: Catalog) -> Iterator[Names]:
     """Items of one type with the same name, and names that go on for one word, a version or a plural."""
-    by_name: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    for position, item in enumerate(catalog):
-        name = tuple(name_parts(item.name)) or (item.name,)
-        by_name.setdefault((item.type, name), []).append(position)
+    by_name = group_pairs(
+        ((item.type, tuple(name_parts(item.name)) or (item.name,)), position) for position, item in enumerate(catalog)
+    )
     for same in by_name.values():
         if len(same) > 1:
             yield Names("same name", tuple(catalog[position].id for position in same))
-    for (type_, name), held in by_name.items():
+    for (type_, name), positions in by_name.items():
         for base in _bases(name):
             if (type_, base) in by_name:
-                members = sorted([*by_name[type_, base], *held])
+                members = sorted([*by_name[type_, base], *positions])
                 yield Names("suffix", tuple(catalog[position].id for position in members))
 
 
 def _bases(name: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The names that this one continues by one word, a version or a plural."""
+    """The names to which this one adds one word, a version or a plural."""
     *head, last = name
     if last.endswith("s") and len(last) > 2:
         yield (*head, last[:-1])
@@ -223,12 +224,12 @@ def _bases(name: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 class _Search:
-    """A catalog, asked for each of its items in the item's own words; and what would be found if items changed."""
+    """Searches a catalog for each of its items in the item's own words; and again for changed items."""
 
     def __init__(self, catalog: Catalog, embed: Embed) -> None:
         self.catalog, self._embed = catalog, embed
         self.position = {id_: position for position, id_ in enumerate(catalog.ids)}
-        self.asked = {position: text for position, item in enumerate(catalog) if (text := _question(item))}
+        self.asked = {position: text for position, item in enumerate(catalog) if (text := _search_text(item))}
         self._own: IntArray = np.array(list(self.asked), dtype=np.int64)
         self._row = {position: row for row, position in enumerate(self.asked)}
         types = sorted({item.type for item in catalog})
@@ -240,13 +241,13 @@ class _Search:
         self._first: IntArray = np.cumsum([0, *(len(row) for row in chunks)])
         self._means = mean_vectors(self._vectors, self._first[:-1])
         self._questions = embed(list(self.asked.values()))
-        self._search(min(_KEPT, len(catalog)))
+        self._search(min(_N_BEST, len(catalog)))
 
-    def _search(self, kept: int) -> None:
+    def _search(self, n_best: int) -> None:
         self._score: FloatArray = np.zeros(len(self._own), dtype=np.float64)
         self._before: IntArray = np.zeros(len(self._own), dtype=np.int64)
-        self._best: IntArray = np.zeros((len(self._own), kept), dtype=np.int64)
-        self._best_score: FloatArray = np.zeros((len(self._own), kept), dtype=np.float64)
+        self._best: IntArray = np.zeros((len(self._own), n_best), dtype=np.int64)
+        self._best_score: FloatArray = np.zeros((len(self._own), n_best), dtype=np.float64)
         step = max(1, _BLOCK // len(self._vectors))
         for begin in range(0, len(self._own), step):
             rows = slice(begin, begin + step)
@@ -256,15 +257,15 @@ class _Search:
             own = np.take_along_axis(score, owns[:, None], axis=1)
             self._score[rows] = own[:, 0]
             self._before[rows] = (score > own + _EQUAL).sum(axis=1)
-            best = np.argsort(-score, axis=1, kind="stable")[:, :kept]
+            best = np.argsort(-score, axis=1, kind="stable")[:, :n_best]
             self._best[rows], self._best_score[rows] = best, np.take_along_axis(score, best, axis=1)
 
-    def among(self, few: int) -> int:
-        """How many items are found among the first few."""
-        return int((self._before < few).sum()) if self.asked else 0
+    def n_within(self, n: int) -> int:
+        """How many items are found among the first `n`."""
+        return int((self._before < n).sum()) if self.asked else 0
 
     def pairs(self, alike: Iterator[tuple[int, int]]) -> list[Pair]:
-        """The pairs that read alike and those that are taken for one another, worst first."""
+        """The pairs that read alike, and those of which one is found for the other, worst first."""
         pairs = dict.fromkeys(alike)
         for row in np.flatnonzero(self._before).tolist() if self.asked else ():
             own, rival = int(self._own[row]), int(self._best[row, 0])
@@ -273,8 +274,8 @@ class _Search:
         return sorted(found, key=lambda pair: (round(pair.margin, 6), -round(pair.similarity, 6)))
 
     def _pair(self, one: int, other: int) -> Pair:
-        asked = [
-            Asked(self.catalog[own].id, self.asked[own], float(self._score[row]), self._similar(row, rival), place)
+        searches = [
+            ItemSearch(self.catalog[own].id, self.asked[own], float(self._score[row]), self._similar(row, rival), place)
             for own, rival in ((one, other), (other, one))
             if (row := self._row.get(own)) is not None
             for place in [int(self._before[row]) + 1]
@@ -282,19 +283,19 @@ class _Search:
         return Pair(
             items=(self.catalog[one].id, self.catalog[other].id),
             similarity=min(1.0, float(self._means[one] @ self._means[other])),
-            asked=tuple(asked),
-            margin=min((each.score - each.other for each in asked), default=0.0),
+            asked=tuple(searches),
+            margin=min((each.score - each.other for each in searches), default=0.0),
         )
 
     def _similar(self, row: int, position: int) -> float:
         vectors = self._vectors[self._first[position] : self._first[position + 1]]
         return float((vectors @ self._questions[row]).max())
 
-    def changed(self, items: Mapping[int, Item]) -> tuple[int, float | None]:
-        """What would be found if some items were others: how many first, and the margin of these.
+    def search_again(self, items: Mapping[int, Item]) -> tuple[int, float | None]:
+        """Search with some items changed: how many items are found first, and the margin of the changed ones.
 
         Args:
-            items: by position what stands there then; two that are merged are one object at both positions.
+            items: the changed items by position; two that are merged are one object at both positions.
         """
         own, rivals = self._score.copy(), self._best_score.copy()
         rivals[np.isin(self._best, list(items)) | (self._best == self._own[:, None])] = -2.0
@@ -312,27 +313,27 @@ class _Search:
 
 
 def _changes(search: _Search, counter: TokenCounter, pair: Pair) -> Iterator[Change]:
-    """What merging two items would do, and the best new name of one of them, if any helps."""
+    """The effect of merging two items, and of the best new name for one of them, if any helps."""
     one, other = (search.position[id_] for id_ in pair.items)
     first, second = search.catalog[one], search.catalog[other]
     before = _tokens(counter, [first, second])
     if pair.similarity >= MERGED:
-        whole = merged(first, second)
-        found = search.changed({one: whole, other: whole})
-        yield Change("merge", whole.id, whole.name, _tokens(counter, [whole]) - before, *found)
-    tried = []
+        merged = merge_items(first, second)
+        effect = search.search_again({one: merged, other: merged})
+        yield Change("merge", merged.id, merged.name, _tokens(counter, [merged]) - before, *effect)
+    renames = []
     for position, item, rival in ((one, first, second), (other, second, first)):
-        for name in _other_names(item, rival):
+        for name in _new_names(item, rival):
             renamed = replace(item, name=name)
             tokens = _tokens(counter, [renamed, rival]) - before
-            found = search.changed({one: first, other: second, position: renamed})
-            tried.append(Change("rename", item.id, name, tokens, *found))
-    best = max(tried, key=lambda change: (change.first, change.margin or 0.0), default=None)
-    if best is not None and (best.first > search.among(1) or (best.margin or 0.0) >= pair.margin + _TOLD):
+            effect = search.search_again({one: first, other: second, position: renamed})
+            renames.append(Change("rename", item.id, name, tokens, *effect))
+    best = max(renames, key=lambda change: (change.first, change.margin or 0.0), default=None)
+    if best is not None and (best.first > search.n_within(1) or (best.margin or 0.0) >= pair.margin + _LEAST_GAIN):
         yield best
 
 
-def merged(first: Item, second: Item) -> Item:
+def merge_items(first: Item, second: Item) -> Item:
     """One item for two of a type: the shorter name, what either says once, and the arguments of both.
 
     An argument is required where both require it.
@@ -340,38 +341,38 @@ def merged(first: Item, second: Item) -> Item:
     base, added = sorted((first, second), key=lambda item: len(item.name))
     return replace(
         base,
-        description=_joined(base.description, added.description, query_chunks, " "),
-        text=_joined(base.text, added.text, lambda text: text.split("\n\n"), "\n\n"),
-        schema=_joined_schemas(base.schema, added.schema),
+        description=_join_texts(base.description, added.description, query_chunks, " "),
+        text=_join_texts(base.text, added.text, lambda text: text.split("\n\n"), "\n\n"),
+        schema=_join_schemas(base.schema, added.schema),
         links=(),
     )
 
 
-def _joined(base: str, added: str, parts: Callable[[str], list[str]], between: str) -> str:
-    said = set(parts(base))
-    return between.join(filter(None, [base, *(part for part in parts(added) if part not in said)]))
+def _join_texts(base: str, added: str, parts: Callable[[str], list[str]], between: str) -> str:
+    known = set(parts(base))
+    return between.join(filter(None, [base, *(part for part in parts(added) if part not in known)]))
 
 
-def _joined_schemas(base: Mapping[str, Any] | None, added: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _join_schemas(base: Mapping[str, Any] | None, added: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if not base or not added:
         return base or added
-    whole = {**added, **base, "properties": {**added.get("properties", {}), **base.get("properties", {})}}
-    if "required" in whole:
-        whole["required"] = [name for name in base.get("required", []) if name in added.get("required", [])]
-    return whole
+    joined = {**added, **base, "properties": {**added.get("properties", {}), **base.get("properties", {})}}
+    if "required" in joined:
+        joined["required"] = [name for name in base.get("required", []) if name in added.get("required", [])]
+    return joined
 
 
-def _other_names(item: Item, rival: Item) -> Iterator[str]:
-    """Names that could tell an item from another: with its server, or with a word that only its description has."""
+def _new_names(item: Item, rival: Item) -> Iterator[str]:
+    """New names for an item, with its server, or with a word of its description that the rival does not have."""
     if item.server and item.server != rival.server:
-        yield _named(item.name, item.server, front=True)
+        yield _add_word(item.name, item.server, front=True)
     known = {*words(rival.search_text), *name_parts(item.name), *STOP_WORDS}
-    own = dict.fromkeys(word for word in words(item.description) if word not in known and len(word) > 2)
-    for word in list(own)[:_TRIED_WORDS]:
-        yield _named(item.name, word)
+    distinct = dict.fromkeys(word for word in words(item.description) if word not in known and len(word) > 2)
+    for word in list(distinct)[:_TRIED_WORDS]:
+        yield _add_word(item.name, word)
 
 
-def _named(name: str, word: str, *, front: bool = False) -> str:
+def _add_word(name: str, word: str, *, front: bool = False) -> str:
     """A name with one more word, in the way in which the name joins its words."""
     if name.isidentifier() and "_" not in name and any(c.isupper() for c in name[1:]):
         return f"{word}{name[0].upper()}{name[1:]}" if front else f"{name}{word.capitalize()}"
@@ -379,8 +380,8 @@ def _named(name: str, word: str, *, front: bool = False) -> str:
     return f"{word}{joint}{name}" if front else f"{name}{joint}{word}"
 
 
-def _question(item: Item) -> str:
-    """What an item is asked for with: the first sentence of its description, or of its text if it has none."""
+def _search_text(item: Item) -> str:
+    """The text of the search for an item: the first sentence of its description, or of its text if it has none."""
     sentences = query_chunks(item.description) or query_chunks(item.text)
     return sentences[0] if sentences else ""
 

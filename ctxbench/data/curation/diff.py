@@ -1,4 +1,4 @@
-"""How two datasets differ: items, queries, splits, labels and cards, by identity."""
+"""Compare two datasets: items, queries, splits, labels and cards, by identity."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ GRADES = {2: "required", 1: "helpful", 0: "irrelevant"}
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """An item, query or card entry that is in both, and the fields that differ."""
+class FieldChanges:
+    """An item, query or field of the card that both datasets have, and its fields that differ."""
 
     id: str
     fields: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """A query that is of another split."""
+class SplitChange:
+    """A query with its splits in the two datasets."""
 
     query: str
     before: str
@@ -33,7 +33,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class LabelChange:
-    """One label that is in one dataset only, or says something else in the other.
+    """A label that only one dataset has, or that differs between the two.
 
     Attributes:
         query, item: ids.
@@ -53,12 +53,12 @@ class LabelChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What was added and removed (ids), and what changed, in the order of the dataset that holds it."""
+class PartChanges:
+    """Ids that only one dataset has, and changes of fields, in the order of the dataset that has them."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    changed: tuple[Changed, ...] = ()
+    changed: tuple[FieldChanges, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
@@ -81,12 +81,12 @@ class Difference:
 
     a: str
     b: str
-    items: Parts
+    items: PartChanges
     reordered: bool
-    queries: Parts
-    splits: tuple[Moved, ...]
+    queries: PartChanges
+    splits: tuple[SplitChange, ...]
     labels: tuple[LabelChange, ...]
-    card: tuple[Changed, ...]
+    card: tuple[FieldChanges, ...]
     scopes: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = field(default=())
 
     @property
@@ -100,7 +100,7 @@ class Difference:
         """How many labels were added and removed, by grade, and changed, as `required -> helpful` or by field."""
         counts: dict[str, Counter[str]] = {"added": Counter(), "removed": Counter(), "changed": Counter()}
         for change in self.labels:
-            counts[change.kind][_what(change)] += 1
+            counts[change.kind][_count_name(change)] += 1
         return {kind: dict(sorted(found.items())) for kind, found in counts.items()}
 
     def as_dict(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def diff_datasets(a: Dataset, b: Dataset) -> Difference:
             {name: _without_split(query.as_row()) for name, query in queries_b.items()},
         ),
         splits=tuple(
-            Moved(name, queries_a[name].split, queries_b[name].split)
+            SplitChange(name, queries_a[name].split, queries_b[name].split)
             for name in common
             if queries_a[name].split != queries_b[name].split
         ),
@@ -146,12 +146,12 @@ def diff_datasets(a: Dataset, b: Dataset) -> Difference:
     )
 
 
-def _parts(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Parts:
+def _parts(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> PartChanges:
     common = {name: differing(row, after[name]) for name, row in before.items() if name in after}
-    return Parts(
+    return PartChanges(
         added=tuple(name for name in after if name not in before),
         removed=tuple(name for name in before if name not in after),
-        changed=tuple(Changed(name, fields) for name, fields in common.items() if fields),
+        changed=tuple(FieldChanges(name, fields) for name, fields in common.items() if fields),
     )
 
 
@@ -169,8 +169,8 @@ def _without_split(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _common_order(ids: Sequence[str], others: Sequence[str]) -> list[str]:
-    known = set(others)
-    return [name for name in ids if name in known]
+    common = set(others)
+    return [name for name in ids if name in common]
 
 
 def _label_changes(before: Sequence[Label], after: Sequence[Label]) -> tuple[LabelChange, ...]:
@@ -188,30 +188,29 @@ def _row(label: Label) -> dict[str, Any]:
     return {**row, "quote": label.quote} if label.quote else row
 
 
-def _what(change: LabelChange) -> str:
-    """What a change of a label is counted under."""
+def _count_name(change: LabelChange) -> str:
+    """The name under which a change of a label is counted."""
     if change.before is not None and change.after is not None:
         if change.before["grade"] != change.after["grade"]:
             return f"{GRADES[change.before['grade']]} -> {GRADES[change.after['grade']]}"
         return ", ".join(differing(change.before, change.after))
-    there = change.after if change.before is None else change.before
-    return GRADES[there["grade"]] if there is not None else ""
+    label = change.after if change.before is None else change.before
+    return GRADES[label["grade"]] if label is not None else ""
 
 
-def _card(a: Dataset, b: Dataset) -> tuple[Changed, ...]:
+def _card(a: Dataset, b: Dataset) -> tuple[FieldChanges, ...]:
     derived = ("counts", "scopes")
     before = {name: value for name, value in a.card.items() if name not in derived}
     after = {name: value for name, value in b.card.items() if name not in derived}
-    return tuple(Changed(name, ()) for name in differing(before, after))
+    return tuple(FieldChanges(name, ()) for name in differing(before, after))
 
 
 def _scopes(a: Dataset, b: Dataset) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
-    found = []
+    changes = []
     for name in {**a.scopes, **b.scopes}:
-        before, after = a.scopes.get(name), b.scopes.get(name)
-        if before != after:
-            old, new = set(before or ()), set(after or ())
-            plus = tuple(key.id for key in after or () if key not in old)
-            minus = tuple(key.id for key in before or () if key not in new)
-            found.append((name, plus, minus))
-    return tuple(found)
+        before, after = a.scopes.get(name, ()), b.scopes.get(name, ())
+        if a.scopes.get(name) != b.scopes.get(name):
+            old, new = set(before), set(after)
+            added = tuple(key.id for key in after if key not in old)
+            changes.append((name, added, tuple(key.id for key in before if key not in new)))
+    return tuple(changes)

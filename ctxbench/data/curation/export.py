@@ -1,4 +1,4 @@
-"""A dataset in the formats of other programs: BEIR's folder, and TREC's files with runs.
+"""Export a dataset in formats of other programs: BEIR's folder, and TREC's files with runs.
 
 ```
 corpus.jsonl         _id, title (empty), text (the search text: what our selectors index), metadata
@@ -22,7 +22,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -45,8 +45,8 @@ FORMATS = ("beir", "trec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """What was written.
+class ExportReport:
+    """The files of an export, and what the format does not hold.
 
     Attributes:
         folder: where.
@@ -71,21 +71,11 @@ class Exported:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON."""
-        return {
-            "folder": str(self.folder),
-            "format": self.format,
-            "items": self.items,
-            "queries": self.queries,
-            "labels": dict(self.labels),
-            "not_held": dict(self.not_held),
-            "runs": dict(self.runs),
-            "without_ranking": list(self.without_ranking),
-            "other_values": {why: list(queries) for why, queries in self.other_values.items()},
-        }
+        return {**asdict(self), "folder": str(self.folder)}
 
 
 def request_rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """Each query as whoever answers it needs it: its request, what may be offered for it, and what its session holds.
+    """Rows for programs that answer the queries: the request, the items that may be offered, and the session.
 
     Yields:
         `query`, `request` (as outside selectors are sent it, without the list of available items), `may_offer` (item
@@ -93,18 +83,18 @@ def request_rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """
     batch, ids = dataset.batch(), dataset.current_catalog.ids
     for row, (request, eligible) in enumerate(zip(batch.requests, batch.eligible, strict=True)):
-        held = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
+        session = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
         yield {
             "query": request.id,
             "request": replace(request, available=None).as_dict(),
             "may_offer": [ids[position] for position in np.flatnonzero(eligible)],
-            **({"session": [ids[position] for position in held]} if len(held) else {}),
+            **({"session": [ids[position] for position in session]} if len(session) else {}),
         }
 
 
 def export_dataset(
     dataset: Dataset, folder: Path | str, *, form: str, plain: bool = False, run: Path | str | None = None
-) -> Exported:
+) -> ExportReport:
     """Write a dataset in another format: as a whole or not at all.
 
     Args:
@@ -134,17 +124,17 @@ def export_dataset(
         counts = _write_qrels(dataset, judged, temporary / "qrels", form)
         for name, answers in ranked.items():
             write_atomic(temporary / "runs" / f"{file_name(name)}.run", _run(dataset, name, answers))
-        lost = not_held(dataset)
+        missing = not_held(dataset)
         about = {"format": form, "plain": plain, "files": _files(temporary)}
-        kept = {} if plain else {"dataset": _card(dataset), "not_held": lost}
-        write_atomic(temporary / EXPORT_FILE, dump_json({**about, **kept}, indent=2))
-    return Exported(
+        details = {} if plain else {"dataset": _card(dataset), "not_held": missing}
+        write_atomic(temporary / EXPORT_FILE, dump_json({**about, **details}, indent=2))
+    return ExportReport(
         folder=folder,
         format=form,
         items=len(dataset.catalog),
         queries=len(dataset),
         labels=counts,
-        not_held=lost,
+        not_held=missing,
         runs={name: f"runs/{file_name(name)}.run" for name in ranked},
         without_ranking=tuple(name for name, answers in parts.items() if not answers.ranked),
         other_values=_other_values(dataset, judged) if ranked else {},
@@ -156,7 +146,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _refuse_other(folder: Path) -> None:
-    """Check that an export may be written to `folder`: it is missing, empty, or holds an export and nothing else.
+    """Refuse a folder that holds other files than those of an export.
 
     Raises:
         ParameterError: it is a file, or holds something else.
@@ -165,8 +155,8 @@ def _refuse_other(folder: Path) -> None:
         return
     what = "it is a file"
     if folder.is_dir():
-        own = _own_names(folder / EXPORT_FILE)
-        other = next((path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in own), None)
+        names = _own_names(folder / EXPORT_FILE)
+        other = next((path for path in folder.rglob("*") if path.relative_to(folder).as_posix() not in names), None)
         if other is None:
             return
         what = f"it holds {other.relative_to(folder)}, which is no file of an export ({EXPORT_FILE} lists those)"
@@ -186,7 +176,7 @@ def _own_names(path: Path) -> set[str]:
 
 
 def not_held(dataset: Dataset) -> dict[str, int]:
-    """How much of a dataset BEIR and TREC have no place for, by what it is; what is 0 is left out."""
+    """Count the parts of a dataset that BEIR and TREC have no place for; counts of 0 are left out."""
     queries, labels = dataset.queries, dataset.labels
     judged = _judged(dataset)
     requests = [query.request for query in queries]
@@ -217,7 +207,7 @@ def not_held(dataset: Dataset) -> dict[str, int]:
 
 
 def _judged(dataset: Dataset) -> set[str]:
-    """The queries of qrels: something is required, and all of it is known."""
+    """The queries whose labels are in qrels: those with required items that are all known."""
     required = {label.query for label in dataset.labels if label.grade == Grade.REQUIRED}
     return required - set(dataset.unlabelled)
 
@@ -225,22 +215,22 @@ def _judged(dataset: Dataset) -> set[str]:
 def _corpus_rows(dataset: Dataset, *, plain: bool) -> Iterator[dict[str, Any]]:
     for item in dataset.catalog:
         row = {"_id": item.id, "title": "", "text": item.search_text}
-        ours = {name: value for name, value in item.as_row().items() if name not in ("_id", "type", "server", "name")}
-        yield row if plain else {**row, "metadata": {EXPORT_KEY: ours}}
+        rest = {name: value for name, value in item.as_row().items() if name not in ("_id", "type", "server", "name")}
+        yield row if plain else {**row, "metadata": {EXPORT_KEY: rest}}
 
 
 def _query_rows(dataset: Dataset, judged: set[str], *, plain: bool) -> Iterator[dict[str, Any]]:
     for query in dataset.queries:
         row = query.as_row()
-        shown = {"_id": row.pop("_id"), "text": row.pop("text")}
+        exported = {"_id": row.pop("_id"), "text": row.pop("text")}
         labels = _details(query, dataset.labels_of(query.id), in_qrels=query.id in judged)
-        ours = {**row, "labels": labels} if labels else row
-        yield shown if plain else {**shown, "metadata": {EXPORT_KEY: ours}}
+        rest = {**row, "labels": labels} if labels else row
+        yield exported if plain else {**exported, "metadata": {EXPORT_KEY: rest}}
 
 
 def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) -> dict[str, dict[str, Any]]:
-    """By item, what qrels do not say of the labels of one query; all of it if they are not there."""
-    found = {}
+    """By item, the fields of labels that qrels do not hold; with the grade where qrels do not have the query."""
+    details = {}
     for label in labels:
         entry: dict[str, Any] = {} if in_qrels else {"grade": label.grade}
         defaults = Label(query.id, label.item, label.grade)
@@ -248,8 +238,8 @@ def _details(query: DatasetQuery, labels: Iterable[Label], *, in_qrels: bool) ->
             if getattr(label, name) != getattr(defaults, name):
                 entry[name] = getattr(label, name)
         if entry:
-            found[label.item.id] = entry
-    return found
+            details[label.item.id] = entry
+    return details
 
 
 def _write_qrels(dataset: Dataset, judged: set[str], folder: Path, form: str) -> dict[str, int]:
@@ -273,11 +263,11 @@ def _beir(labels: Iterable[Label]) -> str:
 
 
 def _trec(labels: Iterable[Label]) -> str:
-    return _marked("".join(f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels))
+    return _escape_mark("".join(f"{label.query} 0 {label.item.id} {label.grade}\n" for label in labels))
 
 
-def _marked(text: str) -> str:
-    """The text of a file; one that starts with U+FEFF gets a second one, since readers take the first for a mark."""
+def _escape_mark(text: str) -> str:
+    """The text of a file; before a U+FEFF at its start stands another, which readers take for a byte order mark."""
     return f"\ufeff{text}" if text.startswith("\ufeff") else text
 
 
@@ -297,9 +287,9 @@ def _answers(dataset: Dataset, run: Path) -> dict[str, Slice | StoredAnswers]:
     datasets = {name: entry["hash"] for name, entry in manifest["datasets"].items()}
     name = next((name for name, content in datasets.items() if content == dataset.hash), None)
     if name is None:
-        known = ", ".join(f"{name} {content[:12]}" for name, content in datasets.items())
+        shown = ", ".join(f"{name} {content[:12]}" for name, content in datasets.items())
         raise StorageError(
-            f"{run} is a run on {known}, not on {dataset.name} {dataset.hash[:12]}; export the dataset as it was run"
+            f"{run} is a run on {shown}, not on {dataset.name} {dataset.hash[:12]}; export the dataset as it was run"
         )
     return {selector: store.load(name, selector).answers for selector in manifest["selectors"]}
 
@@ -307,16 +297,18 @@ def _answers(dataset: Dataset, run: Path) -> dict[str, Slice | StoredAnswers]:
 def _run(dataset: Dataset, selector: str, answers: Slice | StoredAnswers) -> str:
     """The rankings of one selector, best first, to `DEPTH`, without what the session holds."""
     tag = file_name(selector).replace(" ", "%20")
-    return _marked("".join(line for block in answers.blocks() for line in _run_lines(dataset.catalog.ids, tag, block)))
+    return _escape_mark(
+        "".join(line for block in answers.blocks() for line in _run_lines(dataset.catalog.ids, tag, block))
+    )
 
 
 def _run_lines(ids: Sequence[str], tag: str, answers: Slice) -> Iterator[str]:
     table = answers.candidates
     for place, query in enumerate(answers.queries):
         rows = np.arange(table.start[place], table.start[place + 1])
-        held = set(table.item[rows[table.origin[rows] == Origin.SESSION]].tolist())
-        found = table.item[rows[table.origin[rows] == Origin.SEARCH]].tolist()
-        ranking = [item for item in found if item not in held][:DEPTH]
+        session = set(table.item[rows[table.origin[rows] == Origin.SESSION]].tolist())
+        candidates = table.item[rows[table.origin[rows] == Origin.SEARCH]].tolist()
+        ranking = [item for item in candidates if item not in session][:DEPTH]
         for rank, item in enumerate(ranking, start=1):
             yield f"{query} Q0 {ids[item]} {rank} {len(ranking) - rank + 1} {tag}\n"
 
@@ -325,16 +317,18 @@ def _other_values(dataset: Dataset, judged: set[str]) -> dict[str, tuple[str, ..
     """The queries for which other programs compute other values from qrels and run than we do, and why."""
     alternatives = {label.query for label in dataset.labels if label.alternatives}
     batch = dataset.batch()
-    held = []
+    with_session_label = []
     for row, query in enumerate(dataset.queries):
         items = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]].tolist()
         keys = {dataset.catalog[item].key for item in items}
         if any(label.item in keys and label.grade >= Grade.HELPFUL for label in dataset.labels_of(query.id)):
-            held.append(query.id)
-    found = {
+            with_session_label.append(query.id)
+    queries_by_reason = {
         "alternatives count once here, and one by one in qrels": [
             q.id for q in dataset.queries if q.id in alternatives & judged
         ],
-        "the session holds a labelled item, which is met here and not ranked": [q for q in held if q in judged],
+        "the session holds a labelled item, which is met here and not ranked": [
+            q for q in with_session_label if q in judged
+        ],
     }
-    return {why: tuple(queries) for why, queries in found.items() if queries}
+    return {why: tuple(queries) for why, queries in queries_by_reason.items() if queries}

@@ -1,4 +1,4 @@
-"""Leakage: queries that name the item they require, so that to find it is to read it off.
+"""Find leakage: queries that name an item they require, so that no search is needed to find it.
 
 A query names an item if it holds the item's name as written (case aside; at least three characters, and no letter or
 digit before or behind), or the words of a name of two words or more one behind the other: `create_issue`,
@@ -36,9 +36,9 @@ class Leak:
     how: str
 
 
-def leaks(dataset: Dataset) -> tuple[Leak, ...]:
+def find_leaks(dataset: Dataset) -> tuple[Leak, ...]:
     """The required items that their queries name, in the order of the labels; history is not read."""
-    found = []
+    leaks = []
     for query in dataset.queries:
         required = [label.item for label in dataset.labels_of(query.id) if label.grade == Grade.REQUIRED]
         if required:
@@ -46,8 +46,8 @@ def leaks(dataset: Dataset) -> tuple[Leak, ...]:
             for key in required:
                 how = text.names(key.name) or ("server" if key.server and text.names(key.server) else "")
                 if how:
-                    found.append(Leak(query.id, key.id, how))
-    return tuple(found)
+                    leaks.append(Leak(query.id, key.id, how))
+    return tuple(leaks)
 
 
 class _Text:

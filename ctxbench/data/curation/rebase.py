@@ -1,25 +1,26 @@
-"""Carrying a dataset to a changed catalog: nothing is dropped that the report does not name."""
+"""Move a dataset to a changed catalog; the report names everything that is dropped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request, SessionItem
-from ctxbench.data.curation.diff import Changed, differing
-from ctxbench.data.curation.renames import Doubt, Rename, check_renames, propose_renames
-from ctxbench.data.curation.similar import WORDS_THRESHOLD, near_by_words
+from ctxbench.data.curation.diff import FieldChanges, differing
+from ctxbench.data.curation.renames import AmbiguousRename, Rename, check_renames, propose_renames
+from ctxbench.data.curation.similar import WORDS_THRESHOLD, similar_by_words
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
 
 
 @dataclass(frozen=True, slots=True)
 class LostLabel:
-    """A label that could not be carried over.
+    """A label that the dataset over the new catalog cannot have.
 
     Attributes:
         query, item: ids, as they were.
@@ -37,8 +38,8 @@ class LostLabel:
 
 
 @dataclass(frozen=True, slots=True)
-class LostPlace:
-    """An item that is gone from where it was named: a scope, or a query's session, removed, explicit, available."""
+class LostMention:
+    """An item that a scope, or a query's session, removed, explicit or available, names no more."""
 
     where: str
     item: str
@@ -46,8 +47,8 @@ class LostPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A query to look at again: a new item is much like one that it requires.
+class ReviewCandidate:
+    """A query to review: a new item is much like one that it requires.
 
     Attributes:
         query, required, new: ids.
@@ -61,40 +62,40 @@ class Look:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Rebased:
-    """A dataset over another catalog, and everything that this changed.
+class RebaseReport:
+    """A dataset over another catalog, with all changes.
 
     Attributes:
         dataset: the result.
         source: "name version hash" of the dataset it was made of.
         renamed: items that go on under another identity, and were carried over.
         proposed: pairs with the same content that were not accepted; the old ones count as gone.
-        doubts: items with several possible successors.
+        ambiguous: items with several possible successors.
         gone: ids of items without a successor.
         added: ids of new items, which no query is labelled for.
         changed: items under the same identity (or a new one) with other fields.
         reordered: items that were carried over stand in another order, which breaks ties otherwise.
         lost_labels: labels that could not be carried over.
-        lost_places: items gone from scopes and from requests.
-        look: queries to look at, because of a new item.
+        lost_mentions: items gone from scopes and from requests.
+        to_review: queries to review, because of a new item.
         open_queries: queries that may be offered a new item, so that for them it is new and unlabelled.
         changed_labels: labels whose item has other fields than it had.
         now_unlabelled: ids of queries that metrics could be computed for, and cannot any more.
-        threshold: of `look`.
+        threshold: of `to_review`.
     """
 
     dataset: Dataset
     source: str
     renamed: tuple[Rename, ...]
     proposed: tuple[Rename, ...]
-    doubts: tuple[Doubt, ...]
+    ambiguous: tuple[AmbiguousRename, ...]
     gone: tuple[str, ...]
     added: tuple[str, ...]
-    changed: tuple[Changed, ...]
+    changed: tuple[FieldChanges, ...]
     reordered: bool
     lost_labels: tuple[LostLabel, ...]
-    lost_places: tuple[LostPlace, ...]
-    look: tuple[Look, ...]
+    lost_mentions: tuple[LostMention, ...]
+    to_review: tuple[ReviewCandidate, ...]
     open_queries: int
     changed_labels: int
     now_unlabelled: tuple[str, ...]
@@ -109,29 +110,23 @@ class Rebased:
             "items": {
                 "renamed": [rename.as_dict() for rename in self.renamed],
                 "proposed": [rename.as_dict() for rename in self.proposed],
-                "doubts": [{"old": d.old.id, "candidates": [key.id for key in d.candidates]} for d in self.doubts],
+                "doubts": [{"old": i.old.id, "candidates": [key.id for key in i.candidates]} for i in self.ambiguous],
                 "gone": list(self.gone),
                 "new": list(self.added),
-                "changed": [{"id": item.id, "fields": list(item.fields)} for item in self.changed],
+                "changed": [asdict(item) for item in self.changed],
                 "reordered": self.reordered,
             },
             "labels": {
                 "kept": len(self.dataset.labels),
                 "of_changed_items": self.changed_labels,
-                "lost": [
-                    {"query": i.query, "item": i.item, "grade": i.grade, "why": i.why, "effect": i.effect}
-                    for i in self.lost_labels
-                ],
+                "lost": [asdict(label) for label in self.lost_labels],
             },
-            "places_lost": [{"where": i.where, "item": i.item, "why": i.why} for i in self.lost_places],
+            "places_lost": [asdict(mention) for mention in self.lost_mentions],
             "queries": {
                 "new_and_unlabelled": self.open_queries,
                 "now_unlabelled": list(self.now_unlabelled),
-                "to_look_at": len({look.query for look in self.look}),
-                "look": [
-                    {"query": i.query, "required": i.required, "new": i.new, "similarity": i.similarity}
-                    for i in self.look
-                ],
+                "to_look_at": len({candidate.query for candidate in self.to_review}),
+                "look": [asdict(candidate) for candidate in self.to_review],
                 "threshold": self.threshold,
             },
         }
@@ -143,10 +138,9 @@ def rebase_dataset(
     *,
     renames: Mapping[ItemKey, ItemKey] | None = None,
     accept: bool = False,
-    threshold: float = WORDS_THRESHOLD,
     version: str | None = None,
-) -> Rebased:
-    """Carry queries, labels and scopes over to a changed catalog.
+) -> RebaseReport:
+    """Move queries, labels and scopes to a changed catalog.
 
     A label follows its item if that is renamed. Where the item is gone, or can no longer be offered (disabled, by hand
     only, out of scope), a required label is lost: if others of its alternatives are left, the query only loses an
@@ -154,71 +148,73 @@ def rebase_dataset(
     all), and left out of every figure until someone has looked.
 
     Args:
-        dataset: what is carried.
-        catalog: what it is carried to.
+        dataset: any.
+        catalog: the changed one.
         renames: old to new identity.
         accept: also follow pairs of a gone and a new item with the same content; otherwise they are only listed.
-        threshold: similarity by words from which a new item is much like a required one.
         version: of the result; None = the old one, `+` and the start of the catalog's hash.
 
     Raises:
         InputError: a rename names an item that is not there, or makes one of two.
-        ParameterError: the catalog is empty, or the threshold is out of range.
+        ParameterError: the catalog is empty.
     """
     if not len(catalog):
         raise ParameterError("the new catalog holds no item; a dataset cannot be carried to it")
-    given = dict(renames or {})
-    check_renames(given, dataset.catalog, catalog)
-    taken = set(given.values())
-    gone = [i for i in dataset.catalog if i.key not in given and catalog.find(i.key) is None]
-    fresh = [i for i in catalog if i.key not in taken and (i.key in given or dataset.catalog.find(i.key) is None)]
-    proposed, doubts = propose_renames(gone, fresh)
-    followed = tuple(Rename(old, new, "given") for old, new in given.items()) + (proposed if accept else ())
-    move = _Move(dataset, catalog, {rename.old: rename.new for rename in followed})
-    carried = move.dataset(version or f"{dataset.version}+{catalog.hash[:8]}")
+    renames = dict(renames or {})
+    check_renames(renames, dataset.catalog, catalog)
+    gone = [i for i in dataset.catalog if i.key not in renames and catalog.find(i.key) is None]
+    new_names = set(renames.values())
+    new = [i for i in catalog if i.key not in new_names and (i.key in renames or dataset.catalog.find(i.key) is None)]
+    proposed, ambiguous = propose_renames(gone, new)
+    followed = tuple(Rename(before, after, "given") for before, after in renames.items()) + (proposed if accept else ())
+    move = _Rebaser(dataset, catalog, {rename.old: rename.new for rename in followed})
+    moved = move.dataset(version or f"{dataset.version}+{catalog.hash[:8]}")
     successors = {rename.new for rename in followed}
-    added = [i for i in fresh if i.key not in successors]
+    added = [i for i in new if i.key not in successors]
     changed = move.changed()
     changed_ids = {item.id for item in changed}
     before = set(dataset.unlabelled)
     source, lost = f"{dataset.name} {dataset.version} {dataset.hash[:12]}", tuple(move.lost_labels)
     lost_gone = tuple(i.id for i in gone if i.key not in move.renames)
     counts = f"{len(followed)} items renamed, {len(lost_gone)} gone, {len(added)} new, {len(changed)} changed"
-    return Rebased(
-        dataset=_noted(carried, f"Carried from {source} to another catalog: {counts}; {len(lost)} labels lost."),
+    return RebaseReport(
+        dataset=_with_note(moved, f"Carried from {source} to another catalog: {counts}; {len(lost)} labels lost."),
         source=source,
         renamed=followed,
         proposed=() if accept else proposed,
-        doubts=doubts,
+        ambiguous=ambiguous,
         gone=lost_gone,
         added=tuple(i.id for i in added),
         changed=changed,
         reordered=move.reordered(),
         lost_labels=lost,
-        lost_places=tuple(move.lost_places),
-        look=_look(carried, {i.key for i in added}, threshold),
-        open_queries=_open_queries(carried, {i.key for i in added}),
-        changed_labels=sum(label.item.id in changed_ids for label in carried.labels),
-        now_unlabelled=tuple(query for query in carried.unlabelled if query not in before),
-        threshold=threshold,
+        lost_mentions=tuple(move.lost_mentions),
+        to_review=_review_candidates(moved, {i.key for i in added}),
+        open_queries=_open_queries(moved, {i.key for i in added}),
+        changed_labels=sum(label.item.id in changed_ids for label in moved.labels),
+        now_unlabelled=tuple(query for query in moved.unlabelled if query not in before),
+        threshold=WORDS_THRESHOLD,
     )
 
 
-def _noted(dataset: Dataset, note: str) -> Dataset:
+def _with_note(dataset: Dataset, note: str) -> Dataset:
     """The dataset with one more note in its card."""
     notes = dataset.about.get("notes") or []
     return replace(dataset, about={**dataset.about, "notes": [*(notes if isinstance(notes, list) else [notes]), note]})
 
 
 @dataclass
-class _Move:
-    """Carries one dataset over; what does not arrive is noted on the way."""
+class _Rebaser:
+    """Moves one dataset to another catalog, and lists what it loses."""
 
     old: Dataset
     catalog: Catalog
     renames: Mapping[ItemKey, ItemKey]
     lost_labels: list[LostLabel] = field(default_factory=list)
-    lost_places: list[LostPlace] = field(default_factory=list)
+    lost_mentions: list[LostMention] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._items = {item.key: item for item in self.catalog}
 
     def dataset(self, version: str) -> Dataset:
         """The dataset over the new catalog."""
@@ -226,9 +222,9 @@ class _Move:
         queries, labels = [], []
         for query in self.old.queries:
             request = self._request(query, scopes)
-            kept, partly = self._labels(query, request)
+            query_labels, partly = self._labels(query, request)
             queries.append(replace(query, request=request, partly_labelled=query.partly_labelled or partly))
-            labels += kept
+            labels += query_labels
         about = {name: value for name, value in self.old.about.items() if name != "frozen"}
         return replace(
             self.old,
@@ -240,39 +236,25 @@ class _Move:
             about=about,
         )
 
-    def changed(self) -> tuple[Changed, ...]:
-        """The items that were carried over, renamed or not, and have other fields; by their new id, in its order."""
-        found = {}
-        for item in self.old.catalog:
-            position = self.catalog.find(self._new(item.key))
-            if position is not None:
-                before, after = item.as_row(), self.catalog[position].as_row()
-                identity = {"_id", "type", "server", "name"}
-                if item.title == "" == self.catalog[position].title:
-                    identity.add("title")  # it is the name
-                fields = tuple(name for name in differing(before, after) if name not in identity)
-                if fields:
-                    found[position] = Changed(self.catalog.ids[position], fields)
-        return tuple(found[position] for position in sorted(found))
+    def _item(self, key: ItemKey) -> Item | None:
+        """The item of the new catalog for a key of the old one; None if it is gone."""
+        return self._items.get(self.renames.get(key, key))
+
+    def changed(self) -> tuple[FieldChanges, ...]:
+        """The items, renamed or not, whose fields differ; by their new id, in the new order."""
+        pairs = ((item, self._item(item.key)) for item in self.old.catalog)
+        fields = {after.key: _changed_fields(before, after) for before, after in pairs if after is not None}
+        return tuple(FieldChanges(key.id, fields[key]) for key in self._items if fields.get(key))
 
     def reordered(self) -> bool:
-        """Whether items that were carried over stand in another order."""
-        positions = [self.catalog.find(self._new(item.key)) for item in self.old.catalog]
-        kept = [position for position in positions if position is not None]
-        return kept != sorted(kept)
+        """Whether the items that both catalogs have stand in another order."""
+        common = [item.key for item in (self._item(old.key) for old in self.old.catalog) if item is not None]
+        return common != sorted(common, key=self.catalog.position)
 
-    def _new(self, key: ItemKey) -> ItemKey:
-        return self.renames.get(key, key)
-
-    def _keys(self, keys: Iterable[ItemKey], where: str) -> tuple[ItemKey, ...]:
-        """Carry a list of items over."""
-        out = []
-        for key in keys:
-            if self.catalog.find(self._new(key)) is None:
-                self.lost_places.append(LostPlace(where, key.id, "gone"))
-            else:
-                out.append(self._new(key))
-        return tuple(out)
+    def _keys(self, keys: Sequence[ItemKey], where: str) -> tuple[ItemKey, ...]:
+        """The items of a list under their new names, without those that are gone."""
+        self.lost_mentions += [LostMention(where, key.id, "gone") for key in keys if self._item(key) is None]
+        return tuple(item.key for item in map(self._item, keys) if item is not None)
 
     def _request(self, query: DatasetQuery, scopes: Mapping[str, tuple[ItemKey, ...]]) -> Request:
         request = query.request
@@ -292,68 +274,59 @@ class _Move:
     def _session(self, query: DatasetQuery) -> tuple[SessionItem, ...] | None:
         if query.request.session is None:
             return None
-        out = []
-        for held in query.request.session:
-            key = self._new(held.key)
-            position = self.catalog.find(key)
-            if position is None or not self.catalog[position].enabled:
-                why = "gone" if position is None else "disabled"
-                self.lost_places.append(LostPlace(f"query {query.id}, session", held.key.id, why))
-            else:
-                out.append(replace(held, key=key))
-        return tuple(out)
+        pairs = [(held, self._item(held.key)) for held in query.request.session]
+        self.lost_mentions += [
+            LostMention(f"query {query.id}, session", held.key.id, "gone" if item is None else "disabled")
+            for held, item in pairs
+            if item is None or not item.enabled
+        ]
+        return tuple(replace(held, key=item.key) for held, item in pairs if item is not None and item.enabled)
 
     def _labels(self, query: DatasetQuery, request: Request) -> tuple[list[Label], bool]:
-        """The labels of a query that arrive, and whether something required is lost without a substitute."""
+        """The labels of a query that are left, and whether something required is lost without a substitute."""
         labels = self.old.labels_of(query.id)
-        groups: dict[tuple[str, ItemKey | None], list[Label]] = {}
-        kept: list[Label] = []
-        for label in labels:
-            if label.grade == Grade.REQUIRED:
-                own = (label.alternatives, None if label.alternatives else label.item)
-                groups.setdefault(own, []).append(label)
-            elif self.catalog.find(self._new(label.item)) is None:
-                self.lost_labels.append(LostLabel(query.id, label.item.id, label.grade, "gone", "dropped"))
-            else:
-                kept.append(replace(label, item=self._new(label.item)))
+        required = [label for label in labels if label.grade == Grade.REQUIRED]
+        moved = self._moved([label for label in labels if label.grade != Grade.REQUIRED], "dropped")
         unmet: list[tuple[Label, str]] = []
-        for members in groups.values():
-            why = {label: self._why_not(label, request) for label in members}
-            there = [label for label in members if why[label] != "gone"]
-            if any(not why[label] for label in there):
-                one = len(there) == 1
-                kept += [
-                    replace(label, item=self._new(label.item), alternatives="" if one else label.alternatives)
-                    for label in there
-                ]
-                lost = [label for label in members if why[label] == "gone"]
-                self.lost_labels += [LostLabel(query.id, i.item.id, i.grade, "gone", "alternative lost") for i in lost]
-            else:
-                unmet += why.items()
-        left = any(label.grade == Grade.REQUIRED for label in kept)
-        effect = "partly labelled" if left or query.partly_labelled else "unlabelled"
-        self.lost_labels += [LostLabel(query.id, label.item.id, label.grade, why, effect) for label, why in unmet]
-        return kept, bool(unmet) and left
+        for members in group_pairs((label.alternatives or label.item, label) for label in required).values():
+            reasons = {label: self._why_not(label, request) for label in members}
+            if all(reasons.values()):
+                unmet += reasons.items()
+                continue
+            present = self._moved(members, "alternative lost")
+            moved += [replace(present[0], alternatives="")] if len(present) == 1 else present
+        still_required = any(label.grade == Grade.REQUIRED for label in moved)
+        effect = "partly labelled" if still_required or query.partly_labelled else "unlabelled"
+        self.lost_labels += [LostLabel(query.id, label.item.id, label.grade, reason, effect) for label, reason in unmet]
+        return moved, bool(unmet) and still_required
+
+    def _moved(self, labels: Iterable[Label], effect: str) -> list[Label]:
+        """The labels whose items are not gone; the others are lost, with an effect on their query."""
+        pairs = [(label, self._item(label.item)) for label in labels]
+        lost = [label for label, item in pairs if item is None]
+        self.lost_labels += [LostLabel(label.query, label.item.id, label.grade, "gone", effect) for label in lost]
+        return [replace(label, item=item.key) for label, item in pairs if item is not None]
 
     def _why_not(self, label: Label, request: Request) -> str:
         """Why no selector could offer the item of a label any more; empty if one could."""
-        key = self._new(label.item)
-        position = self.catalog.find(key)
-        if position is None:
-            return "gone"
-        held = {item.key for item in request.session or ()}
-        item = self.catalog[position]
-        if not item.enabled:
-            return "disabled"
-        if key in held:
+        item = self._item(label.item)
+        if item is None or not item.enabled:
+            return "gone" if item is None else "disabled"
+        if item.key in {held.key for held in request.session or ()}:
             return ""
         if item.include == "manual":
             return "by hand only"
-        return "" if request.available is None or key in request.available else "out of scope"
+        return "" if request.available is None or item.key in request.available else "out of scope"
+
+
+def _changed_fields(before: Item, after: Item) -> tuple[str, ...]:
+    """The fields of an item that differ, without those of its identity."""
+    identity = {"_id", "type", "server", "name", *(["title"] if before.title == "" == after.title else [])}
+    return tuple(name for name in differing(before.as_row(), after.as_row()) if name not in identity)
 
 
 def _may_get(dataset: Dataset, keys: set[ItemKey], query: DatasetQuery) -> set[ItemKey]:
-    """Which of some items may be offered to a query without anybody's doing."""
+    """Those of some items that a search may offer to a query."""
     if query.request.available is not None:
         keys = keys & set(query.request.available)
     items = [dataset.catalog[dataset.catalog.position(key)] for key in keys]
@@ -361,30 +334,32 @@ def _may_get(dataset: Dataset, keys: set[ItemKey], query: DatasetQuery) -> set[I
 
 
 def _open_queries(dataset: Dataset, added: set[ItemKey]) -> int:
-    everywhere = [query for query in dataset.queries if query.request.available is None]
-    listed = [query for query in dataset.queries if query.request.available is not None]
-    count = len(everywhere) if everywhere and _may_get(dataset, added, everywhere[0]) else 0
-    return count + sum(bool(_may_get(dataset, added, query)) for query in listed)
+    unrestricted = [query for query in dataset.queries if query.request.available is None]
+    restricted = [query for query in dataset.queries if query.request.available is not None]
+    count = len(unrestricted) if unrestricted and _may_get(dataset, added, unrestricted[0]) else 0
+    return count + sum(bool(_may_get(dataset, added, query)) for query in restricted)
 
 
-def _look(dataset: Dataset, added: set[ItemKey], threshold: float) -> tuple[Look, ...]:
-    """The queries of which a new item is much like a required one, in their order, most similar first."""
+def _review_candidates(dataset: Dataset, added: set[ItemKey]) -> tuple[ReviewCandidate, ...]:
+    """The queries that require an item to which a new item is similar, in their order, most similar first."""
     catalog = dataset.catalog
     rows = [catalog.position(key) for key in added]
-    near: dict[ItemKey, list[tuple[ItemKey, float]]] = {}
-    for pair in near_by_words([item.search_text for item in catalog], threshold=threshold, rows=rows):
-        keys = (catalog[pair.first].key, catalog[pair.second].key)
-        for one, other in (keys, keys[::-1]):
-            if one in added and other not in added:
-                near.setdefault(other, []).append((one, pair.similarity))
-    found = []
+    pairs = similar_by_words([item.search_text for item in catalog], threshold=WORDS_THRESHOLD, rows=rows)
+    both = ((catalog[pair.first].key, catalog[pair.second].key, pair.similarity) for pair in pairs)
+    similar = group_pairs(
+        (old, (new, similarity))
+        for one, other, similarity in both
+        for old, new in ((one, other), (other, one))
+        if new in added and old not in added
+    )
+    candidates = []
     for query in dataset.queries:
         for label in dataset.labels_of(query.id):
-            if label.grade == Grade.REQUIRED and label.item in near:
-                allowed = _may_get(dataset, {new for new, _ in near[label.item]}, query)
-                found += [
-                    Look(query.id, label.item.id, new.id, similarity)
-                    for new, similarity in near[label.item]
+            if label.grade == Grade.REQUIRED and label.item in similar:
+                allowed = _may_get(dataset, {new for new, _ in similar[label.item]}, query)
+                candidates += [
+                    ReviewCandidate(query.id, label.item.id, new.id, similarity)
+                    for new, similarity in similar[label.item]
                     if new in allowed
                 ]
-    return tuple(found)
+    return tuple(candidates)

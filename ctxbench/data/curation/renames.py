@@ -1,4 +1,4 @@
-"""Which item of a changed catalog is the successor of one that is gone: as given, or proposed."""
+"""Renames of items: pairs of an item that is gone and its successor, from a file or proposed by content."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, raise_faults, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.io.json_files import dump_json
 from ctxbench.io.yaml_files import line_of, load_yaml
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """One item that goes on under another identity.
+    """An item with its old and its new identity.
 
     Attributes:
         old, new: keys.
@@ -32,8 +33,8 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """An item that is gone, and several new ones with its very content: a person must say which it is."""
+class AmbiguousRename:
+    """An item that is gone, and several new ones with the same content: a person must say which is its successor."""
 
     old: ItemKey
     candidates: tuple[ItemKey, ...]
@@ -50,7 +51,7 @@ def read_renames(path: Path | str) -> dict[ItemKey, ItemKey]:
     if not isinstance(data, dict):
         raise InputError([Fault("expected a mapping from old to new item ids, such as tool:a:x: tool:b:x", path, 1)])
     faults: list[Fault] = []
-    found: dict[ItemKey, ItemKey] = {}
+    renames: dict[ItemKey, ItemKey] = {}
     for old, new in data.items():
         line = line_of(lines, (old,))
         keys = []
@@ -60,10 +61,9 @@ def read_renames(path: Path | str) -> dict[ItemKey, ItemKey]:
             except ParameterError as error:
                 faults.append(Fault(str(error), path, line))
         if len(keys) == 2:
-            found[keys[0]] = keys[1]
-    if faults:
-        raise InputError(faults, subject="renames")
-    return found
+            renames[keys[0]] = keys[1]
+    raise_faults(faults, subject="renames")
+    return renames
 
 
 def check_renames(renames: Mapping[ItemKey, ItemKey], old: Catalog, new: Catalog) -> None:
@@ -81,51 +81,46 @@ def check_renames(renames: Mapping[ItemKey, ItemKey], old: Catalog, new: Catalog
         if old.find(after) is not None and after not in renames:
             what = f"rename {before.id} to {after.id}: the dataset holds {after.id!r} as well, so that two items would "
             faults.append(Fault(f"{what}become one; rename that one, too, or leave this one out"))
-    taken: dict[ItemKey, ItemKey] = {}
+    first: dict[ItemKey, ItemKey] = {}
     for before, after in renames.items():
-        other = taken.setdefault(after, before)
+        other = first.setdefault(after, before)
         if other != before:
             faults.append(Fault(f"{other.id} and {before.id} are both renamed to {after.id}; two cannot become one"))
-    if faults:
-        raise InputError(faults, subject="renames")
+    raise_faults(faults, subject="renames")
 
 
-def propose_renames(gone: Iterable[Item], added: Iterable[Item]) -> tuple[tuple[Rename, ...], tuple[Doubt, ...]]:
+def propose_renames(
+    gone: Iterable[Item], added: Iterable[Item]
+) -> tuple[tuple[Rename, ...], tuple[AmbiguousRename, ...]]:
     """Pair items that are gone with new ones of the same type and the same description, text and schema.
 
     An item without any of the three is never paired. Among several new ones with the same content, the one of the
-    same name is taken if there is just one; else the pair is a doubt. So it is where several that are gone have the
+    same name is taken if there is just one; else the rename is ambiguous. So it is where several that are gone have the
     same content and the names do not tell them apart.
 
     Returns:
-        The pairs and the doubts, in the order of `gone`.
+        The pairs and the ambiguous renames, in the order of `gone`.
     """
-    by_content: dict[str, list[Item]] = {}
-    for item in added:
-        by_content.setdefault(_content(item), []).append(item)
-    lost: dict[str, list[Item]] = {}
-    for item in gone:
-        lost.setdefault(_content(item), []).append(item)
-    renames, doubts = [], []
-    for content, olds in lost.items():
-        left = list(by_content.get(content, ()))
-        if not content or not left:
-            continue
-        waiting = []
+    added_by_content = group_pairs((_content(item), item) for item in added)
+    gone_by_content = group_pairs((_content(item), item) for item in gone)
+    renames, ambiguous = [], []
+    for content, olds in gone_by_content.items():
+        news = list(added_by_content.get(content, ())) if content else []
+        unpaired = []
         for old in olds:
-            same = [new for new in left if new.name == old.name]
+            same = [new for new in news if new.name == old.name]
             rivals = sum(other.name == old.name for other in olds)
             if len(same) == 1 and rivals == 1:
                 renames.append(Rename(old.key, same[0].key, "same content on another server"))
-                left.remove(same[0])
+                news.remove(same[0])
             else:
-                waiting.append(old)
-        if len(waiting) == 1 and len(left) == 1:
-            renames.append(Rename(waiting[0].key, left[0].key, "same content under another name"))
-        elif left:
-            doubts += [Doubt(old.key, tuple(new.key for new in left)) for old in waiting]
-    place = {item.key: i for i, item in enumerate(item for olds in lost.values() for item in olds)}
-    return tuple(sorted(renames, key=lambda r: place[r.old])), tuple(sorted(doubts, key=lambda d: place[d.old]))
+                unpaired.append(old)
+        if len(unpaired) == 1 and len(news) == 1:
+            renames.append(Rename(unpaired[0].key, news[0].key, "same content under another name"))
+        elif news:
+            ambiguous += [AmbiguousRename(old.key, tuple(new.key for new in news)) for old in unpaired]
+    place = {item.key: i for i, item in enumerate(item for olds in gone_by_content.values() for item in olds)}
+    return tuple(sorted(renames, key=lambda r: place[r.old])), tuple(sorted(ambiguous, key=lambda a: place[a.old]))
 
 
 def _content(item: Item) -> str:

@@ -1,4 +1,4 @@
-"""Items that say nearly the same: by the words of their texts, or by vectors."""
+"""Find items whose texts are nearly the same: by words, or by vectors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from ctxbench.core.arrays import Float32Array, FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
+from ctxbench.data.datasets.row_groups import connected_rows, group_pairs
 from ctxbench.index.dense import chunks_of
 from ctxbench.index.words import words
 
@@ -23,8 +24,8 @@ _BLOCK = 4_000_000  # cells of a product held at once
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
-    """Two items that are near each other.
+class SimilarPair:
+    """Two items whose texts are nearly the same.
 
     Attributes:
         first, second: catalog positions, first < second.
@@ -36,14 +37,14 @@ class Near:
     similarity: float
 
 
-def near_by_words(
+def similar_by_words(
     texts: Sequence[str],
     *,
     threshold: float = WORDS_THRESHOLD,
     rows: Iterable[int] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Near, ...]:
-    """Find the pairs of texts whose words are nearly the same.
+) -> tuple[SimilarPair, ...]:
+    """Find the pairs of texts with nearly the same words.
 
     A word weighs (1 + ln tf) ln(1 + n / df), with tf its count in the text, df the texts that hold it and n all
     texts; similarity is the cosine of these weights. Words are those of the BM25 index.
@@ -63,16 +64,13 @@ def near_by_words(
     _check(threshold)
     counted = [Counter(words(text)) for text in texts]
     weights = _weights(counted)
-    holders: dict[str, list[int]] = {}
-    for position, row in enumerate(weights):
-        for word in row:
-            holders.setdefault(word, []).append(position)
+    texts_by_word = group_pairs((word, position) for position, row in enumerate(weights) for word in row)
     postings = {
-        word: (np.array(held, dtype=np.int64), np.array([weights[position][word] for position in held]))
-        for word, held in holders.items()
+        word: (np.array(positions, dtype=np.int64), np.array([weights[position][word] for position in positions]))
+        for word, positions in texts_by_word.items()
     }
     wanted = set(range(len(texts)) if rows is None else rows)
-    found = []
+    pairs: list[SimilarPair] = []
     for done, one in enumerate(sorted(wanted)):
         if progress is not None:
             progress(done, len(wanted))
@@ -80,16 +78,16 @@ def near_by_words(
         for word, weight in weights[one].items():
             at, theirs = postings[word]
             score[at] += weight * theirs
-        found += _pairs_of(one, score, threshold, wanted)
-    return _ordered(found)
+        pairs += _pairs_of(one, score, threshold, wanted)
+    return _ordered(pairs)
 
 
-def near_by_vectors(
+def similar_by_vectors(
     catalog: Catalog,
     embed: Callable[[Sequence[str]], Float32Array],
     *,
     threshold: float = VECTORS_THRESHOLD,
-) -> tuple[Near, ...]:
+) -> tuple[SimilarPair, ...]:
     """Find the pairs of items whose mean chunk vectors point nearly the same way.
 
     Args:
@@ -113,12 +111,12 @@ def near_by_vectors(
     )
     wanted = set(range(len(chunks)))
     step = max(1, _BLOCK // len(chunks))
-    found: list[Near] = []
+    pairs: list[SimilarPair] = []
     for begin in range(0, len(chunks), step):
         product = means[begin : begin + step] @ means.T
         for place, score in enumerate(product):
-            found += _pairs_of(begin + place, score, threshold, wanted)
-    return _ordered(found)
+            pairs += _pairs_of(begin + place, score, threshold, wanted)
+    return _ordered(pairs)
 
 
 def mean_vectors(vectors: Float32Array, first: IntArray) -> FloatArray:
@@ -133,24 +131,11 @@ def mean_vectors(vectors: Float32Array, first: IntArray) -> FloatArray:
     return means
 
 
-def groups_of(pairs: Iterable[Near]) -> tuple[tuple[int, ...], ...]:
+def connected_groups(pairs: Iterable[SimilarPair]) -> tuple[tuple[int, ...], ...]:
     """The positions that pairs connect, directly or over others: each group and the groups in catalog order."""
-    root: dict[int, int] = {}
-
-    def find(position: int) -> int:
-        root.setdefault(position, position)
-        while root[position] != position:
-            root[position] = root[root[position]]
-            position = root[position]
-        return position
-
-    for pair in pairs:
-        one, other = find(pair.first), find(pair.second)
-        root[max(one, other)] = min(one, other)
-    members: dict[int, list[int]] = {}
-    for position in sorted(root):
-        members.setdefault(find(position), []).append(position)
-    return tuple(tuple(group) for _, group in sorted(members.items()))
+    positions = [(pair.first, pair.second) for pair in pairs]
+    groups = ({position for row in rows for position in positions[row]} for rows in connected_rows(positions))
+    return tuple(sorted(tuple(sorted(group)) for group in groups))
 
 
 def _weights(counted: Sequence[Counter[str]]) -> list[dict[str, float]]:
@@ -165,17 +150,17 @@ def _weights(counted: Sequence[Counter[str]]) -> list[dict[str, float]]:
     return out
 
 
-def _pairs_of(one: int, score: FloatArray, threshold: float, wanted: set[int]) -> list[Near]:
-    """The pairs of one text, but those that another wanted text before it has given."""
+def _pairs_of(one: int, score: FloatArray, threshold: float, wanted: set[int]) -> list[SimilarPair]:
+    """The pairs of one text, without those that a wanted text before it has."""
     close: IntArray = np.flatnonzero(score >= threshold - 1e-9)
     return [
-        Near(min(one, other), max(one, other), min(1.0, float(score[other])))
+        SimilarPair(min(one, other), max(one, other), min(1.0, float(score[other])))
         for other in close.tolist()
         if other != one and not (other in wanted and other < one)
     ]
 
 
-def _ordered(pairs: list[Near]) -> tuple[Near, ...]:
+def _ordered(pairs: list[SimilarPair]) -> tuple[SimilarPair, ...]:
     return tuple(sorted(pairs, key=lambda pair: (-round(pair.similarity, 12), pair.first, pair.second)))
 
 

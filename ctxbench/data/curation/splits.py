@@ -1,10 +1,10 @@
-"""New splits for a dataset: by hash, by time, or in folds; what belongs together stays together."""
+"""Give a dataset new splits: by hash, by time, or in folds; queries of a group or conversation stay in one split."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,13 +12,14 @@ from typing import Any
 from ctxbench.core.errors import ParameterError
 from ctxbench.data.datasets.dataset import SPLITS, Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.data.datasets.row_groups import connected_rows
 
 WAYS = ("hash", "time")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Resplit:
-    """A dataset with other splits, and what that changed.
+    """A dataset with new splits, and the changes.
 
     Attributes:
         dataset: with the new splits; all else is as before.
@@ -80,23 +81,20 @@ def split_dataset(
     """
     _check(by, share, folds)
     bundles = bundles_of(dataset.queries)
-    cut = ""
     if by == "time":
-        place, cut = _by_time(dataset, bundles, share)
+        splits, cut = _time_splits(dataset, bundles, share)
     else:
-        place = [_by_hash(folds, share)(key) for key, _ in bundles]
-    split = {dataset.queries[i].id: name for (_, rows), name in zip(bundles, place, strict=True) for i in rows}
+        splits, cut = [_hash_split(name, folds=folds, share=share) for name, _ in bundles], ""
+    split = {dataset.queries[row].id: name for (_, rows), name in zip(bundles, splits, strict=True) for row in rows}
     queries = tuple(replace(query, split=split[query.id]) for query in dataset.queries)
-    fresh = replace(dataset, queries=queries, version=version or dataset.version)
-    after = Counter(query.split for query in queries)
-    left_out = set(fresh.unlabelled)
-    judged = Counter(query.split for query in queries if query.id not in left_out)
+    result = replace(dataset, queries=queries, version=version or dataset.version)
+    judged = Counter(query.split for query in result.judged().queries)
     return Resplit(
-        dataset=fresh,
-        before={name: sum(q.split == name for q in dataset.queries) for name in dataset.split_names},
-        after={name: after[name] for name in fresh.split_names},
-        judged={name: judged[name] for name in fresh.split_names},
-        bundles={name: place.count(name) for name in fresh.split_names},
+        dataset=result,
+        before=dataset.counts["splits"],
+        after=result.counts["splits"],
+        judged={name: judged[name] for name in result.split_names},
+        bundles={name: splits.count(name) for name in result.split_names},
         moved=sum(old.split != new.split for old, new in zip(dataset.queries, queries, strict=True)),
         cut=cut,
         late=sum(q.split == "test" and bool(cut) and _time(q) <= datetime.fromisoformat(cut) for q in queries),
@@ -109,24 +107,9 @@ def bundles_of(queries: Sequence[DatasetQuery]) -> list[tuple[str, list[int]]]:
     Together are queries of one group and of one conversation, and what these connect. The name is the group (the
     first by name, if several are connected), else the conversation, else the id.
     """
-    root = list(range(len(queries)))
-
-    def find(i: int) -> int:
-        while root[i] != i:
-            root[i] = root[root[i]]
-            i = root[i]
-        return i
-
-    first: dict[tuple[str, str], int] = {}
-    for i, query in enumerate(queries):
-        for what, name in (("group", query.group), ("conversation", query.request.conversation)):
-            if name is not None:
-                one, other = find(first.setdefault((what, name), i)), find(i)
-                root[max(one, other)] = min(one, other)
-    rows: dict[int, list[int]] = {}
-    for i in range(len(queries)):
-        rows.setdefault(find(i), []).append(i)
-    return [(_name([queries[i] for i in members]), members) for members in rows.values()]
+    names = ((("group", query.group), ("conversation", query.request.conversation)) for query in queries)
+    keys = ([key for key in pair if key[1] is not None] for pair in names)
+    return [(_name([queries[row] for row in rows]), rows) for rows in connected_rows(keys)]
 
 
 def _name(queries: Sequence[DatasetQuery]) -> str:
@@ -135,20 +118,17 @@ def _name(queries: Sequence[DatasetQuery]) -> str:
     return [*groups, *conversations, queries[0].id][0]
 
 
-def _by_hash(folds: int, share: float) -> Callable[[str], str]:
-    def split(key: str) -> str:
-        if not folds and share == 0.5:
-            return split_of(key)
-        bits = int.from_bytes(hashlib.sha256(key.encode("utf-8", errors="surrogatepass")).digest()[:8], "big")
-        if folds:
-            return f"fold-{bits % folds + 1}"
-        return SPLITS[0] if bits < share * 2**64 else SPLITS[1]
-
-    return split
+def _hash_split(name: str, *, folds: int, share: float) -> str:
+    if not folds and share == 0.5:
+        return split_of(name)
+    bits = int.from_bytes(hashlib.sha256(name.encode("utf-8", errors="surrogatepass")).digest()[:8], "big")
+    if folds:
+        return f"fold-{bits % folds + 1}"
+    return SPLITS[0] if bits < share * 2**64 else SPLITS[1]
 
 
-def _by_time(dataset: Dataset, bundles: Sequence[tuple[str, list[int]]], share: float) -> tuple[list[str], str]:
-    """The split of each bundle, and the time up to which tuning reaches."""
+def _time_splits(dataset: Dataset, bundles: Sequence[tuple[str, list[int]]], share: float) -> tuple[list[str], str]:
+    """The split of each bundle, and the latest time of a tuning query."""
     without = [query.id for query in dataset.queries if query.request.time is None]
     if without:
         shown = ", ".join(without[:3]) + (", ..." if len(without) > 3 else "")
@@ -158,14 +138,13 @@ def _by_time(dataset: Dataset, bundles: Sequence[tuple[str, list[int]]], share: 
         )
     last = [max(_time(dataset.queries[i]) for i in rows) for _, rows in bundles]
     order = sorted(range(len(bundles)), key=lambda b: (last[b], bundles[b][0]))
-    wanted = share * len(dataset)
     sizes = [len(bundles[b][1]) for b in order]
     if len(order) < 2:
         raise ParameterError(f"dataset {dataset.name}: all queries belong together; there is nothing to split")
-    taken = min(range(1, len(order)), key=lambda n: abs(sum(sizes[:n]) - wanted))
-    tuning = set(order[:taken])
-    place = [SPLITS[0] if b in tuning else SPLITS[1] for b in range(len(bundles))]
-    return place, last[order[taken - 1]].isoformat()
+    n_tuning = min(range(1, len(order)), key=lambda n: abs(sum(sizes[:n]) - share * len(dataset)))
+    tuning = set(order[:n_tuning])
+    splits = [SPLITS[0] if b in tuning else SPLITS[1] for b in range(len(bundles))]
+    return splits, last[order[n_tuning - 1]].isoformat()
 
 
 def _time(query: DatasetQuery) -> datetime:

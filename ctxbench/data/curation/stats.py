@@ -1,4 +1,4 @@
-"""What a dataset holds, beyond its card's counts: labels, lengths, prices, near-duplicates, leakage, tags."""
+"""Statistics of a dataset: labels, lengths, token counts, near-duplicates, leakage and tags."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.arrays import Float32Array, IntArray
-from ctxbench.core.items import ItemKey
-from ctxbench.data.curation.name_leaks import RULE, Leak, leaks
+from ctxbench.data.curation.name_leaks import RULE, Leak, find_leaks
 from ctxbench.data.curation.similar import (
     VECTORS,
     VECTORS_THRESHOLD,
     WORDS,
     WORDS_THRESHOLD,
-    Near,
-    groups_of,
-    near_by_vectors,
-    near_by_words,
+    SimilarPair,
+    connected_groups,
+    similar_by_vectors,
+    similar_by_words,
 )
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.index.dense import chunks_of
 from ctxbench.index.words import words
 from ctxbench.text.original_rules import query_chunks
@@ -36,7 +36,7 @@ MOST_COMPARED = 10_000  # items; above, near-duplicates are not looked for: it w
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How some whole numbers are spread; all 0 where there are none.
+    """The distribution of some whole numbers; all 0 where there are none.
 
     Attributes:
         n: how many numbers.
@@ -53,7 +53,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[int] | IntArray) -> Spread:
-        """Read it off the numbers."""
+        """The distribution of the numbers."""
         numbers = np.array(list(values), dtype=np.int64)
         if not len(numbers):
             return cls(0, 0, 0.0, 0, 0.0, 0.0, 0)
@@ -63,7 +63,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NearStats:
+class SimilarityStats:
     """Near-duplicate items.
 
     Attributes:
@@ -99,7 +99,7 @@ class TagRow:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DatasetStats:
-    """What a dataset holds.
+    """Statistics of a dataset.
 
     Attributes:
         name, version, hash: which dataset.
@@ -127,7 +127,7 @@ class DatasetStats:
     counter: str
     tokens_by: Mapping[str, Mapping[str, tuple[int, int]]]
     largest: tuple[tuple[str, int], ...]
-    near: NearStats
+    near: SimilarityStats
     leaks: tuple[Leak, ...]
     leak_queries: int
     never_required: tuple[str, ...]
@@ -215,7 +215,7 @@ def dataset_stats(
         },
         largest=tuple((catalog.ids[i], int(item_tokens[i])) for i in by_price),
         near=_near(dataset, threshold, embed, progress),
-        leaks=leaks(dataset),
+        leaks=find_leaks(dataset),
         leak_queries=len({label.query for label in dataset.labels if label.grade == Grade.REQUIRED}),
         never_required=tuple(item.id for item in catalog if item.key not in required),
         unlabelled=dataset.unlabelled,
@@ -236,11 +236,7 @@ def _labels(dataset: Dataset) -> dict[str, dict[str, int]]:
 
 def required_counts(dataset: Dataset) -> dict[str, int]:
     """How many items each query requires, alternatives counted once; queries that require none are left out."""
-    groups: dict[str, set[str | ItemKey]] = {}
-    for label in dataset.labels:
-        if label.grade == Grade.REQUIRED:
-            groups.setdefault(label.query, set()).add(label.alternatives or label.item)
-    return {query: len(found) for query, found in groups.items()}
+    return {query: len(groups) for query, groups in dataset.required.items() if groups}
 
 
 def _spreads(dataset: Dataset, counter: TokenCounter, item_tokens: IntArray) -> dict[str, Spread]:
@@ -261,11 +257,8 @@ def _spreads(dataset: Dataset, counter: TokenCounter, item_tokens: IntArray) -> 
 
 def _tokens_by(names: Sequence[str], tokens: IntArray) -> dict[str, tuple[int, int]]:
     """Items and tokens by name, the dearest first."""
-    number: Counter[str] = Counter(names)
-    total: Counter[str] = Counter()
-    for name, count in zip(names, tokens.tolist(), strict=True):
-        total[name] += count
-    return {name: (number[name], total[name]) for name in sorted(number, key=lambda n: (-total[n], n))}
+    counts = group_pairs(zip(names, tokens.tolist(), strict=True))
+    return {name: (len(counts[name]), sum(counts[name])) for name in sorted(counts, key=lambda n: (-sum(counts[n]), n))}
 
 
 def _near(
@@ -273,20 +266,20 @@ def _near(
     threshold: float | None,
     embed: Callable[[Sequence[str]], Float32Array] | None,
     progress: Callable[[int, int], None] | None,
-) -> NearStats:
+) -> SimilarityStats:
     catalog = dataset.catalog
     if len(catalog) > MOST_COMPARED:
-        return NearStats(
+        return SimilarityStats(
             skipped=f"{len(catalog):,} items; near-duplicates are looked for among at most {MOST_COMPARED:,}"
         )
-    pairs: tuple[Near, ...]
+    pairs: tuple[SimilarPair, ...]
     if embed is None:
         method, least = WORDS, WORDS_THRESHOLD if threshold is None else threshold
-        pairs = near_by_words([item.search_text for item in catalog], threshold=least, progress=progress)
+        pairs = similar_by_words([item.search_text for item in catalog], threshold=least, progress=progress)
     else:
         method, least = VECTORS, VECTORS_THRESHOLD if threshold is None else threshold
-        pairs = near_by_vectors(catalog, embed, threshold=least)
-    groups = groups_of(pairs)
+        pairs = similar_by_vectors(catalog, embed, threshold=least)
+    groups = connected_groups(pairs)
     rows = tuple(
         (
             catalog.ids[pair.first],
@@ -296,7 +289,7 @@ def _near(
         )
         for pair in pairs
     )
-    return NearStats(
+    return SimilarityStats(
         method=method,
         threshold=least,
         pairs=rows,

@@ -1,4 +1,4 @@
-"""Labelled datasets: what they hold, their files, and where they are found by name."""
+"""Labelled datasets: the model, its files, and the look-up by name."""
 
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.lookup import dataset_folder, import_dataset, list_datasets, open_dataset

@@ -39,7 +39,7 @@ def no_place(_key: int | str) -> Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """The parts of a dataset, and where each stands.
+    """The parts of a dataset, and the place of each in its files.
 
     Attributes:
         items: by key.
@@ -70,7 +70,7 @@ class Contents:
 
 
 def check_contents(contents: Contents) -> list[Fault]:
-    """Everything that does not fit: scopes first, then queries, then labels, each in order."""
+    """Check that the parts fit each other: faults of scopes first, then queries, then labels, each in order."""
     checker = _Checker(contents)
     return [*checker.scope_faults(), *checker.query_faults(), *checker.label_faults()]
 
@@ -107,7 +107,7 @@ class _Checker:
             yield f"names item {key.id!r}, which corpus.jsonl does not hold{others}{closest}{self._next_remedy()}"
 
     def _other_mentions(self, key: ItemKey, kind: str) -> str:
-        """What else names an item, `, as do 2 more labels (test.tsv, lines 3 and 9) and 1 scope`, but for the first."""
+        """All other mentions of an item, `, as do 2 more labels (test.tsv, lines 3 and 9) and 1 scope`."""
         parts = []
         for other, places in group_pairs(self._mentions.get(key, ())).items():
             rest = places[1:] if other == kind else places
@@ -119,7 +119,7 @@ class _Checker:
 
     @cached_property
     def _mentions(self) -> dict[ItemKey, list[tuple[str, Place]]]:
-        """What names unknown items, and where, by item."""
+        """Mentions of unknown items, by item: the kind of what names it, and the place."""
         return group_pairs(self._unknown_mentions())
 
     def _unknown_mentions(self) -> Iterator[tuple[ItemKey, tuple[str, Place]]]:
@@ -140,7 +140,7 @@ class _Checker:
         return [key.id for key in self._contents.items if key not in self._contents.gone]
 
     def _next_remedy(self) -> str:
-        """What to do about an item that is gone, where someone has edited the catalog; empty but for the first time."""
+        """Advice about items that are gone from an edited catalog, for the first message; empty for all others."""
         remedy, self._remedy = self._remedy, ""
         return remedy
 
@@ -156,13 +156,13 @@ class _Checker:
     # ------------------------------------------------------------------------------------------ scopes and queries
 
     def scope_faults(self) -> Iterable[Fault]:
-        """What is wrong with scopes."""
+        """Faults of scopes."""
         for name, keys in self._contents.scopes.items():
             for message in (*self._unknown_items(keys, "scope"), *_repeated(keys)):
                 yield Fault(f"scope {name!r} {message}", *self._contents.place_scope(name))
 
     def query_faults(self) -> Iterable[Fault]:
-        """What is wrong with queries; what is known is listed anew."""
+        """Faults of queries; the first suggestion of each kind lists the known names again."""
         self._listed = set()
         first: dict[str, int] = {}
         split_by: dict[tuple[str, str], tuple[str, str]] = {}
@@ -186,8 +186,8 @@ class _Checker:
         if query.scope is not None:
             if query.scope not in contents.scopes:
                 if contents.scopes_complete:
-                    known = self._suggest("scope", query.scope, contents.scopes)
-                    yield f"has scope {query.scope!r}, which dataset.yaml does not define{known}"
+                    suggestion = self._suggest("scope", query.scope, contents.scopes)
+                    yield f"has scope {query.scope!r}, which dataset.yaml does not define{suggestion}"
             elif request.available != tuple(contents.scopes[query.scope]):
                 yield f"has scope {query.scope!r}, but is given other items than that scope"
         for what, keys in _lists(query).items():
@@ -200,7 +200,7 @@ class _Checker:
     # ------------------------------------------------------------------------------------------ labels
 
     def label_faults(self) -> Iterable[Fault]:
-        """What is wrong with labels; what is known is listed anew."""
+        """Faults of labels; the first suggestion of each kind lists the known names again."""
         contents, self._listed = self._contents, set()
         first: dict[tuple[str, ItemKey], int] = {}
         for i, label in enumerate(contents.labels):
@@ -245,7 +245,7 @@ class _Checker:
             yield "says required, but the query says `needs: nothing`"
 
     def _hidden(self, label: Label) -> Iterable[str]:
-        """Why the query may not see an item that it requires."""
+        """Reasons why the query does not see an item that it requires."""
         item, query = self._contents.items.get(label.item), self._queries.get(label.query)
         if item is None or query is None or label.grade != 2:
             return
@@ -268,10 +268,10 @@ class _Checker:
         lost |= {key.id for key in items if query.scope is not None and key not in self._in_a_scope}
         if not lost.isdisjoint(contents.before or ()):
             return  # a selector could, before the catalog was edited
-        held = {item.key for item in request.session or ()}
+        session = {item.key for item in request.session or ()}
         enabled = {key for key, item in items.items() if item.enabled}
-        reachable = {key for key in enabled if available is None or key in available or key in held}
-        if not any(items[key].include != "manual" or key in held for key in reachable):
+        reachable = {key for key in enabled if available is None or key in available or key in session}
+        if not any(items[key].include != "manual" or key in session for key in reachable):
             why = "is not among the items available to it" if enabled else "is not enabled"
             if reachable:
                 why = "is included by hand only (manual), and its session does not hold it"
@@ -309,7 +309,7 @@ def _split_messages(query: DatasetQuery, split_by: dict[tuple[str, str], tuple[s
 
 
 def _lists(query: DatasetQuery) -> dict[str, Sequence[ItemKey]]:
-    """The items that a query itself names."""
+    """The lists of items in a query, by what each list is."""
     request = query.request
     lists: dict[str, Sequence[ItemKey]] = {
         "session": [item.key for item in request.session or ()],
@@ -323,7 +323,7 @@ def _lists(query: DatasetQuery) -> dict[str, Sequence[ItemKey]]:
 
 
 def _lines_of(places: Iterable[Place]) -> str:
-    """Files with the first of their lines, in brackets; empty for what did not come from a file."""
+    """Files with their first few lines, in brackets; empty where the places are in no file."""
     files = []
     for name, lines in group_pairs((path.name, str(line)) for path, line in places if path and line).items():
         rest = len(lines) - _SHOWN_LINES
@@ -337,7 +337,7 @@ def _enumeration(parts: Sequence[str]) -> str:
 
 
 def _hidden_because(request: Request, item: Item) -> Iterator[str]:
-    """Why a request does not see an item; nothing if it does (`Batch.visible`)."""
+    """Reasons why a request does not see an item; none if it does (`Batch.visible`)."""
     for what, own, other in (("workspace", request.workspace, item.workspace), ("user", request.user, item.user)):
         if other is not None and own != other:
             queries = f"that of the query is {own!r}" if own is not None else "the query names none"
@@ -346,5 +346,5 @@ def _hidden_because(request: Request, item: Item) -> Iterator[str]:
     if time is not None and item.created is not None and instant(item.created) > time:
         yield f"was created ({item.created}) after the query was asked ({request.time})"
     if item.until is not None and (time is None or time >= instant(item.until)):
-        asked = f"was asked at {request.time}" if time is not None else "has no time, so it is asked now"
-        yield f"ended ({item.until}) and the query {asked}"
+        state = f"was asked at {request.time}" if time is not None else "has no time, so it is asked now"
+        yield f"ended ({item.until}) and the query {state}"

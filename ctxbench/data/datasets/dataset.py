@@ -29,7 +29,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """A labelled dataset. Labels are put in the order of queries and catalog, whatever order they came in.
+    """A labelled dataset. Its labels are sorted by query, then by the position of the item in the catalog.
 
     Attributes:
         name: letters, digits, `.`, `-` and `_`.
@@ -157,9 +157,9 @@ class Dataset:
 
         They are partly labelled, or have no required item and are not said to need nothing.
         """
-        known = {label.query for label in self.labels if label.grade == Grade.REQUIRED}
-        known |= {query.id for query in self.queries if query.needs_nothing}
-        return tuple(query.id for query in self.queries if query.partly_labelled or query.id not in known)
+        labelled = {label.query for label in self.labels if label.grade == Grade.REQUIRED}
+        labelled |= {query.id for query in self.queries if query.needs_nothing}
+        return tuple(query.id for query in self.queries if query.partly_labelled or query.id not in labelled)
 
     @cached_property
     def judgments(self) -> Judgments:
@@ -193,7 +193,7 @@ class Dataset:
 
     @cached_property
     def required(self) -> dict[str, tuple[tuple[ItemKey, ...], ...]]:
-        """By query id, groups of required items, of each of which one is needed; () where nothing is required."""
+        """Groups of required items by query id; of each group one item is needed. () where nothing is required."""
         required = group_pairs(
             ((label.query, label.alternatives or label.item), label.item)
             for label in self.labels
@@ -223,7 +223,8 @@ class Dataset:
         labels = tuple(labels)
         required = {label.query for label in labels if label.grade == Grade.REQUIRED}
         queries = tuple(
-            replace(query, needs_nothing=query.needs_nothing and query.id not in required) for query in self.queries
+            replace(query, needs_nothing=False) if query.needs_nothing and query.id in required else query
+            for query in self.queries
         )
         return replace(self, queries=queries, labels=labels)
 
@@ -246,7 +247,7 @@ class Dataset:
 
     @cached_property
     def counts(self) -> dict[str, Any]:
-        """What the card counts: items by type, queries by split and state of their labels, labels by grade."""
+        """Counts for the card: items by type, queries by split and state of their labels, labels by grade."""
         grade = Counter(label.grade for label in self.labels)
         split = Counter(query.split for query in self.queries)
         return {
@@ -286,10 +287,20 @@ def split_of(key: str) -> str:
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with the name of a dataset, or None."""
+    """The fault of a dataset's name, or None."""
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         return None
     return f"a dataset's name is letters, digits, '.', '-' and '_', got {name!r}"
+
+
+def name_of_path(path: Path, default: str) -> str:
+    """A name for a dataset: the last part of a path with `-` for what a name cannot hold; `default` if nothing is left.
+
+    Of a file the name ends at the first dot.
+    """
+    stem = path.resolve().name
+    stem = stem.split(".")[0] if path.is_file() else stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or default
 
 
 def _ids(keys: Iterable[ItemKey]) -> list[str]:

@@ -28,11 +28,11 @@ class DatasetLines:
         return folder / CORPUS, self._lines_of(folder / CORPUS).get(item, 0)
 
     def query(self, folder: Path, query: str) -> tuple[Path, int]:
-        """The queries of a dataset and the line of one of them."""
+        """The path of a dataset's queries, and the line of one of them."""
         return folder / QUERIES, self._lines_of(folder / QUERIES).get(query, 0)
 
     def labels(self, folder: Path, query: str) -> tuple[Path, int]:
-        """The file of labels in which a query comes first, and the line; the queries and 0 where it has none."""
+        """The first file with labels of a query, and the line; the path of the queries and 0 where it has none."""
         for path in sorted((folder / QRELS).glob("*.tsv")):
             line = self._lines_of(path).get(query)
             if line is not None:

@@ -55,11 +55,11 @@ def importers() -> dict[str, Importer]:
 
 def list_datasets() -> tuple[Listing, ...]:
     """Every dataset that has a name, sorted: what is cached and what importers provide."""
-    known = importers()
+    by_dataset = importers()
     cached = _cached_names()
     rows = []
-    for name in sorted({*known, *cached}):
-        importer = known.get(name)
+    for name in sorted({*by_dataset, *cached}):
+        importer = by_dataset.get(name)
         version = _cached_version(name) if name in cached else ""
         install = importer.install if importer is not None else ""
         if importer is not None and importer.available() and version != importer.version:
@@ -134,10 +134,10 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = no
         ParameterError: its importer reads no folder.
         StorageError: the source is not installed (says what to install), or is not what is expected.
     """
-    known = importers()
-    if name not in known:
-        raise UnknownNameError("dataset to import", name, known)
-    importer = known[name]
+    by_dataset = importers()
+    if name not in by_dataset:
+        raise UnknownNameError("dataset to import", name, by_dataset)
+    importer = by_dataset[name]
     if source is None:
         return _import(name, importer, notify)
     from ctxbench.data.importers.published_files import FileImporter  # few read a folder
@@ -175,19 +175,19 @@ def _source_state(importer: Importer) -> str:
 
 
 def dataset_reference(name_or_path: str, base: Path) -> str:
-    """What opens the same dataset again with this `base`: a folder relative to it, or the name."""
+    """A reference that opens the same dataset with this `base`: a folder relative to it, or the name."""
     folder = user_folder(name_or_path, base)
     return name_or_path if folder is None else Path(os.path.relpath(folder, base)).as_posix()
 
 
 def user_folder(name_or_path: str, base: Path | None) -> Path | None:
-    """The user's folder that `open_dataset` reads; None where it takes the text for a name in the cache, or fails."""
+    """The folder of the user's that `open_dataset` reads; None where the text is a name in the cache, or nothing."""
     folders = [Path(name_or_path)] if base is None else [base / name_or_path, Path(name_or_path)]
     return next((folder for folder in folders if _holds_dataset(folder)), None)
 
 
 def dataset_folder(name_or_path: str | Path) -> Path:
-    """The folder of a dataset: itself, or that of a name in the cache."""
+    """The folder of a dataset, from its path or from its name in the cache."""
     path = Path(name_or_path)
     return path if path.is_dir() or not _holds_dataset(_cache_folder(str(path))) else _cache_folder(str(path))
 
@@ -203,7 +203,7 @@ def _cache_folder(name: str) -> Path:
 
 
 def _cache_fault(name: str, importer: Importer | None) -> str:
-    """Why a cached dataset is not to be used; empty if it is. One that cannot be made again is refused if damaged."""
+    """Why a cached dataset cannot be used: it is damaged or, where it can be made again, outdated. Empty if it can."""
     damaged = altered(_cache_folder(name))
     if damaged:
         return f"{', '.join(damaged)} in the cache {'is' if len(damaged) == 1 else 'are'} damaged"
@@ -223,7 +223,7 @@ def _cached_names() -> set[str]:
 
 
 def _cached_version(name: str) -> str:
-    """The version that a cached card says; empty if the card cannot be read, which reading it will explain."""
+    """The version in a cached card; empty if the card cannot be read, which is a fault when the dataset is read."""
     try:
         card, _ = load_yaml(_cache_folder(name) / CARD)
     except (InputError, StorageError):

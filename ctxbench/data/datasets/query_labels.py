@@ -11,7 +11,7 @@ from ctxbench.core.requests import Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetQuery:
-    """A labelled request.
+    """A query: a request with its split, group and tags.
 
     Whether a query that has no required item needs nothing, or nobody has looked, are two things: only
     `needs_nothing` says the first, the second is `unlabelled` (see `Dataset.judged`).
@@ -41,7 +41,7 @@ class DatasetQuery:
         return self.request.id
 
     def as_row(self) -> dict[str, Any]:
-        """The query as a row of `queries.jsonl`: `_id`, text and split first, then what is not its default."""
+        """The query as a row of `queries.jsonl`: `_id`, text and split, then the fields that are not their defaults."""
         listed = self.scope is None  # a scope's items stand in the card, and may be many
         rest = (self.request if listed else replace(self.request, available=None)).as_dict()
         row: dict[str, Any] = {"_id": rest.pop("id"), "text": rest.pop("text"), "split": self.split}
@@ -60,7 +60,7 @@ class DatasetQuery:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """How much one query needs one item. An item without a label for a query is a third state, not grade 0.
+    """A label says how much one query needs one item. An item without a label is a third state, not grade 0.
 
     Attributes:
         query: the query id.

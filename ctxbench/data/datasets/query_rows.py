@@ -35,8 +35,11 @@ def read_query(row: Row, scopes: Mapping[str, tuple[ItemKey, ...]]) -> DatasetQu
     scope = row.optional("scope", str)
     if scope is not None and row.data.get("available") is not None:
         row.fault("fields 'available' and 'scope' exclude each other")
+    available = None if scope is None else scopes.get(scope)
+    if scope is None and row.data.get("available") is not None:
+        available = row.each("available", read_key, expected="an item id")
     return DatasetQuery(
-        request=_request(row, query_id, scopes.get(scope) if scope is not None else _available(row)),
+        request=_request(row, query_id, available),
         split=row.take("split", str, "", required=True),
         group=row.optional("group", str),
         tags=row.each("tags", read_text_value, expected="a text"),
@@ -85,11 +88,6 @@ def _only(row: Row) -> Only | None:
     except ParameterError as error:
         row.fault(f"field 'only': {error}")
         return None
-
-
-def _available(row: Row) -> tuple[ItemKey, ...] | None:
-    """The list of items, which may be empty, or None for the whole catalog."""
-    return None if row.data.get("available") is None else row.each("available", read_key, expected="an item id")
 
 
 def _turn(row: Row) -> int | None:

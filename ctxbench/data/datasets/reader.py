@@ -53,7 +53,7 @@ def read_dataset(folder: Path | str, *, before: Mapping[str, Collection[str]] | 
 
 
 def validate(folder: Path | str) -> list[Fault]:
-    """Everything that is wrong with a dataset, in the order of its files and lines; empty if it is valid.
+    """All faults of a dataset, in the order of its files and lines; empty if it is valid.
 
     Raises:
         StorageError: there is no such folder.
@@ -76,11 +76,11 @@ class _Reader:
     card_lines: Mapping[YamlPath, int] = field(default_factory=dict)
     scopes: dict[str, tuple[ItemKey, ...]] = field(default_factory=dict)
     items: list[Item] = field(default_factory=list)
-    items_complete: bool = True
+    items_complete: bool = False
     gone: list[ItemKey] = field(default_factory=list)
     queries: list[DatasetQuery] = field(default_factory=list)
     query_lines: list[int] = field(default_factory=list)
-    queries_complete: bool = True
+    queries_complete: bool = False
     labels: list[Label] = field(default_factory=list)
     label_places: list[tuple[Path, int]] = field(default_factory=list)
 
@@ -209,7 +209,6 @@ class _Reader:
             self._read_agent(path)
             return
         if not self._present(path):
-            self.items_complete = False
             return
         items = [item for _, item in read_items(path, self.faults)]
         self.items = [item for item in items if item is not None]
@@ -235,7 +234,6 @@ class _Reader:
     def _read_queries(self) -> None:
         path = self.folder / QUERIES
         if not self._present(path):
-            self.queries_complete = False
             return
         unreadable: list[Fault] = []
         rows = [
@@ -287,21 +285,20 @@ class _Reader:
 
 
 def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
-    """The labels of one qrels file with their lines; what cannot be read goes to `faults`."""
+    """Read the labels of one qrels file, with their lines; faults are added to `faults`."""
     n_faults = len(faults)
     lines = without_marks(iter_lines(path, faults), path, faults)
     number, header = next(lines, (0, ""))
     if not number and len(faults) > n_faults:
         return
     columns = header.split("\t")
-    optional = ", ".join(QRELS_HEADER[3:])
-    expected = f"expected {' '.join(QRELS_HEADER[:3])}, then any of {optional}, separated by tabs"
-    if not header.strip():
-        faults.append(Fault(f"the file is empty or its header is missing; {expected}", path, 1))
-        return
-    unknown = sorted(set(columns[3:]) - set(QRELS_HEADER[3:]))
-    if tuple(columns[:3]) != QRELS_HEADER[:3] or unknown or len(set(columns)) != len(columns):
-        faults.append(Fault(f"the first line must be the header; {expected}, got {header!r:.80}", path, number))
+    known = set(columns[3:]) <= set(QRELS_HEADER[3:])
+    if tuple(columns[:3]) != QRELS_HEADER[:3] or not known or len(set(columns)) != len(columns):
+        optional = ", ".join(QRELS_HEADER[3:])
+        expected = f"expected {' '.join(QRELS_HEADER[:3])}, then any of {optional}, separated by tabs"
+        what = f"the first line must be the header; {expected}, got {header!r:.80}"
+        empty = f"the file is empty or its header is missing; {expected}"
+        faults.append(Fault(what if header.strip() else empty, path, number or 1))
         return
     fields_in_order = itemgetter(*(columns.index(name) if name in columns else len(columns) for name in QRELS_HEADER))
     for number, text in lines:
@@ -309,8 +306,8 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
             continue
         fields = text.split("\t")
         if not 3 <= len(fields) <= len(columns):
-            wanted = "3" if len(columns) == 3 else f"3 to {len(columns)}"
-            faults.append(Fault(f"expected {wanted} fields separated by tabs, got {len(fields)}", path, number))
+            n_expected = "3" if len(columns) == 3 else f"3 to {len(columns)}"
+            faults.append(Fault(f"expected {n_expected} fields separated by tabs, got {len(fields)}", path, number))
             continue
         fields += [""] * (len(columns) + 1 - len(fields))
         query, item, score, via, *rest = fields_in_order(fields)
@@ -341,16 +338,14 @@ def _frozen_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
 
 def _count_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
     """A fault for each count of the card that is wrong; a card need not count."""
-    faults = []
+    messages = {}
     for name, count in (reader.card.get("counts") or {}).items():
         true = dataset.counts.get(name)
         if true is None:
-            message = f"unknown count {name!r}{suggest(name, dataset.counts)}"
-        elif reader.before is not None or (count == true and not isinstance(count, bool)):
-            continue
+            messages[name] = f"unknown count {name!r}{suggest(name, dataset.counts)}"
         elif AGENT in dataset.about and name in ("items", "types"):
             continue  # an agent's items are counted when they are read
-        else:
-            message = f"counts says {name}: {count}, but the files hold {true}"
-        faults.append(Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("counts", name))))
-    return faults
+        elif reader.before is None and (count != true or isinstance(count, bool)):
+            messages[name] = f"counts says {name}: {count}, but the files hold {true}"
+    lines, path = reader.card_lines, reader.folder / CARD
+    return [Fault(message, path, line_of(lines, ("counts", name))) for name, message in messages.items()]

@@ -40,7 +40,7 @@ def write_dataset(dataset: Dataset, folder: Path | str) -> None:
 
 
 def create_dataset(dataset: Dataset, folder: Path | str) -> None:
-    """Write a dataset to a folder of its own: as `write_dataset`, but another one that stands there is not replaced.
+    """Write a dataset to a folder, as `write_dataset` does, but never in place of another dataset.
 
     Raises:
         ParameterError: the folder holds another dataset, or one that cannot be read; and as `write_dataset`.
@@ -59,7 +59,7 @@ def create_dataset(dataset: Dataset, folder: Path | str) -> None:
 
 
 def write_files(dataset: Dataset, folder: Path, *, home: Path | None = None) -> None:
-    """Write the files of a dataset into a folder that is there.
+    """Write the files of a dataset into an existing folder.
 
     Args:
         dataset: what to write.
@@ -114,7 +114,7 @@ def _is_frozen(folder: Path) -> bool:
 
 
 def _refuse_change(old: Path, new: Path) -> None:
-    """Refuse to write over a frozen dataset what is not the same in every byte."""
+    """Refuse to replace a frozen dataset by another one: every byte must be the same."""
     names = own_files(old)
     if names != own_files(new) or any(read_bytes(old / name) != read_bytes(new / name) for name in names):
         raise ParameterError(
@@ -124,12 +124,12 @@ def _refuse_change(old: Path, new: Path) -> None:
 
 
 def copy_other_files(old: Path, new: Path, own: Collection[str]) -> None:
-    """Copy the files of a folder that are not its own: those of no dataset.
+    """Copy the files of a dataset's folder that are no part of the dataset.
 
     Args:
         old: the folder; nothing is copied if it is none.
         new: where to.
-        own: paths in the folder that are not copied.
+        own: paths of the dataset's files in the folder.
 
     Raises:
         StorageError: a file cannot be read or written.

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.items import ItemKey
+from ctxbench.data.datasets.query_labels import Label
 
 T = TypeVar("T", bound=Hashable)
 
@@ -23,3 +27,19 @@ def minimal_groups(groups: Iterable[Sequence[T]]) -> tuple[list[list[T]], int, b
     ]
     members = [member for group in minimal for member in group]
     return minimal, len(distinct) - len(minimal), len(members) != len(set(members))
+
+
+def group_labels(
+    query: str, groups: Iterable[Sequence[ItemKey]], *, name: str = "group", source: str = ""
+) -> Iterator[Label]:
+    """Labels for groups of items of which a query requires one each.
+
+    Args:
+        query: the query id.
+        groups: of alternatives; one item alone has none, and an empty group has no label.
+        name: what a group is called in `alternatives`, before its number from 1.
+        source: of the labels.
+    """
+    for number, group in enumerate(groups, start=1):
+        alternatives = f"{name} {number}" if len(group) > 1 else ""
+        yield from (Label(query, key, Grade.REQUIRED, alternatives=alternatives, source=source) for key in group)

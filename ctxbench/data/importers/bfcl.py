@@ -39,7 +39,7 @@ SHA256 = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """One line of the source: a question, the functions listed with it, and the names its answer calls."""
+    """One entry of the source: a question, the functions listed with it, and the names that its answer calls."""
 
     id: str
     part: str
@@ -197,7 +197,7 @@ _LABELLING = {
 
 
 def _wheel_data() -> Path | None:
-    """The data folder of the installed package, which is found without being imported."""
+    """The data folder of the installed package; the package is not imported."""
     spec = importlib.util.find_spec("bfcl_eval")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     return Path(folders[0]) / "data" if folders else None
@@ -247,7 +247,7 @@ def _groups(entries: Sequence[_Entry]) -> list[str]:
 
 
 def _notes(entries: Sequence[_Entry], tools: Mapping[str, Item], *, every_definition: bool) -> list[str]:
-    """What a reader of figures should know about the source; every number is counted, none is written down."""
+    """Notes on the source for the card; every number in them is counted."""
     definitions = Counter(tool.name for tool in tools.values())
     several = sum(n > 1 for n in definitions.values())
     most, n_most = max(definitions.items(), key=lambda pair: (pair[1], pair[0]))
@@ -272,7 +272,7 @@ def _notes(entries: Sequence[_Entry], tools: Mapping[str, Item], *, every_defini
 
 
 def _groups_note(groups: Sequence[str]) -> str:
-    """How many groups the splits are made of."""
+    """A note on the groups that the splits are made of."""
     sizes = Counter(groups)
     return (
         "Queries with the same text, over the same contributed list of functions (live) or for the same function "
@@ -286,7 +286,7 @@ def _definition_text(function: Mapping[str, Any]) -> str:
 
 
 def _replaced_definitions_note(entries: Sequence[_Entry], tools: Mapping[str, Item]) -> str:
-    """How often a query was written for another definition of its required function than the catalog's."""
+    """A note on queries that were written for another definition of their required function than the catalog's."""
     whole = description = 0
     for entry in entries:
         for function in entry.functions:
@@ -301,7 +301,7 @@ def _replaced_definitions_note(entries: Sequence[_Entry], tools: Mapping[str, It
 
 
 def _equal_texts_note(entries: Sequence[_Entry]) -> str:
-    """Queries whose texts are equal, and whether they are labelled alike."""
+    """A note on queries with equal texts, and whether their labels are equal."""
     by_text = group_pairs((entry.text, entry) for entry in entries)
     repeated = [same for same in by_text.values() if len(same) > 1]
     if not repeated:
@@ -316,7 +316,7 @@ def _equal_texts_note(entries: Sequence[_Entry]) -> str:
 
 
 def _history_note(entries: Sequence[_Entry]) -> str:
-    """Messages before the last, which go to the history."""
+    """A note on the messages before the last, which are the history."""
     system = sum(entry.messages[0].role == "system" for entry in entries)
     earlier = sum(any(m.role != "system" for m in entry.messages[:-1]) for entry in entries)
     if not system and not earlier:

@@ -209,7 +209,7 @@ def _counts(
     keys_by_name: Mapping[str, Sequence[ItemKey]],
     labels: Sequence[Label],
 ) -> dict[str, int]:
-    """What the card counts of the source."""
+    """Counts of the source, for the card."""
     names = [name for task in tasks for name in task.names]
     n_tools = Counter(min(len(keys_by_name.get(name, ())), 2) for name in names)
     labelled = {label.query for label in labels}

@@ -18,7 +18,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.importers.alternatives import minimal_groups
+from ctxbench.data.importers.alternatives import group_labels, minimal_groups
 from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
@@ -70,7 +70,7 @@ _REMARKS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """One question: its number in the conversation, and the turns of its evidence, repaired, each once."""
+    """One question: its number in the conversation, and the ids of the turns that are its evidence, each once."""
 
     number: int
     text: str
@@ -308,18 +308,15 @@ def _observation_labels(query: str, question: _Question, conversation: _Conversa
     ]
     groups, _, overlap = minimal_groups(by_turn)
     n_groups = Counter(key for group in groups for key in group)
-    labels = []
-    for number, group in enumerate(groups, start=1):
-        name = f"turn {number}" if len(group) > 1 else ""
-        if all(n_groups[key] == 1 for key in group):
-            labels += [Label(query, key, Grade.REQUIRED, alternatives=name, source="derived") for key in group]
+    separate = [group if all(n_groups[key] == 1 for key in group) else [] for group in groups]
+    labels = list(group_labels(query, separate, name="turn", source="derived"))
     return labels, all(by_turn) and not overlap
 
 
 def _counts(
     conversations: Sequence[_Conversation], queries: Sequence[DatasetQuery], labels: Sequence[Label]
 ) -> dict[str, int]:
-    """What the card counts of the source."""
+    """Counts of the source, for the card."""
     questions = [question for conversation in conversations for question in conversation.questions]
     texts = Counter((one.id, text_key(question.text)) for one in conversations for question in one.questions)
     labelled = {label.query for label in labels}

@@ -5,8 +5,6 @@ Source: https://github.com/HowieHwong/MetaTool (MIT), arXiv 2310.03128.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
+from ctxbench.data.importers.formats.record_files import read_records
 from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
@@ -133,32 +132,18 @@ class MetaTool(FileImporter):
 
 
 def _read_rows(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
-    """The rows of the CSV; one may go over several lines.
-
-    A broken quote ends the reading: what follows it cannot be told from what stands in it.
-    """
-    reader = csv.reader(io.StringIO(source.text, newline=""), strict=True)
-    begin, number = 1, -1
-    try:
-        for fields in reader:
-            line, begin = begin, reader.line_num + 1
-            if number < 0:
-                number = 0
-                if fields != COLUMNS:
-                    message = f"the first line must be {','.join(COLUMNS)}, got {fields!r:.60}"
-                    faults.append(Fault(message, source.path, line))
-                continue
-            if len(fields) == len(COLUMNS) and all(field.strip() for field in fields):
-                yield _Entry(id=f"s{number}", text=fields[0], tools=(fields[1],), line=line)
-            elif fields:
-                what = f"expected {len(COLUMNS)} fields that are not empty, {' and '.join(COLUMNS)}"
-                faults.append(Fault(f"{what}; got {fields!r:.80}", source.path, line))
-            number += 1
-    except csv.Error as error:
-        what = f"malformed CSV: {error}; the record that starts here has a quote that is not closed, or not doubled"
-        faults.append(Fault(what, source.path, begin))
-    if number < 0 and not faults:
-        faults.append(Fault(f"the file is empty; expected {','.join(COLUMNS)} and one request a record", source.path))
+    """The rows of the CSV; one may go over several lines."""
+    n_faults, number = len(faults), -1
+    for number, row in enumerate(read_records(source.path, faults)):
+        if list(row.data) != COLUMNS:
+            what = f"the first line must be {','.join(COLUMNS)}, got {list(row.data)!r:.60}"
+            faults.append(Fault(what, source.path, 1))
+            return
+        text, tool = (row.take(name, str, "", required=True) for name in COLUMNS)
+        yield _Entry(id=f"s{number}", text=text, tools=(tool,), line=row.line)
+    if number < 0 and len(faults) == n_faults:
+        what = f"the file is empty; expected {','.join(COLUMNS)} and one request a record"
+        faults.append(Fault(what, source.path))
 
 
 def _read_pairs(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
@@ -208,7 +193,7 @@ def _labels(entry: _Entry, *, alternatives: bool) -> Iterator[Label]:
 
 
 def _counts(rows: Sequence[_Entry], entries: Sequence[_Entry], *, n_tools: int) -> dict[str, int]:
-    """What the card counts of the source."""
+    """Counts of the source, for the card."""
     required = {tool for entry in entries for tool in entry.tools}
     return {
         "rows": len(rows),

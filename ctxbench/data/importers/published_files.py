@@ -64,11 +64,11 @@ class Source:
 
     @property
     def folder(self) -> Path:
-        """Where fetched files stand."""
+        """The folder of fetched files."""
         return cache_dir() / SOURCES / self.name
 
     def file(self, path: str) -> SourceFile:
-        """The file that stands under a path.
+        """The file with a path.
 
         Raises:
             UnknownNameError: the source has no such file.
@@ -111,7 +111,7 @@ class FileImporter:
     revision: ClassVar[int] = 1
 
     def __init_subclass__(cls) -> None:
-        """Derive what follows from the source."""
+        """Set version and install command, which follow from the source."""
         cls.version = f"{cls.source.date}-{cls.source.commit[:8]}-{cls.revision}"
         cls.install = f"ctxbench data fetch {cls.source.name}"
 

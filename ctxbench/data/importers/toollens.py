@@ -219,7 +219,7 @@ def _splits(
 def _counts(
     items: Collection[Item], texts: Mapping[str, str], qrels: Mapping[str, Sequence[tuple[str, str]]]
 ) -> dict[str, int]:
-    """What the card counts of the source."""
+    """Counts of the source, for the card."""
     sets = {split: set(map(frozenset, group_pairs(rows).values())) for split, rows in qrels.items()}
     required = {item for rows in qrels.values() for _, item in rows}
     return {

@@ -1,1 +1,1 @@
-"""Datasets from logs of what an agent was offered and called: JSON lines and OpenTelemetry GenAI spans."""
+"""Datasets from logs of agents: JSON lines, and OpenTelemetry GenAI spans."""

@@ -1,6 +1,6 @@
-"""Bodies of requests to a model's API, alone or with their responses, as turns: OpenAI's two forms and Anthropic's.
+"""Read bodies of requests to OpenAI and Anthropic, alone or with their responses, as turns.
 
-A body is told by what it holds: `tools` beside `messages`, or an `input` (OpenAI's responses). Its tools are what the
+A body is known by its fields: `tools` beside `messages`, or an `input` (OpenAI's responses). Its tools are what the
 model was offered. A line may be a body, or `{"request": body, "response": body}`, each also inside a `body`.
 """
 
@@ -16,7 +16,7 @@ _CONVERSATIONS = ("conversation", "conversation_id", "session_id", "thread_id")
 
 
 def as_turn(data: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The line as a turn, if it is a body or a pair of bodies; None if it is anything else."""
+    """Convert a body, or a pair of bodies, into a turn; None if the line is neither."""
     request = next((_body(data[name]) for name in _REQUEST if isinstance(data.get(name), dict)), None)
     if request is not None and "messages" not in data:
         response = next((_body(data[name]) for name in _RESPONSE if isinstance(data.get(name), dict)), {})
@@ -35,8 +35,8 @@ def _is_body(value: Mapping[str, Any]) -> bool:
 
 
 def _turn(request: Mapping[str, Any], response: Mapping[str, Any], line: Mapping[str, Any]) -> dict[str, Any]:
-    said = request["messages"] if isinstance(request.get("messages"), list) else _items(request["input"])
-    turn: dict[str, Any] = {"messages": [*said, *_answers(response)]}
+    messages = request["messages"] if isinstance(request.get("messages"), list) else _items(request["input"])
+    turn: dict[str, Any] = {"messages": [*messages, *_answers(response)]}
     if request.get("tools") is not None or response:
         turn["offered"] = [tool for tool in request.get("tools") or () if not _is_hosted(tool)]
     for field, names in (("time", _TIMES), ("conversation", _CONVERSATIONS), ("user", ("user",))):

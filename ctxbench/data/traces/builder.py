@@ -1,11 +1,12 @@
-"""Queries, labels and exposures out of turns: what a log can say about what was needed, and what it cannot."""
+"""Make queries, labels and exposures of turns, as far as a log says what was needed."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.items import Catalog, ItemKey
@@ -16,7 +17,7 @@ from ctxbench.data.labelling.exposure import Exposure
 from ctxbench.data.traces.catalog_kind import is_searchable, tools_alone
 from ctxbench.data.traces.conversations import Turn, reuses_ids
 from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.records import Call, Shared, Tally, iso
+from ctxbench.data.traces.records import Call, Interner, LogFindings, iso
 from ctxbench.data.traces.signals import signals
 from ctxbench.sources.names import AMBIGUOUS, Names, Resolved
 from ctxbench.text.redaction import Redactor
@@ -27,7 +28,7 @@ SOURCE = "trace"
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What a query may get.
+    """The items that a query may get.
 
     Attributes:
         searchable: all that a search could find: what must have been offered for exposure to be full.
@@ -45,63 +46,68 @@ class Builder:
     """Builds the rows of a dataset, turn by turn.
 
     Attributes:
-        names: counts by name how often the log has it, for what could not be resolved.
+        name_counts: how often the log has each name of an item.
+        names: resolves names to items.
     """
 
     catalog: Catalog
     scopes: Mapping[str, tuple[ItemKey, ...]]
     settings: TraceSettings
     redactor: Redactor | None
-    tally: Tally
+    findings: LogFindings
     queries: list[DatasetQuery] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
     exposures: list[Exposure] = field(default_factory=list)
-    times: Counter[str] = field(default_factory=Counter)
+    name_counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.names = Names(self.catalog)
         self._position = {item.key: i for i, item in enumerate(self.catalog)}
-        self._scopes: dict[tuple[ItemKey, ...] | None, _Scope] = {}
-        self._sets: dict[tuple[str, ...], tuple[ItemKey, ...]] = {}
-        self._texts: dict[str, str] = {}
-        self._messages = Shared()
+        self._scope = cache(self._make_scope)
+        self._item_lists: dict[tuple[str, ...], tuple[ItemKey, ...]] = {}
+        self._text: Callable[[str], str] = str if self.redactor is None else cache(self.redactor.text)
+        self._messages = Interner()
         self._ids: set[str] = set()
 
-    def learn(self, turns: Iterable[Turn]) -> None:
+    def resolved_names(self) -> list[Resolved]:
+        """The names of the log, with the items that they stand for."""
+        return [resolved for resolved in self.names.seen() if self.name_counts[resolved.name]]
+
+    def learn_users(self, turns: Iterable[Turn]) -> None:
         """Let the redactor know the users of turns, before any text is redacted."""
         if self.redactor is not None:
             for user in dict.fromkeys(r.user for turn in turns for r in turn.records if r.user):
                 self.redactor.learn(user, "user")
 
-    def conversation(self, turns: Sequence[Turn]) -> None:
+    def add_conversation(self, turns: Sequence[Turn]) -> None:
         """Add the queries of one conversation."""
         name = turns[0].records[0].conversation
-        name = None if name is None else _plain(self._text(name))
+        name = None if name is None else _id_text(self._text(name))
         for turn in turns:
-            self._turn(turn, name)
+            self._add_turn(turn, name)
 
-    def _turn(self, turn: Turn, conversation: str | None) -> None:
-        counts = self.tally.counts
+    def _add_turn(self, turn: Turn, conversation: str | None) -> None:
+        counts = self.findings.counts
         counts["turns"] += 1
         first = turn.records[0]
         available = self._available(turn)
         scope = self._scope(available)
-        offered, full = self._offered(turn, scope)
-        listed = frozenset(offered)
-        turn.calls = tuple(self._settled(call, listed) for call in turn.calls)
-        found = signals(turn, lambda name: self.names.resolve(name).key is not None)
-        counts.update(f"signal_{name}" for name in found)
-        called, wanted, doubt = self._called(turn, scope, offered)
+        offered, full = self._exposure(turn, scope)
+        offered_keys = frozenset(offered)
+        turn.calls = tuple(self._checked_call(call, offered_keys) for call in turn.calls)
+        turn_signals = signals(turn, lambda name: self.names.resolve(name).key is not None)
+        counts.update(f"signal_{name}" for name in turn_signals)
+        called, wanted, doubtful = self._read_calls(turn, scope, offered)
         nothing = any(record.needs_nothing for record in turn.records) and not called
-        doubt = doubt or reuses_ids(turn.calls) or not turn.text.strip() or any(r.doubtful for r in turn.records)
-        complete = full and scope.tools_only and not found and not doubt
+        doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip() or any(r.doubtful for r in turn.records)
+        complete = full and scope.tools_only and not turn_signals and not doubtful
         counts["full_but_doubtful"] += full and bool(called) and scope.tools_only and not complete
         counts["full_but_not_all_tools"] += full and bool(called) and not scope.tools_only
         state = "nothing" if nothing else "unlabelled" if not called else "complete" if complete else "partly"
         counts[f"queries_{state}"] += 1
         counts["labels_full" if full else "labels_partial"] += len(called)
         counts["text_empty"] += not turn.text.strip()
-        query_id = self._id(turn, conversation)
+        query_id = self._query_id(turn, conversation)
         query = DatasetQuery(
             request=Request(
                 id=query_id,
@@ -119,7 +125,7 @@ class Builder:
             ),
             split=split_of(conversation or query_id),
             group=conversation,
-            tags=("full-exposure" if full else "partial-exposure", *found),
+            tags=("full-exposure" if full else "partial-exposure", *turn_signals),
             scope=first.scope if first.scope in self.scopes else None,
             needs_nothing=nothing,
             partly_labelled=state == "partly",
@@ -127,89 +133,89 @@ class Builder:
         self.queries.append(query)
         self.labels += [Label(query_id, key, Grade.REQUIRED, source=SOURCE) for key in called]
         self.exposures.append(
-            Exposure(query=query_id, offered=offered, called=called, full=full, signals=found, wanted=wanted)
+            Exposure(query=query_id, offered=offered, called=called, full=full, signals=turn_signals, wanted=wanted)
         )
 
-    # ------------------------------------------------------------------------------------------ what was offered
+    # ------------------------------------------------------------------------------------------ offers
 
-    def _offered(self, turn: Turn, scope: _Scope) -> tuple[tuple[ItemKey, ...], bool]:
-        """What was offered in any call of the turn, in the order of the catalog, and whether each had everything."""
-        counts = self.tally.counts
-        given = [record.offered for record in turn.records]
-        given += [below.offered for record in turn.records for below in record.below]
-        lists = list(dict.fromkeys(names for names in given if names is not None))
-        everything = any(record.everything for record in turn.records)
+    def _exposure(self, turn: Turn, scope: _Scope) -> tuple[tuple[ItemKey, ...], bool]:
+        """The items offered in any call of the turn, in the order of the catalog, and whether exposure was full."""
+        counts = self.findings.counts
+        lists = list(self._lists(turn))
+        everything = any(record.all_offered for record in turn.records)
         if not lists and not everything:
             everything = self.settings.assume_full
             counts["turns_assumed_full" if everything else "turns_without_offered"] += 1
-        keys = self._set(lists[0]) if len(lists) == 1 else self._set(tuple(n for names in lists for n in names))
+        keys = self._items(tuple(name for names in lists for name in names))
         for names in lists:
-            self.times.update(names)
+            self.name_counts.update(names)
         if everything:
             keys = self._ordered(frozenset(keys) | scope.searchable)
-        full = (everything or bool(lists)) and self._each_full(turn, scope) and self._certain(turn, scope)
+        full = (everything or bool(lists)) and self._is_full_exposure(turn, scope) and self._scope_is_known(turn, scope)
         counts["turns_full" if full else "turns_partial"] += 1
         return keys, full
 
-    def _each_full(self, turn: Turn, scope: _Scope) -> bool:
+    def _is_full_exposure(self, turn: Turn, scope: _Scope) -> bool:
         """Whether every model call that could call anything was offered everything.
 
         One without a list could call if it did. Where no model call has a list, it is as the settings say.
         """
-        whole = {names: scope.searchable <= set(self._set(names)) for names in self._lists(turn)}
-        said = bool(whole) or any(record.everything for record in turn.records)
+        complete = {names: scope.searchable <= set(self._items(names)) for names in self._lists(turn)}
+        stated = bool(complete) or any(record.all_offered for record in turn.records)
         for record in turn.records:
-            if record.partial or not (record.everything or self._had_all(record.offered, record.calls, whole, said)):
+            if record.partly_offered or not (
+                record.all_offered or self._had_all(record.offered, record.calls, complete, stated)
+            ):
                 return False
-            if not all(self._had_all(below.offered, below.calls, whole, said) for below in record.below):
+            if not all(self._had_all(nested.offered, nested.calls, complete, stated) for nested in record.nested):
                 return False
         return True
 
     @staticmethod
-    def _lists(turn: Turn) -> set[tuple[str, ...]]:
-        given = {record.offered for record in turn.records}
-        given |= {below.offered for record in turn.records for below in record.below}
-        return {names for names in given if names is not None}
+    def _lists(turn: Turn) -> dict[tuple[str, ...], None]:
+        """The lists of offered names in the turn, each once."""
+        lists = [record.offered for record in turn.records]
+        lists += [nested.offered for record in turn.records for nested in record.nested]
+        return dict.fromkeys(names for names in lists if names is not None)
 
     def _had_all(
         self,
         offered: tuple[str, ...] | None,
         calls: tuple[Call, ...],
-        whole: Mapping[tuple[str, ...], bool],
-        said: bool,
+        complete: Mapping[tuple[str, ...], bool],
+        stated: bool,
     ) -> bool:
         if offered is None:
-            return not calls if said else self.settings.assume_full
-        return whole[offered] or (not offered and any(whole.values()))
+            return not calls if stated else self.settings.assume_full
+        return complete[offered] or (not offered and any(complete.values()))
 
-    def _certain(self, turn: Turn, scope: _Scope) -> bool:
-        """Whether all that the request may get is known, and is anything at all."""
+    def _scope_is_known(self, turn: Turn, scope: _Scope) -> bool:
+        """Whether the items that the request may get are all known, and there are any."""
         first = turn.records[0]
         same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
         known = first.scope is None or first.scope in self.scopes
         missing = [name for name in first.available or () if self.names.resolve(name).key is None]
-        self.tally.counts["available_unknown"] += bool(missing)
+        self.findings.counts["available_unknown"] += bool(missing)
         return same and known and not missing and bool(scope.searchable)
 
-    def _settled(self, call: Call, offered: frozenset[ItemKey]) -> Call:
-        """A call whose status was read from words: there was such a tool if it was offered, so it only failed."""
-        if call.guessed and call.status == "unknown_tool" and self._one(call.name, offered).key in offered:
+    def _checked_call(self, call: Call, offered: frozenset[ItemKey]) -> Call:
+        """The call with a checked status: of a tool that was offered, words such as `unknown tool` mean a failure."""
+        if call.guessed and call.status == "unknown_tool" and self._resolve(call.name, offered).key in offered:
             return replace(call, status="error")
         return call
 
-    def _one(self, name: str, offered: frozenset[ItemKey]) -> Resolved:
-        """What a called name stands for; of several items, the one that was offered."""
+    def _resolve(self, name: str, offered: frozenset[ItemKey]) -> Resolved:
+        """The item of a called name; of several items, the one that was offered."""
         resolved = self.names.resolve(name)
         among = [key for key in resolved.candidates if key in offered]
         return replace(resolved, key=among[0], rule="offered") if len(among) == 1 else resolved
 
-    def _set(self, names: tuple[str, ...]) -> tuple[ItemKey, ...]:
+    def _items(self, names: tuple[str, ...]) -> tuple[ItemKey, ...]:
         """The items of a list of names, those that are not resolved left out; equal lists give one object."""
-        found = self._sets.get(names)
-        if found is None:
+        if names not in self._item_lists:
             keys = self._ordered(frozenset(self._keys(names)))
-            found = self._sets[names] = self._sets.setdefault(("", *(key.id for key in keys)), keys)
-        return found
+            self._item_lists[names] = self._item_lists.setdefault(("", *(key.id for key in keys)), keys)
+        return self._item_lists[names]
 
     def _ordered(self, keys: frozenset[ItemKey]) -> tuple[ItemKey, ...]:
         return tuple(sorted(keys, key=self._position.__getitem__))
@@ -219,94 +225,82 @@ class Builder:
         return tuple(dict.fromkeys(key for key in keys if key is not None))
 
     def _available(self, turn: Turn) -> tuple[ItemKey, ...] | None:
-        """What the request may get: a scope of the catalog's dataset, a list, or None for everything."""
+        """The items that the request may get: a scope of the catalog's dataset, a list, or None for all."""
         first = turn.records[0]
         if first.scope is not None:
             if first.scope in self.scopes:
                 return self.scopes[first.scope]
-            self.tally.counts["scopes_unknown"] += 1
+            self.findings.counts["scopes_unknown"] += 1
         if first.available is None:
             return None
-        self.times.update(first.available)
-        return self._set(first.available)
+        self.name_counts.update(first.available)
+        return self._items(first.available)
 
-    def _scope(self, available: tuple[ItemKey, ...] | None) -> _Scope:
-        found = self._scopes.get(available)
-        if found is None:
-            allowed = set(self._position) if available is None else set(available)
-            items = [item for item in self.catalog if item.enabled and item.key in allowed]
-            searchable = [item for item in items if is_searchable(item)]
-            found = self._scopes[available] = _Scope(
-                searchable=frozenset(item.key for item in searchable),
-                tools_only=tools_alone(searchable),
-                reachable=frozenset(item.key for item in items if item.include != "manual"),
-            )
-        return found
+    def _make_scope(self, available: tuple[ItemKey, ...] | None) -> _Scope:
+        allowed = set(self._position) if available is None else set(available)
+        items = [item for item in self.catalog if item.enabled and item.key in allowed]
+        searchable = [item for item in items if is_searchable(item)]
+        return _Scope(
+            searchable=frozenset(item.key for item in searchable),
+            tools_only=tools_alone(searchable),
+            reachable=frozenset(item.key for item in items if item.include != "manual"),
+        )
 
-    # ------------------------------------------------------------------------------------------ what was called
+    # ------------------------------------------------------------------------------------------ calls
 
-    def _called(
+    def _read_calls(
         self, turn: Turn, scope: _Scope, offered: tuple[ItemKey, ...]
     ) -> tuple[tuple[ItemKey, ...], tuple[ItemKey, ...], bool]:
-        """What was called well, what the model named in vain, and whether more may have been needed than that."""
-        counts = self.tally.counts
-        listed = frozenset(offered)
-        held = frozenset(self._keys(name for name, _ in turn.records[0].session or ()))
+        """The items called without an error, those called in vain, and whether more may have been needed."""
+        counts = self.findings.counts
+        offered_keys = frozenset(offered)
+        session = frozenset(self._keys(name for name, _ in turn.records[0].session or ()))
         called: dict[ItemKey, None] = {}
         failed: dict[ItemKey, None] = {}
-        wanted: dict[ItemKey, None] = {}
-        doubt = False
+        unavailable: dict[ItemKey, None] = {}
+        doubtful = False
         for call in turn.calls:
-            resolved = self._one(call.name, listed)
-            self.times[call.name] += 1
+            resolved = self._resolve(call.name, offered_keys)
+            self.name_counts[call.name] += 1
             counts[f"calls_{call.status}"] += 1
             key = resolved.key
             if call.status == "unknown_tool":
                 if key is not None:
-                    wanted[key] = None
+                    unavailable[key] = None
             elif key is None:
                 counts["calls_ambiguous" if resolved.rule == AMBIGUOUS else "calls_outside_catalog"] += 1
-                doubt = True
-            elif key not in scope.reachable and key not in held:
+                doubtful = True
+            elif key not in scope.reachable and key not in session:
                 counts["calls_not_available"] += 1
-                doubt = True
+                doubtful = True
             elif call.status == "error":
                 failed[key] = None
             else:
-                counts["calls_not_offered"] += bool(listed) and key not in listed
+                counts["calls_not_offered"] += bool(offered_keys) and key not in offered_keys
                 called[key] = None
-        doubt = doubt or bool(set(failed) - set(called))
-        return tuple(called), tuple(key for key in wanted if key not in called), doubt
+        doubtful = doubtful or bool(set(failed) - set(called))
+        return tuple(called), tuple(key for key in unavailable if key not in called), doubtful
 
     def _session(self, turn: Turn) -> tuple[SessionItem, ...] | None:
-        given = turn.records[0].session
-        if given is None:
+        session = turn.records[0].session
+        if session is None:
             return None
         items: dict[ItemKey, SessionItem] = {}
-        for name, mode in given:
-            self.times[name] += 1
+        for name, mode in session:
+            self.name_counts[name] += 1
             key = self.names.resolve(name).key
             if key is not None and self.catalog[self._position[key]].enabled:
                 items.setdefault(key, SessionItem(key, mode))
             else:
-                self.tally.counts["session_not_available"] += 1
+                self.findings.counts["session_not_available"] += 1
         return tuple(items.values())
 
     # ------------------------------------------------------------------------------------------ texts and ids
 
-    def _text(self, text: str) -> str:
-        """A text without secrets; the same text, which many histories hold, is redacted once."""
-        if self.redactor is None:
-            return text
-        found = self._texts.get(text)
-        if found is None:
-            found = self._texts[text] = self.redactor.text(text)
-        return found
-
     def _identifier(self, value: str | None, kind: str) -> str | None:
         return self.redactor.identifier(value, kind) if value and self.redactor is not None else value
 
-    def _id(self, turn: Turn, conversation: str | None) -> str:
+    def _query_id(self, turn: Turn, conversation: str | None) -> str:
         """An id that is unique: conversation and turn; the place in the log where there is no conversation."""
         base = f"line-{turn.records[0].place}" if conversation is None else f"{conversation}-{turn.number}"
         query_id, number = base, 1
@@ -317,7 +311,7 @@ class Builder:
         return query_id
 
 
-def _plain(name: str) -> str:
+def _id_text(name: str) -> str:
     """A conversation's name as ids can hold it."""
     return re.sub(r"[\s<>]+", "_", writable(name)).strip("_") or "_"
 

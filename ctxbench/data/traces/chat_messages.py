@@ -1,15 +1,15 @@
-"""Messages as logs have them (OpenAI, Anthropic, OpenTelemetry): who said what, called what, and got what back."""
+"""Read chat messages in the forms of OpenAI, Anthropic and OpenTelemetry: roles, texts, calls and their results."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ctxbench.core.requests import Message
-from ctxbench.data.traces.records import Call, Record, Shared, get
+from ctxbench.data.traces.records import Call, Interner, MessageSummary, Record, get
 
 _UNKNOWN_TOOL = re.compile(
     r"(?:unknown|no such|unrecogni[sz]ed|undefined|non-?existent) (?:tool|function)"
@@ -23,22 +23,25 @@ _ERROR = re.compile(
     r"|fatal\s*(?:[:!]|error|$)|failed\s*(?:[:!]|$|[-–—]\s|(?:to|with|while|when)\b))",
     re.IGNORECASE,
 )
-_RAISED = re.compile(r"Tool_?Not_?Found")  # the name of an exception, which says it without the name of the tool
+_EXCEPTION_NAME = re.compile(
+    r"Tool_?Not_?Found"
+)  # the name of an exception, which says it without the name of the tool
 _MEMBERS = ("error", "errors", "exception", "isError", "is_error")  # of a result that is an object: an error if true
-_LOOKED_AT = 400  # characters at the start of a result in which an error is looked for
-_OTHER = re.compile(r"[\W_]+")
+_ERROR_LENGTH = 400  # characters at the start of a result in which an error is looked for
+_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}
+_NO_LETTERS = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One message.
+class ChatMessage:
+    """One message of a chat.
 
     Attributes:
         role: `user`, `assistant`, `system` or `tool`; a user's message that holds results is `tool`, since what
             stands beside them is the client's.
         text: all that is text in it.
         calls: (call id or None, name).
-        results: what calls gave.
+        results: of calls.
     """
 
     role: str
@@ -49,7 +52,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a call gave.
+    """The result of a call.
 
     Attributes:
         call: its id, or None.
@@ -62,36 +65,8 @@ class Result:
     failed: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """A list of messages, taken apart at the user's last one.
-
-    Attributes:
-        text: the user's last message; None if there is none.
-        history, after: what user and assistant said before and after it.
-        users: how many messages are the user's.
-        key: tells what was said up to the user's last message from anything else, within one process.
-        continued: something comes after it.
-        finished: the last message is an answer, without a call.
-        calls: those after it; before it nothing is of this turn. All of them if there is no user's message.
-        earlier: how many calls stand before it.
-        asked: tells each of the user's messages from other texts, oldest first.
-    """
-
-    text: str | None
-    history: tuple[Message, ...]
-    after: tuple[Message, ...]
-    users: int
-    key: int
-    continued: bool
-    finished: bool
-    calls: tuple[Call, ...]
-    earlier: int = 0
-    asked: tuple[int, ...] = ()
-
-
-def read_messages(value: Any) -> list[Said]:
-    """The messages of a list, or of JSON text that holds one; a text that is no JSON is a message of the user's.
+def read_messages(value: Any) -> list[ChatMessage]:
+    """Read messages from a list, or from its JSON text; a text that is no JSON is a message of the user's.
 
     Raises:
         TypeError: something in it is no message.
@@ -100,60 +75,59 @@ def read_messages(value: Any) -> list[Said]:
         try:
             value = json.loads(value)
         except ValueError:
-            return [Said("user", value)]
+            return [ChatMessage("user", value)]
         if not isinstance(value, list | dict):
-            return [Said("user", str(value))]
+            return [ChatMessage("user", str(value))]
     if isinstance(value, dict):
         value = value.get("messages", [value])
     if not isinstance(value, list):
         raise TypeError
-    return [_said(entry) for entry in value]
+    return [_message(entry) for entry in value]
 
 
-def exchange(messages: Sequence[Said], *, history: int) -> Exchange:
-    """Take a list of messages apart.
+def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> MessageSummary:
+    """Summarise a list of messages, divided at the last message of the user.
 
     Args:
         messages: oldest first.
-        history: how many messages of the history are kept, the latest; 0 keeps none.
+        history: how many of the latest messages before it the summary has; 0 = none.
     """
-    places = [i for i, said in enumerate(messages) if said.role == "user"]
+    places = [i for i, message in enumerate(messages) if message.role == "user"]
     last = places[-1] if places else -1
     after = messages[last + 1 :]
-    return Exchange(
+    return MessageSummary(
         text=messages[last].text if places else None,
-        history=_spoken(messages[: max(last, 0)])[-history:] if history else (),
-        after=_spoken(after),
+        history=_dialogue(messages[: max(last, 0)])[-history:] if history else (),
+        after=_dialogue(after),
         users=len(places),
-        key=hash(tuple((said.role, said.text) for said in messages[: last + 1] if said.role != "system")),
+        key=hash(tuple((message.role, message.text) for message in messages[: last + 1] if message.role != "system")),
         continued=bool(after) and bool(places),
         finished=bool(after) and after[-1].role == "assistant" and not after[-1].calls,
         calls=calls_of(after),
-        earlier=sum(len(said.calls) for said in messages[: last + 1]),
-        asked=tuple(hash(messages[i].text) for i in places),
+        earlier=sum(len(message.calls) for message in messages[: last + 1]),
+        user_hashes=tuple(hash(messages[i].text) for i in places),
     )
 
 
-def fill(record: Record, found: Exchange, shared: Shared) -> None:
-    """Give a record what its messages say."""
-    record.text, record.users, record.key = found.text, found.users, found.key
-    record.history, record.after = shared.messages(found.history), shared.messages(found.after)
-    record.continued, record.finished, record.calls = found.continued, found.finished, found.calls
-    record.earlier, record.asked = found.earlier, found.asked
+def set_summary(record: Record, summary: MessageSummary, interner: Interner) -> None:
+    """Set the fields of a record that its messages give."""
+    for field in fields(summary):
+        setattr(record, field.name, getattr(summary, field.name))
+    record.history, record.after = interner.messages(summary.history), interner.messages(summary.after)
 
 
-def calls_of(messages: Iterable[Said]) -> tuple[Call, ...]:
-    """The calls that messages hold, with the status that the results among them show; `ok` where there is none.
+def calls_of(messages: Iterable[ChatMessage]) -> tuple[Call, ...]:
+    """The calls in messages, with their status by the results among the messages; `ok` where there is no result.
 
     A result without an id is that of the oldest call that has none yet.
     """
     calls: list[Call] = []
     waiting: list[int] = []
-    for said in messages:
-        for call_id, name in said.calls:
+    for message in messages:
+        for call_id, name in message.calls:
             waiting.append(len(calls))
             calls.append(Call(name, "ok", call_id))
-        for result in said.results:
+        for result in message.results:
             place = next((i for i in waiting if result.call is None or calls[i].id == result.call), None)
             if place is not None:
                 waiting.remove(place)
@@ -173,45 +147,43 @@ def result_status(text: str, name: str, *, failed: bool | None = None) -> str:
         name: of the tool.
         failed: the log says that it failed, or did not; None if it says nothing.
     """
-    head = text[:_LOOKED_AT].lstrip()
+    head = text[:_ERROR_LENGTH].lstrip()
     wrong = _is_error(text) if failed is None else failed
-    if wrong and _RAISED.search(head):
+    if wrong and _EXCEPTION_NAME.search(head):
         return "unknown_tool"
-    if (wrong or len(text) < _LOOKED_AT) and _UNKNOWN_TOOL.search(head) and _names(head, name):
+    if (wrong or len(text) < _ERROR_LENGTH) and _UNKNOWN_TOOL.search(head) and _names(head, name):
         return "unknown_tool"
     return "error" if wrong else "ok"
 
 
 def same_tool(one: str, other: str) -> bool:
     """Whether two names may be of one tool: they are equal, or one has a server in front of the other."""
-    first, second = (_OTHER.sub("_", name.casefold()).strip("_") for name in (one, other))
+    first, second = (_NO_LETTERS.sub("_", name.casefold()).strip("_") for name in (one, other))
     return first == second or first.endswith(f"_{second}") or second.endswith(f"_{first}")
 
 
 def _is_error(text: str) -> bool:
     plain = text.strip()
-    if plain[:1] in ("{", "["):
-        try:
-            value = json.loads(plain)
-        except (ValueError, RecursionError):
-            return bool(_ERROR.match(plain[:_LOOKED_AT]))
-        if isinstance(value, dict):
-            denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
-            return denied or any(value.get(name) for name in _MEMBERS)
-        return False
-    return bool(_ERROR.match(plain[:_LOOKED_AT]))
+    try:
+        value = json.loads(plain) if plain[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        denied = value.get("success") is False or value.get("ok") is False or value.get("status") == "error"
+        return denied or any(value.get(name) for name in _MEMBERS)
+    return value is None and bool(_ERROR.match(plain[:_ERROR_LENGTH]))
 
 
 def _names(text: str, name: str) -> bool:
     """Whether a text holds the name of a tool, with or without the server in front of it."""
-    words = f"_{_OTHER.sub('_', text.casefold())}_"
-    parts = _OTHER.sub("_", name.casefold()).strip("_")
+    words = f"_{_NO_LETTERS.sub('_', text.casefold())}_"
+    parts = _NO_LETTERS.sub("_", name.casefold()).strip("_")
     last = re.split(r"__+|[./:]+", name.casefold().strip("_"))[-1]
-    return bool(parts) and (f"_{parts}_" in words or f"_{_OTHER.sub('_', last).strip('_') or parts}_" in words)
+    return bool(parts) and (f"_{parts}_" in words or f"_{_NO_LETTERS.sub('_', last).strip('_') or parts}_" in words)
 
 
 def plain_text(value: Any) -> str:
-    """The text of what may be a text, parts of a message, or any JSON."""
+    """The text in a content: a text, parts of a message, or any JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -226,11 +198,11 @@ def _is_text(part: Mapping[str, Any]) -> bool:
     return part.get("type", "text") in ("text", "input_text", "output_text") and ("text" in part or "content" in part)
 
 
-def _spoken(messages: Iterable[Said]) -> tuple[Message, ...]:
+def _dialogue(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
     return tuple(Message(i.role, i.text) for i in messages if i.role in ("user", "assistant") and i.text)
 
 
-def _said(entry: Any) -> Said:
+def _message(entry: Any) -> ChatMessage:
     if not isinstance(entry, dict):
         raise TypeError
     content = get(entry, "parts", "content")
@@ -238,24 +210,19 @@ def _said(entry: Any) -> Said:
         raise TypeError
     parts = [part for part in (content if isinstance(content, list) else []) if isinstance(part, dict)]
     calls = [_call(part) for part in parts if part.get("type") in ("tool_call", "tool_use", "function_call")]
-    given = entry.get("tool_calls")
-    if isinstance(given, str):  # in attributes of spans
-        given = json.loads(given) if given.strip().startswith("[") else None
-    calls += [_call(call) for call in given or () if isinstance(call, dict)]
+    tool_calls = entry.get("tool_calls")
+    if isinstance(tool_calls, str):  # in attributes of spans
+        tool_calls = json.loads(tool_calls) if tool_calls.strip().startswith("[") else None
+    calls += [_call(call) for call in tool_calls or () if isinstance(call, dict)]
     results = [_result(part) for part in parts if part.get("type") in ("tool_call_response", "tool_result")]
     role = str(entry.get("role") or "user").casefold()
     text = plain_text(content)
     if role in ("tool", "function") and not results:
         failed = entry.get("is_error")
-        results = [
-            Result(_text_or_none(get(entry, "tool_call_id", "id")), text, failed if isinstance(failed, bool) else None)
-        ]
-    if role == "user" and results:
-        role = "tool"
-    role = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}.get(
-        role, role
-    )
-    return Said(role, text, tuple(call for call in calls if call[1]), tuple(results))
+        call_id = _text_or_none(get(entry, "tool_call_id", "id"))
+        results = [Result(call_id, text, failed if isinstance(failed, bool) else None)]
+    role = "tool" if role == "user" and results else _ROLES.get(role, role)
+    return ChatMessage(role, text, tuple(call for call in calls if call[1]), tuple(results))
 
 
 def _call(part: Mapping[str, Any]) -> tuple[str | None, str]:

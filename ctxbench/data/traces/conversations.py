@@ -1,4 +1,4 @@
-"""Turns out of records: which model calls answer one message of the user's, and in which order turns came."""
+"""Group records into turns (the model calls that answer one message of the user's), and turns into conversations."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from ctxbench.core.requests import Message
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.traces.chat_messages import same_tool
-from ctxbench.data.traces.records import Call, Record, Tally
+from ctxbench.data.traces.records import Call, LogFindings, Record
 
 _WORDS = re.compile(r"\w+")
 _AGAIN = re.compile(
@@ -26,12 +27,12 @@ _ALIKE = 0.6  # shared words over all words, from which the user is taken to ask
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """A message of the user's and everything up to the next one.
+    """A message of the user's with the records up to the next one.
 
     Attributes:
         records: in order; never empty, and the first has the message.
         number: place in the conversation.
-        history: what was said before, oldest first.
+        history: the messages before, oldest first.
         asked_again: the next message of the user's asks the same.
     """
 
@@ -43,17 +44,17 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """What the user asked."""
+        """The message of the user's."""
         return self.records[0].text or ""
 
     @property
     def time(self) -> float | None:
-        """When the first call of the turn was."""
+        """The time of the first call of the turn."""
         return next((record.time for record in self.records if record.time is not None), None)
 
 
-def conversations(records: Iterable[Record], tally: Tally, *, history: int) -> Iterator[list[Turn]]:
-    """The turns of each conversation, in order; conversations as the log first names them.
+def conversations(records: Iterable[Record], findings: LogFindings, *, history: int) -> Iterator[list[Turn]]:
+    """Group records into the turns of each conversation, in the order in which the log first names conversations.
 
     A record without a conversation is of that whose messages it goes on from, else one of its own; conversations of two
     workspaces are two, whatever they are called: nothing crosses a workspace. Several users may talk in one.
@@ -61,115 +62,110 @@ def conversations(records: Iterable[Record], tally: Tally, *, history: int) -> I
 
     Args:
         records: of all files, in any order.
-        tally: takes what is odd.
+        findings: where odd things are counted.
         history: how many earlier messages a turn has at most.
     """
-    grouped: dict[str | tuple[None, int], list[Record]] = {}
-    unnamed = _Unnamed()
-    for record in records:
-        grouped.setdefault(record.conversation or (None, unnamed.place(record)), []).append(record)
-    apart = [part for members in grouped.values() for part in _by_workspace(members)]
-    for members in sorted(apart, key=lambda members: min(record.place for record in members)):
-        turns = _turns(members, tally)
+    unnamed = _UnnamedConversations()
+    named = group_pairs((record.conversation or (None, unnamed.first_place(record)), record) for record in records)
+    groups = [group for members in named.values() for group in _by_workspace(members)]
+    for members in sorted(groups, key=lambda members: min(record.place for record in members)):
+        turns = _turns(members, findings)
         if turns:
-            tally.counts["conversations"] += 1
-            _number(turns, tally)
-            _follow(turns, tally, history=history)
+            findings.counts["conversations"] += 1
+            _number_turns(turns, findings)
+            _set_history(turns, findings, history=history)
             yield turns
 
 
-class _Unnamed:
-    """Conversations of a log that names none: each request holds all that was said before."""
+class _UnnamedConversations:
+    """Conversations of a log that names none: each request holds all messages before it."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[object, ...], list[tuple[int, Record]]] = {}  # by what the user said: who may go on
+        self._latest: dict[tuple[object, ...], list[tuple[int, Record]]] = {}  # by the messages of the user
 
-    def place(self, record: Record) -> int:
-        """The place of the first record of the conversation that a record goes on with; its own where it begins one."""
-        who, asked = (record.workspace, record.user), record.asked
+    def first_place(self, record: Record) -> int:
+        """The place of the first record of a record's conversation; its own place if it begins one."""
+        who, asked = (record.workspace, record.user), record.user_hashes
         if not asked:
             return record.place
         place = record.place
-        for known in range(len(asked), 0, -1):
-            found = self._open.get((*who, *asked[:known]), [])
-            last = next((one for one in reversed(found) if known < len(asked) or _calls_on(record, one[1])), None)
+        for n in range(len(asked), 0, -1):
+            latest = self._latest.get((*who, *asked[:n]), [])
+            last = next((one for one in reversed(latest) if n < len(asked) or _is_next_call(record, one[1])), None)
             if last is not None:
                 place = last[0]
-                found.remove(last)  # it goes on from here, and nothing else does
+                latest.remove(last)  # only this record continues it
                 break
-        self._open.setdefault((*who, *asked), []).append((place, record))
+        self._latest.setdefault((*who, *asked), []).append((place, record))
         return place
 
 
-def _calls_on(record: Record, before: Record) -> bool:
+def _is_next_call(record: Record, before: Record) -> bool:
     """Whether a model call is one more of the same turn: its messages hold the calls of the one before it."""
     first, now = ([(call.id, call.name) for call in one.calls] for one in (before, record))
     return now[: len(first)] == first and (len(now) > len(first) or any(call_id for call_id, _ in first))
 
 
 def _by_workspace(records: list[Record]) -> Iterable[list[Record]]:
-    """Records of one name by workspace; together where no two workspaces are named."""
-    parts: dict[str | None, list[Record]] = {}
-    for record in records:
-        parts.setdefault(record.workspace, []).append(record)
-    return parts.values() if len(parts.keys() - {None}) > 1 else [records]
+    """Records of one conversation's name by workspace; one group where no two workspaces are named."""
+    groups = group_pairs((record.workspace, record) for record in records)
+    return groups.values() if len(groups.keys() - {None}) > 1 else [records]
 
 
-def merged_calls(records: Sequence[Record], tally: Tally) -> tuple[Call, ...]:
-    """The calls of a turn, each once, however often and in which form the log has it.
+def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call, ...]:
+    """Merge the calls of a turn, so that each is there once however often and in which form the log has it.
 
     A call is known by its id, its name and how often both stood before it in the same messages: some models begin
     their ids anew, so an id alone is not enough. Where a call stands in the messages of several records, it is one, and
     failed if any of them says so. The span of its execution says how it ended; one without an id is of the next call of
     that name.
     """
-    spoken: dict[tuple[str | None, str, int], Call] = {}
-    listed: list[Call] = []
+    merged: dict[tuple[str | None, str, int], Call] = {}
+    separate: list[Call] = []
     for record in records:
         messages = [record.calls] if record.cumulative else []
-        for calls in (*messages, *(below.calls for below in record.below)):
+        for calls in (*messages, *(nested.calls for nested in record.nested)):
             seen: Counter[tuple[str | None, str]] = Counter()
             for call in calls:
                 place = call.id, call.name, seen[call.id, call.name]
                 seen[call.id, call.name] += 1
-                if place not in spoken or call.status != "ok":
-                    spoken[place] = call
-        listed += () if record.cumulative else record.calls
-    for call in listed:
+                if place not in merged or call.status != "ok":
+                    merged[place] = call
+        separate += () if record.cumulative else record.calls
+    for call in separate:
         place = call.id, call.name, 0
         if call.id is None:
-            place = None, call.name, sum(known[:2] == place[:2] for known in spoken)
-        elif place in spoken:
-            tally.counts["calls_twice"] += 1
-        if place not in spoken or call.status != "ok":
-            spoken[place] = call
-    return _ended(spoken, [call for record in records for call in record.executed], tally)
+            place = None, call.name, sum(known[:2] == place[:2] for known in merged)
+        elif place in merged:
+            findings.counts["calls_twice"] += 1
+        if place not in merged or call.status != "ok":
+            merged[place] = call
+    return _with_outcomes(merged, [call for record in records for call in record.executed], findings)
 
 
-def _ended(spoken: dict[tuple[str | None, str, int], Call], executed: list[Call], tally: Tally) -> tuple[Call, ...]:
-    """Calls as the spans of their execution say that they ended, and those that only such spans have."""
-    open_, done = dict(spoken), []
-    ended: dict[tuple[str | None, str], Call] = {}
-    more: list[Call] = []
+def _with_outcomes(
+    calls: dict[tuple[str | None, str, int], Call], executed: list[Call], findings: LogFindings
+) -> tuple[Call, ...]:
+    """Calls with the status that the spans of their execution have, and the calls that only such spans have."""
+    unmatched = dict(calls)
+    matched: list[tuple[str | None, str, int]] = []
+    unlisted: list[Call] = []
     for call in executed:
-        same = [place for place in open_ if same_tool(place[1], call.name)]
-        place = next((place for place in same if place[0] == call.id), None)
-        if place is None:  # one of the two has no id
-            place = next((place for place in same if None in (place[0], call.id)), None)
+        same = [place for place in unmatched if same_tool(place[1], call.name)]
+        without_id = (place for place in same if None in (place[0], call.id))
+        place = next((place for place in same if place[0] == call.id), None) or next(without_id, None)
+        again = [p for p in matched if call.id is not None and p[0] == call.id and same_tool(p[1], call.name)]
         if place is not None:
-            spoken[place] = replace(call, name=place[1])
-            del open_[place]
-            done.append(place)
-        elif call.id is not None and (
-            (call.id, call.name) in ended or any(p[0] == call.id and same_tool(p[1], call.name) for p in done)
-        ):
-            tally.counts["calls_twice"] += 1
+            calls[place] = replace(call, name=place[1])
+            del unmatched[place]
+            matched.append(place)
+        elif again or any((one.id, one.name) == (call.id, call.name) for one in unlisted if call.id is not None):
+            findings.counts["calls_twice"] += 1
             if call.status != "ok":
-                spoken |= {p: replace(call, name=p[1]) for p in done if p[0] == call.id and same_tool(p[1], call.name)}
+                calls |= {place: replace(call, name=place[1]) for place in again}
         else:
-            more.append(call)
-            ended[call.id, call.name] = call
-    return (*spoken.values(), *more)
+            unlisted.append(call)
+    return (*calls.values(), *unlisted)
 
 
 def reuses_ids(calls: Iterable[Call]) -> bool:
@@ -179,78 +175,74 @@ def reuses_ids(calls: Iterable[Call]) -> bool:
 
 
 def asks_again(text: str, following: str) -> bool:
-    """Whether a message asks what the one before it asked: it complains, or shares 0.6 of their words."""
+    """Whether a message repeats the question before it: it complains, or they share 0.6 of their words."""
     if _AGAIN.match(following):
         return True
     first, second = (set(_WORDS.findall(t.casefold())) for t in (text, following))
     return len(first & second) >= 2 and len(first & second) >= _ALIKE * len(first | second)
 
 
-def _turns(members: list[Record], tally: Tally) -> list[Turn]:
+def _turns(members: list[Record], findings: LogFindings) -> list[Turn]:
     timed = all(record.time is not None for record in members)
     numbered = sum(record.turn is not None for record in members)
     members = sorted(members, key=lambda record: ((record.time or 0.0) if timed else 0.0, record.place))
     if numbered and numbered < len(members):
-        tally.counts["conversations_partly_numbered"] += 1
+        findings.counts["conversations_partly_numbered"] += 1
         members = [replace(record, turn=None) for record in members]
-    groups = _by_number(members, tally) if numbered == len(members) else _by_messages(members)
+    groups = _by_number(members, findings) if numbered == len(members) else _by_messages(members)
     turns = []
     for group in groups:
         first = next((i for i, record in enumerate(group) if record.text is not None), None)
         if first is None:
-            tally.counts["records_without_request"] += len(group)
-            tally.counts["calls_without_request"] += len(merged_calls(group, tally))
+            findings.counts["records_without_request"] += len(group)
+            findings.counts["calls_without_request"] += len(merge_calls(group, findings))
         else:
             turns.append(Turn(records=[group[first], *group[:first], *group[first + 1 :]]))
     return turns
 
 
-def _by_number(members: list[Record], tally: Tally) -> list[list[Record]]:
+def _by_number(members: list[Record], findings: LogFindings) -> list[list[Record]]:
     """Records of one turn number; a number under which the user says two things stands for two turns."""
-    groups: dict[int, list[Record]] = {}
-    for record in members:
-        groups.setdefault(record.turn or 0, []).append(record)
-    out: list[list[Record]] = []
-    for number in sorted(groups):
-        parts: dict[str, list[Record]] = {}
-        for record in groups[number]:
-            text = record.text if record.text is not None else next(reversed(parts), "")
-            parts.setdefault(text, []).append(record)
-        if len(parts) > 1 and not any(record.text is not None for record in parts.get("", ())):
-            loose = parts.pop("", [])  # before the first message of the user's
-            next(iter(parts.values())).extend(loose)
-        tally.counts["turn_numbers_twice"] += len(parts) - 1
-        out += parts.values()
-    return out
+    turns: list[list[Record]] = []
+    for _, records in sorted(group_pairs((record.turn or 0, record) for record in members).items()):
+        by_text: dict[str, list[Record]] = {}
+        for record in records:
+            text = record.text if record.text is not None else next(reversed(by_text), "")
+            by_text.setdefault(text, []).append(record)
+        if len(by_text) > 1 and not any(record.text is not None for record in by_text.get("", ())):
+            before_message = by_text.pop("", [])
+            next(iter(by_text.values())).extend(before_message)
+        findings.counts["turn_numbers_twice"] += len(by_text) - 1
+        turns += by_text.values()
+    return turns
 
 
 def _by_messages(members: list[Record]) -> list[list[Record]]:
-    """Records that go on from the same messages; those without a message of the user's go to the turn before."""
+    """Records with the same messages up to the user's last one; those without such a message join the turn before."""
     groups: list[list[Record]] = []
     latest: dict[int, list[Record]] = {}
     for record in members:
-        found = latest.get(record.key) if record.text is not None else (groups[-1] if groups else None)
-        if found is None and groups and _goes_on(record, groups[-1]):
-            found = latest[record.key] = groups[-1]
-        if found is not None and record.text is not None:
-            same_unit = record.unit is not None and record.unit == found[0].unit
-            going = record.continued and not found[-1].finished
-            if not (record.users > 1 or same_unit or going):
-                found = None  # the same words again, with nothing between: the user said them again
-        if found is None:
-            found = []
-            groups.append(found)
-        found.append(record)
+        group = latest.get(record.key) if record.text is not None else (groups[-1] if groups else None)
+        if group is None and groups and _continues(record, groups[-1]):
+            group = latest[record.key] = groups[-1]
+        if group is not None and record.text is not None:
+            same_unit = record.unit is not None and record.unit == group[0].unit
+            open_turn = record.continued and not group[-1].finished
+            if not (record.users > 1 or same_unit or open_turn):
+                group = None  # the same words with nothing between: a second message of the user's
+        if group is None:
+            group = []
+            groups.append(group)
+        group.append(record)
         if record.text is not None:
-            latest[record.key] = found
-    spoken = [next((record.users for record in group if record.text is not None), 0) for group in groups]
-    if len(groups) > 1 and min(spoken) > 0 and len(set(spoken)) == len(spoken):
-        places = sorted(range(len(groups)), key=lambda i: spoken[i])
-        return [groups[i] for i in places]
+            latest[record.key] = group
+    users = [next((record.users for record in group if record.text is not None), 0) for group in groups]
+    if len(groups) > 1 and min(users) > 0 and len(set(users)) == len(users):
+        return [groups[i] for i in sorted(range(len(groups)), key=users.__getitem__)]
     return groups
 
 
-def _goes_on(record: Record, group: list[Record]) -> bool:
+def _continues(record: Record, group: list[Record]) -> bool:
     """Whether a record is of the turn before it though its first messages differ: a window of messages has moved on."""
     before = group[-1]
     if record.text is None or not record.continued or record.text != group[0].text or before.finished:
@@ -259,33 +251,33 @@ def _goes_on(record: Record, group: list[Record]) -> bool:
     return any((call.id, call.name) in known for call in record.calls)
 
 
-def _number(turns: list[Turn], tally: Tally) -> None:
-    """Give turns their places, and count gaps, missing beginnings and clocks that go back."""
+def _number_turns(turns: list[Turn], findings: LogFindings) -> None:
+    """Set the numbers of turns, and count gaps, missing beginnings and clocks that go back."""
     users = [turn.records[0].users for turn in turns]
     grows = all(a < b for a, b in pairwise(users))
     for i, turn in enumerate(turns):
         number = turn.records[0].turn
         turn.number = number if number is not None else users[i] - 1 if grows else i
     first = turns[0].number
-    tally.counts["conversations_cut"] += first > 1 or (first == 1 and turns[0].records[0].turn is None)
+    findings.counts["conversations_cut"] += first > 1 or (first == 1 and turns[0].records[0].turn is None)
     for before, after in pairwise(turns):
-        tally.counts["turns_missing"] += max(after.number - before.number - 1, 0)
+        findings.counts["turns_missing"] += max(after.number - before.number - 1, 0)
         if before.time is not None and after.time is not None and after.time < before.time:
-            tally.skewed(before.time - after.time)
+            findings.count_skew(before.time - after.time)
 
 
-def _follow(turns: list[Turn], tally: Tally, *, history: int) -> None:
-    """Give turns what was said before them, and say where the next one asks the same."""
-    said: list[Message] = []
-    known = lost = 0
+def _set_history(turns: list[Turn], findings: LogFindings, *, history: int) -> None:
+    """Set the history and the calls of turns, and where the next turn asks the same."""
+    messages: list[Message] = []
+    n_calls = n_lost = 0
     for i, turn in enumerate(turns):
         first = turn.records[0]
-        turn.history = first.history or (tuple(said[-history:]) if history else ())
-        turn.calls = merged_calls(turn.records, tally)
-        lost += max(max(record.earlier for record in turn.records) - known - lost, 0)
-        known += len(turn.calls)
+        turn.history = first.history or (tuple(messages[-history:]) if history else ())
+        turn.calls = merge_calls(turn.records, findings)
+        n_lost += max(max(record.earlier for record in turn.records) - n_calls - n_lost, 0)
+        n_calls += len(turn.calls)
         turn.asked_again = i + 1 < len(turns) and asks_again(turn.text, turns[i + 1].text)
         answers = max((record.after for record in turn.records), key=len)
-        said += [*([Message("user", turn.text)] if turn.text else []), *answers]
-        del said[: -history or None]
-    tally.counts["calls_of_earlier_turns"] += lost
+        messages += [*([Message("user", turn.text)] if turn.text else []), *answers]
+        del messages[: -history or None]
+    findings.counts["calls_of_earlier_turns"] += n_lost

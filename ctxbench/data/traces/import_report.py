@@ -1,4 +1,4 @@
-"""What an import of traces found: as data for the card, and in words."""
+"""Report what an import of traces found: as data for the card, and in words."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ from ctxbench.sources.names import AMBIGUOUS, UNKNOWN
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
         *("lines", "lines_twice", "lines_unreadable", "spans", "spans_twice", "spans_without_parent"),
-        *(
-            "spans_without_content",
-            "spans_other",
-            "model_calls_of_helpers",
-            "logs_without_span",
-            "records_without_request",
-        ),
+        *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
+        "records_without_request",
     ),
     "turns": (
         *("turns", "turns_full", "turns_partial", "turns_without_offered", "turns_assumed_full", "text_empty"),
@@ -48,7 +43,7 @@ _NAMED = 5  # names that a line of the report lists
 
 @dataclass(frozen=True, kw_only=True)
 class TraceReport:
-    """What an import found.
+    """Counts of an import of traces.
 
     Attributes:
         counts: of `COUNTS`.
@@ -70,7 +65,7 @@ class TraceReport:
     examples: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as data: what the card's notes hold."""
+        """The report as data, for the notes of the card."""
         out: dict[str, Any] = {part: {name: self.counts[name] for name in names} for part, names in COUNTS.items()}
         labels = out["labels"]
         everything = sum(labels.values())
@@ -101,7 +96,7 @@ class TraceReport:
         )
 
     def lines(self) -> list[str]:
-        """The report in words, one line a thing; what did not happen is left out."""
+        """The report in words, one line a count; counts of 0 are left out."""
         n = self.counts
         labels = n["labels_full"] + n["labels_partial"]
         shares = [
@@ -110,14 +105,14 @@ class TraceReport:
             f"{n['queries_unlabelled']:,} unlabelled ({_share(n['queries_unlabelled'], n['turns'])})",
             *([f"{n['queries_nothing']:,} need nothing"] if n["queries_nothing"] else []),
         ]
-        out = [f"{n['turns']:,} queries of {n['conversations']:,} conversations: {', '.join(shares)}"]
         full, partial = _share(n["labels_full"], labels), _share(n["labels_partial"], labels)
-        out.append(f"{labels:,} labels: {full} from turns with full exposure, {partial} from others")
-        found = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
-        out += [f"likely misses: {', '.join(found)}"] if found else []
-        for name, text in _WORDS.items():
-            if n[name]:
-                out.append(text.format(n=n[name], skew=self.skew))
+        misses = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
+        out = [
+            f"{n['turns']:,} queries of {n['conversations']:,} conversations: {', '.join(shares)}",
+            f"{labels:,} labels: {full} from turns with full exposure, {partial} from others",
+            *([f"likely misses: {', '.join(misses)}"] if misses else []),
+            *(text.format(n=n[name], skew=self.skew) for name, text in _SENTENCES.items() if n[name]),
+        ]
         for what, names in (("not in the catalog", self.unknown), ("ambiguous", self.ambiguous)):
             if names:
                 shown = ", ".join(f"{name} ({times:,})" for name, times in list(names.items())[:_NAMED])
@@ -133,7 +128,7 @@ class TraceReport:
         return out
 
 
-_WORDS = {
+_SENTENCES = {
     "turns_without_offered": "{n:,} turns do not say what was offered, so their exposure counts as partial",
     "turns_assumed_full": "{n:,} turns do not say what was offered; as asked, they count as offered everything",
     "full_but_doubtful": "{n:,} turns with full exposure are labelled partly: a call failed or is not in the catalog, "

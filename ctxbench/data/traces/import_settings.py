@@ -1,18 +1,17 @@
-"""How traces are imported."""
+"""Settings of an import of traces."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.data.datasets.dataset import name_fault
+from ctxbench.data.datasets.dataset import name_fault, name_of_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSettings:
-    """How traces are imported.
+    """Settings of an import of traces.
 
     Attributes:
         name: of the dataset.
@@ -34,14 +33,15 @@ class TraceSettings:
     def of_folder(
         cls, out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool
     ) -> TraceSettings:
-        """Settings of an import into a folder, after which the dataset is called unless it has a name.
+        """Settings of an import into a folder; without a name, the dataset has the name of the folder.
 
         Raises:
             ParameterError: the name is none for a dataset, or the history is negative.
         """
-        own = re.sub(r"[^A-Za-z0-9._-]+", "-", out.resolve().name).strip("-._") or "traces"
-        fault = name_fault(own if name is None else name)
+        if name is None:
+            name = name_of_path(out, "traces")
+        fault = name_fault(name)
         if fault:
             raise ParameterError(f"{fault} (--name)")
-        settings = cls(name=own if name is None else name, history=history, assume_full=all_offered)
+        settings = cls(name=name, history=history, assume_full=all_offered)
         return settings if licence is None else replace(settings, licence=licence)

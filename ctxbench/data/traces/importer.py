@@ -1,13 +1,16 @@
-"""Datasets from traces: read, order, label what a log can label, redact, and say where everything comes from."""
+"""Make datasets from traces: read, order, label what a log can label, redact, and record where all comes from."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from ctxbench.bench.progress import Progress, silent
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
@@ -20,8 +23,8 @@ from ctxbench.data.traces.builder import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
 from ctxbench.data.traces.import_report import TraceReport
 from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.log_reader import Notify, read_records, silent, together
-from ctxbench.data.traces.records import Tally
+from ctxbench.data.traces.log_reader import merge_equal_faults, read_records
+from ctxbench.data.traces.records import LogFindings
 from ctxbench.io.files import atomic_folder
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, unresolved
@@ -34,12 +37,12 @@ _FIELDS = 20  # names of fields that the card lists
 
 @dataclass(frozen=True, kw_only=True)
 class TraceImport:
-    """What an import gives.
+    """The result of an import.
 
     Attributes:
         dataset: a query for each turn that a user asked.
         exposures: in the order of the queries.
-        report: what was found.
+        report: counts of what the logs hold.
     """
 
     dataset: Dataset
@@ -49,7 +52,7 @@ class TraceImport:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceSource:
-    """What is imported.
+    """Logs, and the catalog that they are about.
 
     Attributes:
         logs: files, in the order in which they are read.
@@ -71,9 +74,9 @@ def import_traces(
     settings: TraceSettings,
     *,
     redact: Redactor | None,
-    notify: Notify = silent,
+    progress: Progress = silent,
 ) -> TraceImport:
-    """Make a dataset of logs.
+    """Make a dataset of the logs of an agent.
 
     A query is a message of a user's with all calls up to the next one. What was called without an error is required.
     A query is labelled wholly only if everything that it may get was offered, all of that can be called, every call
@@ -84,30 +87,30 @@ def import_traces(
         source: logs and catalog.
         settings: see there.
         redact: takes secrets out of every text; None leaves texts as they are.
-        notify: told how far it is.
+        progress: called with the step, and how much of it is done.
 
     Raises:
         StorageError: a log cannot be read.
         InputError: more lines are wrong than right, or no line holds a message of a user's.
         ParameterError: the log names items, and none of them is in the catalog.
     """
-    tally = Tally()
-    records = read_records(source.logs, tally, history=settings.history, notify=notify)
-    grouped = list(conversations(records, tally, history=settings.history))
-    if not grouped:
-        if tally.faults:
-            raise InputError(together(tally.faults), subject="traces")
+    findings = LogFindings()
+    records = read_records(source.logs, findings, history=settings.history, progress=progress)
+    groups = list(conversations(records, findings, history=settings.history))
+    if not groups:
+        if findings.faults:
+            raise InputError(merge_equal_faults(findings.faults), subject="traces")
         raise ParameterError(
             f"no turn in {', '.join(map(str, source.logs))}: expected a message of a user's in a line with messages, "
             "or in a span of a model call with gen_ai.input.messages"
         )
-    builder = Builder(source.catalog, source.scopes, settings, redact, tally)
-    total = sum(len(turns) for turns in grouped)
-    for turns in grouped:
-        builder.learn(turns)
-    for turns in grouped:
-        builder.conversation(turns)
-        notify("labelling turns", tally.counts["turns"], total)
+    builder = Builder(source.catalog, source.scopes, settings, redact, findings)
+    total = sum(len(turns) for turns in groups)
+    for turns in groups:
+        builder.learn_users(turns)
+    for turns in groups:
+        builder.add_conversation(turns)
+        progress("labelling turns", findings.counts["turns"], total)
     _refuse_other_catalog(builder)
     report = _report(builder)
     used = {query.scope for query in builder.queries}
@@ -137,7 +140,7 @@ def import_into(
     scopes: Mapping[str, tuple[ItemKey, ...]],
     redact: bool = True,
     patterns: Path | None = None,
-    notify: Notify = silent,
+    progress: Progress = silent,
 ) -> TraceImport:
     """Make a dataset of logs and write it into a folder, all of it or nothing.
 
@@ -147,19 +150,20 @@ def import_into(
         settings: see there.
         redact: whether texts are redacted.
         patterns: a file of own patterns for that.
-        notify: told how far it is.
+        progress: called with the step, and how much of it is done.
 
     Raises:
         UserError: as `import_traces` and `write_import`; the folder is looked at first.
     """
     refuse_overwriting(folder)
     source = TraceSource(logs=logs, catalog=catalog, scopes=scopes)
-    made = import_traces(source, settings, redact=redactor_for(catalog, patterns) if redact else None, notify=notify)
-    write_import(made, folder)
-    return made
+    redactor = redactor_for(catalog, patterns) if redact else None
+    result = import_traces(source, settings, redact=redactor, progress=progress)
+    write_import(result, folder)
+    return result
 
 
-def write_import(made: TraceImport, folder: Path | str) -> None:
+def write_import(result: TraceImport, folder: Path | str) -> None:
     """Write a dataset of traces with its exposures into a folder, all of it or nothing; an earlier import is replaced.
 
     Files that are of neither stay. Exposures never stand beside queries of another import, however this ends.
@@ -172,8 +176,8 @@ def write_import(made: TraceImport, folder: Path | str) -> None:
     refuse_overwriting(target)
     with atomic_folder(target) as temporary:
         copy_other_files(target, temporary, {*own_files(target), EXPOSURE})
-        write_files(made.dataset, temporary)
-        write_exposures(made.exposures, temporary)
+        write_files(result.dataset, temporary)
+        write_exposures(result.exposures, temporary)
 
 
 def refuse_overwriting(folder: Path) -> None:
@@ -193,13 +197,13 @@ def refuse_overwriting(folder: Path) -> None:
             f"{folder} holds answers of `data label` ({FOLDER}/{LOG}), which would be lost; name another folder, or "
             "delete it"
         )
-    try:
-        there = read_dataset(folder)
-    except InputError:
-        there = None
-    notes = there.about.get("notes") if there is not None else None
-    others = {label.source for label in there.labels} - {SOURCE, ""} if there is not None else set()
-    if there is not None and "frozen" in there.about:
+    about: Mapping[str, Any] = {}
+    others: set[str] = set()
+    with suppress(InputError):
+        dataset = read_dataset(folder)
+        about, others = dataset.about, {label.source for label in dataset.labels} - {SOURCE, ""}
+    notes = about.get("notes")
+    if "frozen" in about:
         what = "a frozen dataset"
     elif others:
         what = f"labels by {', '.join(sorted(others))}"
@@ -224,7 +228,7 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
-    """A redactor that keeps the names of a catalog's items and servers, and takes no word of a catalog for a user.
+    """A redactor that leaves names of a catalog's items and servers, and its words, in the texts.
 
     Raises:
         StorageError, InputError: the file of own patterns is missing or wrong.
@@ -235,43 +239,45 @@ def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
 
 
 def _refuse_other_catalog(builder: Builder) -> None:
-    """A log whose names all mean nothing is one of another catalog.
+    """Refuse a log none of whose names is in the catalog: it is about another one.
 
     Raises:
         ParameterError: names stand in the log, and none is resolved.
     """
-    seen = [found for found in builder.names.seen() if builder.times[found.name]]
-    if not seen or any(found.key is not None or found.rule == AMBIGUOUS for found in seen):
+    resolved = builder.resolved_names()
+    if not resolved or any(one.key is not None or one.rule == AMBIGUOUS for one in resolved):
         return
-    names = list(unresolved(seen, builder.times, UNKNOWN))
-    shown = ", ".join(map(repr, names[:_EXAMPLES])) + (", ..." if len(names) > _EXAMPLES else "")
-    ids = builder.catalog.ids
-    held = ", ".join(map(repr, ids[:_EXAMPLES])) + (", ..." if len(ids) > _EXAMPLES else "")
+    names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
     raise ParameterError(
-        f"none of the {len(names)} names of the log is in the catalog: {shown}; the catalog holds {held or 'nothing'}. "
-        "Is it the catalog of the agent that wrote the log?"
+        f"none of the {len(names)} names of the log is in the catalog: {_examples(names)}; the catalog holds "
+        f"{_examples(builder.catalog.ids) or 'nothing'}. Is it the catalog of the agent that wrote the log?"
     )
 
 
+def _examples(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_EXAMPLES])) + (", ..." if len(names) > _EXAMPLES else "")
+
+
 def _report(builder: Builder) -> TraceReport:
-    tally = builder.tally
-    seen = [found for found in builder.names.seen() if builder.times[found.name]]
+    findings = builder.findings
+    resolved = builder.resolved_names()
 
     def clean(name: str) -> str:
         return writable(builder.redactor.text(name) if builder.redactor is not None else name)
 
     unknown, ambiguous = (
-        {clean(name): n for name, n in unresolved(seen, builder.times, rule).items()} for rule in (UNKNOWN, AMBIGUOUS)
+        {clean(name): n for name, n in unresolved(resolved, builder.name_counts, rule).items()}
+        for rule in (UNKNOWN, AMBIGUOUS)
     )
     return TraceReport(
-        counts=tally.counts,
-        rules=dict(sorted(Counter(found.rule for found in seen if found.key is not None).items())),
+        counts=findings.counts,
+        rules=dict(sorted(Counter(one.rule for one in resolved if one.key is not None).items())),
         unknown=unknown,
         ambiguous=ambiguous,
-        skew=tally.skew,
-        ignored={clean(name): n for name, n in tally.ignored.most_common(_FIELDS)},
+        skew=findings.skew,
+        ignored={clean(name): n for name, n in findings.ignored.most_common(_FIELDS)},
         redaction=None if builder.redactor is None else builder.redactor.counts,
-        examples=tuple(str(fault) for fault in together(tally.faults)[:_EXAMPLES]),
+        examples=tuple(str(fault) for fault in merge_equal_faults(findings.faults)[:_EXAMPLES]),
     )
 
 

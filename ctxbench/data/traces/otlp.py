@@ -1,4 +1,4 @@
-"""OpenTelemetry spans and log records, as OTLP/JSON and as the SDKs print them, in one form.
+"""Read OpenTelemetry spans and log records, from OTLP/JSON and from what the SDKs print, in one form.
 
 Sources: OTLP's JSON mapping (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding) and `to_json` of the
 Python SDK's `ReadableSpan`.
@@ -12,7 +12,7 @@ from typing import Any
 
 from ctxbench.data.traces.records import get, seconds
 
-SAID = ("messages", "text", "called", "offered")
+TURN_MARKS = ("messages", "text", "called", "offered")
 """Fields of a line of which any makes it a turn."""
 
 _OF_SPANS = ("attributes", "parentSpanId", "parent_span_id", "parent_id", "startTimeUnixNano", "start_time", "body")
@@ -20,7 +20,7 @@ _OF_SPANS = ("attributes", "parentSpanId", "parent_span_id", "parent_id", "start
 
 @dataclass(slots=True, kw_only=True)
 class Event:
-    """An event of a span, or a log record: its name and what it says."""
+    """An event of a span, or a log record: its name and its data."""
 
     name: str
     data: Mapping[str, Any]
@@ -28,7 +28,7 @@ class Event:
 
 @dataclass(slots=True, kw_only=True)
 class Span:
-    """A span; or, with `is_log`, what a log record says about one.
+    """A span; or, with `is_log`, a log record that belongs to one.
 
     Attributes:
         trace, id, parent: in hexadecimal; empty where there is none.
@@ -60,13 +60,13 @@ def holds_spans(data: Mapping[str, Any]) -> bool:
     context = data.get("context")
     inner = context if isinstance(context, dict) else {}
     span_id = get(data, "spanId", "span_id") or get(inner, "spanId", "span_id")
-    if any(name in data for name in SAID) and not (span_id and any(name in data for name in _OF_SPANS)):
+    if any(name in data for name in TURN_MARKS) and not (span_id and any(name in data for name in _OF_SPANS)):
         return False
     return bool(span_id) or get(data, "traceId", "trace_id") is not None or get(inner, "trace_id") is not None
 
 
 def read_spans(data: Mapping[str, Any]) -> Iterator[Span]:
-    """The spans and log records of an export, or the one that an object is.
+    """Read the spans and log records of an export, or a single one.
 
     Raises:
         TypeError, AttributeError: it is not built as the specification has it.
@@ -115,12 +115,12 @@ def _log(data: Mapping[str, Any]) -> Span:
     attributes = _attributes(data.get("attributes"))
     body = _value(data.get("body"))
     name = str(get(data, "eventName", "event_name") or attributes.get("event.name") or "")
-    said = {**attributes, **body} if isinstance(body, dict) else {**attributes, "content": body}
+    content = {**attributes, **body} if isinstance(body, dict) else {**attributes, "content": body}
     return Span(
         trace=_hex(get(data, "traceId", "trace_id")),
         id=_hex(get(data, "spanId", "span_id")),
         start=seconds(get(data, "timeUnixNano", "observedTimeUnixNano", "timestamp")),
-        events=[Event(name=name, data=said)],
+        events=[Event(name=name, data=content)],
         is_log=True,
     )
 

@@ -1,4 +1,4 @@
-"""What one line or one model call of a log says, whatever its form, and counts of what was odd in it."""
+"""Records of a log (a line, or a model call) in one form, and counts of what is odd in it."""
 
 from __future__ import annotations
 
@@ -32,44 +32,62 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
-    """A model call further down, of a sub-agent or a helper: what it was offered (None = not said) and called."""
+class NestedCall:
+    """A model call of a sub-agent or a helper: what it was offered (None: the log does not say) and called."""
 
     offered: tuple[str, ...] | None
     calls: tuple[Call, ...]
 
 
 @dataclass(slots=True, kw_only=True)
-class Record:
-    """One line or one model call.
+class MessageSummary:
+    """Summary of a list of messages, divided at the last message of the user.
+
+    Attributes:
+        text: the user's last message; None if there is none.
+        history, after: what user and assistant said before and after it, oldest first.
+        users: how many messages are the user's.
+        key: differs where the messages up to the user's last one differ, within one process.
+        continued: messages come after it, so this is not the first call of its turn.
+        finished: the last message is an answer, without a call.
+        calls: those after it; before it nothing is of this turn. All of them if there is no user's message.
+        earlier: how many calls stand before it.
+        user_hashes: a hash of each message of the user's, oldest first.
+    """
+
+    text: str | None = None
+    history: tuple[Message, ...] = ()
+    after: tuple[Message, ...] = ()
+    users: int = 0
+    key: int = 0
+    continued: bool = False
+    finished: bool = False
+    calls: tuple[Call, ...] = ()
+    earlier: int = 0
+    user_hashes: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Record(MessageSummary):
+    """One line of a log, or one model call, with the summary of its messages.
 
     Attributes:
         place: 1-based position in the log, over all files.
         conversation: None if the log does not say.
         turn: its number, if the log has one.
         time: seconds since 1970, if the log says.
-        text: the last message of the user; None if no message is a user's.
-        history: what user and assistant said before that, oldest first.
-        after: what the assistant said after it.
-        users: how many messages are the user's.
-        key: tells what was said up to the user's last message from anything else.
-        continued: messages come after the user's last one, so this is not the first call of its turn.
-        finished: the last message is an answer, without a call.
         offered: names; None if the log does not say.
-        everything: the log says that everything was offered.
-        partial: the log says that it was not, whatever it lists.
+        all_offered: the log says that everything was offered.
+        partly_offered: the log says that it was not, whatever it lists.
         available: names of all that the request may get; None if the log does not say.
         scope: the name of a scope of the catalog's dataset.
-        calls: in the order of the log.
         needs_nothing: the log says that someone judged so.
         session, explicit: names of items, and modes for the session; None and empty if the log does not say.
         tool_results: (tool, text) that the request came with.
         cumulative: `calls` come from messages, which later records of the turn hold again.
         executed: calls as the spans of their execution have them.
         unit: records of one unit (a trace, an agent's invocation) with the same `key` are of one turn.
-        below: model calls of sub-agents and helpers that belong to this one.
-        earlier: how many calls stand before the user's last message.
-        asked: tells each of the user's messages from other texts, oldest first.
+        nested: model calls of sub-agents and helpers that belong to this one.
         doubtful: which text is the user's, or what belongs to it, is not certain.
     """
 
@@ -79,19 +97,11 @@ class Record:
     time: float | None = None
     user: str | None = None
     workspace: str | None = None
-    text: str | None = None
-    history: tuple[Message, ...] = ()
-    after: tuple[Message, ...] = ()
-    users: int = 0
-    key: int = 0
-    continued: bool = False
-    finished: bool = False
     offered: tuple[str, ...] | None = None
-    everything: bool = False
-    partial: bool = False
+    all_offered: bool = False
+    partly_offered: bool = False
     available: tuple[str, ...] | None = None
     scope: str | None = None
-    calls: tuple[Call, ...] = ()
     needs_nothing: bool = False
     session: tuple[tuple[str, str], ...] | None = None
     explicit: tuple[str, ...] = ()
@@ -99,15 +109,13 @@ class Record:
     cumulative: bool = False
     executed: tuple[Call, ...] = ()
     unit: str | None = None
-    below: tuple[Below, ...] = ()
-    earlier: int = 0
-    asked: tuple[int, ...] = ()
+    nested: tuple[NestedCall, ...] = ()
     doubtful: bool = False
 
 
 @dataclass
-class Tally:
-    """What was odd, counted while a log is read; see the table of counts in `datasets/traces.md`.
+class LogFindings:
+    """Counts and faults of logs; `datasets/traces.md` has a table of the counts.
 
     Attributes:
         counts: by name.
@@ -121,30 +129,30 @@ class Tally:
     ignored: Counter[str] = field(default_factory=Counter)
     skew: float = 0.0
 
-    def skewed(self, seconds: float) -> None:
+    def count_skew(self, seconds: float) -> None:
         """Count a time that lies before the one it should follow."""
         self.counts["clock_skew"] += 1
         self.skew = max(self.skew, seconds)
 
 
-class Shared:
-    """Equal values as one object: a log repeats a conversation's messages in every one of its lines."""
+class Interner:
+    """Makes equal values one object: a log repeats a conversation's messages in each of its lines."""
 
     def __init__(self) -> None:
         self._messages: dict[Message, Message] = {}
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """The same messages."""
+        """Equal messages, each the object that was seen first."""
         return tuple(self._messages.setdefault(message, message) for message in messages)
 
     def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The same names."""
+        """Equal names, as the object that was seen first."""
         return self._names.setdefault(names, names)
 
 
 def seconds(value: Any) -> float | None:
-    """Seconds since 1970 of a time as logs have it, or None if it is none.
+    """Convert a time of a log into seconds since 1970; None if it is no time.
 
     Numbers (also as texts) are seconds, milli-, micro- or nanoseconds, by their size; other texts are ISO 8601, in
     UTC where they name no zone.
@@ -166,15 +174,15 @@ def _iso(text: str) -> float | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    found = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return found if found > 0 else None
+    timestamp = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return timestamp if timestamp > 0 else None
 
 
 def iso(moment: float) -> str:
-    """A time as datasets have it: ISO 8601, UTC, to the microsecond where it has any."""
+    """A time in ISO 8601, UTC, as datasets have it, with microseconds unless they are 0."""
     return datetime.fromtimestamp(moment, UTC).isoformat()
 
 
 def get(data: Mapping[str, Any], *names: str) -> Any:
-    """The first of the fields that is there and not null."""
+    """The value of the first of the fields that is present and not null."""
     return next((data[name] for name in names if data.get(name) is not None), None)

@@ -1,4 +1,4 @@
-"""Likely misses in a turn: what the model or the user did because something was not offered."""
+"""Signals of likely misses in a turn: what model or user do because an item was not offered."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def signals(turn: Turn, holds: Callable[[str], bool]) -> tuple[str, ...]:
         turn: with its calls.
         holds: whether the catalog has the tool of this name; a shell that it has is called like anything else.
     """
-    found = {
+    present = {
         "unknown-tool": any(call.status == "unknown_tool" for call in turn.calls),
         "searched-again": sum(is_search(call.name) for call in turn.calls) > 1,
         "shell-instead": any(is_shell(call.name) and not holds(call.name) for call in turn.calls),
         "asked-again": turn.asked_again,
     }
-    return tuple(name for name in SIGNALS if found[name])
+    return tuple(name for name in SIGNALS if present[name])
 
 
 def _is_one_of(name: str, names: tuple[str, ...]) -> bool:

@@ -1,15 +1,15 @@
-"""Which offered items replies make use of, by evidence, and which could be offered less."""
+"""Count which offered items replies make use of, and suggest items to offer less."""
 
 from __future__ import annotations
 
 from ctxbench.data.usage.counts import ItemUsage, Usage, count_usage
 from ctxbench.data.usage.references import Evidence, References
 from ctxbench.data.usage.replies import Replies, Reply, read_replies
-from ctxbench.data.usage.suggestions import Enough, Suggestion, Suggestions, suggest_less
+from ctxbench.data.usage.suggestions import EvidenceThreshold, Suggestion, Suggestions, suggest_fewer_offers
 
 __all__ = [
-    "Enough",
     "Evidence",
+    "EvidenceThreshold",
     "ItemUsage",
     "References",
     "Replies",
@@ -19,5 +19,5 @@ __all__ = [
     "Usage",
     "count_usage",
     "read_replies",
-    "suggest_less",
+    "suggest_fewer_offers",
 ]

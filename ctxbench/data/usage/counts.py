@@ -1,4 +1,4 @@
-"""How often each item was offered and referenced, and what the offers cost."""
+"""Count how often each item was offered and referenced, and the tokens of the offers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ctxbench.data.usage.replies import Replies
 
 @dataclass(frozen=True, kw_only=True)
 class ItemUsage:
-    """One item over all replies.
+    """The usage of one item over all replies.
 
     Attributes:
         key: which.
@@ -35,7 +35,7 @@ class ItemUsage:
 
     @property
     def referenced(self) -> int:
-        """Replies that reference it."""
+        """How many replies reference the item."""
         return len(self.evidence)
 
     @property
@@ -68,7 +68,7 @@ class ItemUsage:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """The counts of some files.
+    """The usage of all items over the replies of some files.
 
     Attributes:
         items: those offered at least once: by tokens spent unused, else by unused offers, most first; ties by id.
@@ -122,32 +122,32 @@ def count_usage(replies: Replies, tokens: Mapping[ItemKey, int] | None = None) -
     counts: dict[ItemKey, _Counts] = {}
     not_offered: Counter[ItemKey] = Counter()
     unknown: Counter[str] = Counter()
-    seen: set[str] = set()
-    counted = 0
+    conversations: set[str] = set()
+    n_replies = 0
     for reply in replies.replies:
         unknown.update(set(reply.unknown))
         if reply.offered is None:
             continue
-        counted += 1
-        seen.add(reply.conversation)
+        n_replies += 1
+        conversations.add(reply.conversation)
         not_offered.update(key for key in reply.called if key not in reply.offered)
-        found = rule.found(reply)
-        spoken = bool(reply.text.strip())
+        evidence = rule.find(reply)
+        has_text = bool(reply.text.strip())
         for key, mode in reply.offered.items():
-            if key.type != "tool" and not spoken:
+            if key.type != "tool" and not has_text:
                 continue  # there is nothing that it could be cited in
             row = counts.setdefault(key, _Counts())
             row.offered += 1
             row.conversations.add(reply.conversation)
             row.modes[mode] += 1
-            if key in found:
-                row.evidence.append(found[key])
+            if key in evidence:
+                row.evidence.append(evidence[key])
     items = [_item(key, row, None if tokens is None else tokens[key]) for key, row in counts.items()]
     return Usage(
         items=tuple(sorted(items, key=_most_unused_first)),
-        replies=counted,
-        conversations=len(seen),
-        without_offers=len(replies.replies) - counted,
+        replies=n_replies,
+        conversations=len(conversations),
+        without_offers=len(replies.replies) - n_replies,
         not_offered=dict(sorted(not_offered.items(), key=lambda pair: (-pair[1], pair[0].id))),
         unknown=dict(sorted(unknown.items(), key=lambda pair: (-pair[1], pair[0]))),
     )

@@ -1,4 +1,4 @@
-"""Whether a reply makes use of an item it was offered: the rule, with the evidence for each case.
+"""Find the offered items that a reply makes use of, with the evidence for each.
 
 A **tool** is referenced when it was called, also if the call failed. Its name in the words of the reply is no use.
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.usage.replies import Reply
@@ -40,7 +40,7 @@ class Evidence:
 
     Attributes:
         kind: `called`, `id`, `name` or `quoted`.
-        text: what stands there.
+        text: the words of the reply, or the name of the tool.
         where: file and place.
         time: of the reply, ISO 8601, or None.
     """
@@ -52,7 +52,7 @@ class Evidence:
 
     def as_dict(self) -> dict[str, str | None]:
         """The evidence as JSON."""
-        return {"kind": self.kind, "text": self.text, "where": self.where, "time": self.time}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +63,30 @@ class _Match:
 
 
 class References:
-    """The rule over one catalog; what it needs of an item is worked out once."""
+    """The rule over one catalog; patterns and runs of words of an item are made once."""
 
     def __init__(self, catalog: Catalog) -> None:
-        """Take the items."""
         self._catalog = catalog
         self._runs: dict[ItemKey, frozenset[tuple[str, ...]]] = {}
-        self._known: dict[tuple[ItemKey, str], re.Pattern[str]] = {}
+        self._patterns: dict[tuple[ItemKey, str], re.Pattern[str]] = {}
 
-    def found(self, reply: Reply) -> dict[ItemKey, Evidence]:
+    def find(self, reply: Reply) -> dict[ItemKey, Evidence]:
         """The offered items that a reply references, each with its first evidence; calls before words."""
         out: dict[ItemKey, Evidence] = {}
         offered = reply.offered or {}
         for key in reply.called:
             if key in offered and key not in out:
                 out[key] = Evidence("called", key.name, reply.where, reply.time)
-        spoken = [self._catalog[place] for place in map(self._catalog.find, offered) if place is not None]
-        spoken = [item for item in spoken if item.type != "tool"]
-        if reply.text and spoken:
-            for key, match in self._spoken(reply, spoken).items():
+        items = [self._catalog[position] for position in map(self._catalog.find, offered) if position is not None]
+        items = [item for item in items if item.type != "tool"]
+        if reply.text and items:
+            for key, match in self._text_matches(reply, items).items():
                 out[key] = Evidence(match.kind, reply.text[match.start : match.end], reply.where, reply.time)
         return out
 
-    def _spoken(self, reply: Reply, items: list[Item]) -> dict[ItemKey, _Match]:
-        """The items that the words of a reply reference, with what stands there."""
-        asked, folded = "\n".join(reply.asked), reply.text.casefold()
+    def _text_matches(self, reply: Reply, items: list[Item]) -> dict[ItemKey, _Match]:
+        """The items that the words of a reply reference, each with the first match."""
+        user_text, folded = "\n".join(reply.user_messages), reply.text.casefold()
         names = Counter(item.name.casefold() for item in items)
         typed = Counter((item.type, item.name.casefold()) for item in items)
         matches: dict[ItemKey, list[_Match]] = {}
@@ -98,41 +97,40 @@ class References:
                 patterns.append(("name", "name" if names[name] == 1 else "typed name"))
             for kind, how in patterns:
                 pattern = self._pattern(item, how)
-                found = [_Match(kind, *one.span()) for one in pattern.finditer(reply.text)]
-                if found and not pattern.search(asked):
-                    matches.setdefault(item.key, []).extend(found)
-        out = {}
-        spans = [(match, key) for key, found in matches.items() for match in found]
-        for key, found in matches.items():
-            whole = [one for one in found if not any(_inside(one, other) for other, of in spans if of != key)]
+                if not pattern.search(user_text):
+                    own = [_Match(kind, *match.span()) for match in pattern.finditer(reply.text)]
+                    matches.setdefault(item.key, []).extend(own)
+        first = {}
+        spans = [(match, key) for key, own in matches.items() for match in own]
+        for key, own in matches.items():
+            whole = [match for match in own if not any(_inside(match, other) for other, of in spans if of != key)]
             if whole:
-                out[key] = min(whole, key=lambda one: (KINDS.index(one.kind), one.start))
-        return {**self._quoted(reply, items), **out}
+                first[key] = min(whole, key=lambda match: (KINDS.index(match.kind), match.start))
+        return {**self._quoted(reply, items), **first}
 
     def _pattern(self, item: Item, kind: str) -> re.Pattern[str]:
-        """Where an item's id or name is a reference to it."""
-        if (item.key, kind) not in self._known:
-            made = _id(item) if kind == "id" else _name(item, only_typed=kind == "typed name")
-            self._known[item.key, kind] = made
-        return self._known[item.key, kind]
+        """The pattern of an item's id or name that is a reference to the item."""
+        if (item.key, kind) not in self._patterns:
+            pattern = _id(item) if kind == "id" else _name(item, only_typed=kind == "typed name")
+            self._patterns[item.key, kind] = pattern
+        return self._patterns[item.key, kind]
 
     def _quoted(self, reply: Reply, items: list[Item]) -> dict[ItemKey, _Match]:
-        """The items of whose text a run of words stands in the reply, and in nothing else that it may come from."""
+        """The items that the reply quotes: a run of words is in no other item, and in no message of the user's."""
         words = list(_WORD.finditer(reply.text))
-        said = [word.group().casefold() for word in words]
-        runs = {run: place for place, run in reversed(list(enumerate(_runs(said))))}
-        for text in reply.asked:
+        folded = [word.group().casefold() for word in words]
+        runs = {run: place for place, run in reversed(list(enumerate(_runs(folded))))}
+        for text in reply.user_messages:
             for run in _runs([word.casefold() for word in _WORD.findall(text)]):
                 runs.pop(run, None)
         hits = {item.key: runs.keys() & self._runs_of(item) for item in items}
-        owners = Counter(run for found in hits.values() for run in found)
-        out = {}
-        for key, found in hits.items():
-            places = [runs[run] for run in found if owners[run] == 1]
-            if places:
-                first = min(places)
-                out[key] = _Match("quoted", words[first].start(), words[first + RUN - 1].end())
-        return out
+        owners = Counter(run for own in hits.values() for run in own)
+        places = {key: [runs[run] for run in own if owners[run] == 1] for key, own in hits.items()}
+        return {
+            key: _Match("quoted", words[min(own)].start(), words[min(own) + RUN - 1].end())
+            for key, own in places.items()
+            if own
+        }
 
     def _runs_of(self, item: Item) -> frozenset[tuple[str, ...]]:
         if item.key not in self._runs:
@@ -156,7 +154,7 @@ def _id(item: Item) -> re.Pattern[str]:
 
 
 def _name(item: Item, *, only_typed: bool) -> re.Pattern[str]:
-    """Where the name of an item is a reference to it."""
+    """The pattern of a name that is a reference to its item."""
     name = r"\s+".join(map(re.escape, item.name.split()))
     bare = rf"(?<![\w-]){name}(?![\w-])"
     listed = rf"{item.type}:\s+{_BEFORE}{bare}(?={_BEHIND}\s*(?:[^\w\s]|\n|\Z))"

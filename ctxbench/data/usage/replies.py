@@ -1,20 +1,19 @@
-"""Replies and what was offered for them, from stored conversations and from logs of agents."""
+"""Read replies, with the items that were offered for them, from stored conversations and logs of agents."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import Fault, ParameterError, raise_faults
 from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.data.traces.conversations import Turn, conversations
 from ctxbench.data.traces.log_reader import read_records
-from ctxbench.data.traces.records import Tally, iso
+from ctxbench.data.traces.records import LogFindings, iso
 from ctxbench.io.files import iter_lines, readable
-from ctxbench.session.exchange import Exchange
 from ctxbench.session.store import ConversationStore
 from ctxbench.sources.names import Names
 
@@ -23,13 +22,13 @@ _HISTORY = 1000  # earlier messages of a trace that are looked at
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """One reply and what it was given.
+    """One reply, with the items that were offered for it.
 
     Attributes:
         conversation: an id; distinct over all files.
         where: file and line, or file and conversation.
-        asked: what the user said, this message last.
-        text: what the assistant said.
+        user_messages: of the conversation so far, the one that is answered last.
+        text: of the reply.
         offered: mode by item; an empty mode is not known. None: the log does not say what was offered.
         called: tools that were called.
         unknown: names that were called or offered and are no item, or of several.
@@ -38,7 +37,7 @@ class Reply:
 
     conversation: str
     where: str
-    asked: tuple[str, ...]
+    user_messages: tuple[str, ...]
     text: str
     offered: Mapping[ItemKey, str] | None
     called: tuple[ItemKey, ...] = ()
@@ -62,25 +61,17 @@ class Replies:
 
 
 @dataclass(kw_only=True)
-class _Said:
-    """A reply with the names as the file has them."""
+class _RawReply:
+    """A reply with the names of items as the file has them."""
 
     conversation: str
     where: str
-    asked: tuple[str, ...]
+    user_messages: tuple[str, ...]
     text: str
     offered: dict[str, str] | None
     calls: tuple[str, ...]
     everything: bool = False
     time: str | None = None
-
-
-@dataclass
-class _Files:
-    """What is read, file by file."""
-
-    said: list[_Said] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
 
 
 def read_replies(paths: Sequence[Path], catalog: Catalog | None = None) -> Replies:
@@ -100,27 +91,26 @@ def read_replies(paths: Sequence[Path], catalog: Catalog | None = None) -> Repli
     if len(once) < len(paths):
         twice = next(path for path in paths if once[path.resolve()] is not path)
         raise ParameterError(f"{twice} is named twice, so that its replies would count twice; name it once")
-    files = _Files()
+    replies: list[_RawReply] = []
+    faults: list[Fault] = []
     for number, path in enumerate(paths):
         if _is_store(path):
-            files.said += _stored(path, number)
+            replies += _stored_replies(path, number)
         else:
-            tally = Tally()
-            records = read_records([path], tally, history=_HISTORY)
-            for turns in conversations(records, tally, history=_HISTORY):
-                files.said += _logged(turns, path, number)
-            files.faults += tally.faults
-    if not files.said:
-        if files.faults:
-            raise InputError(files.faults)
+            findings = LogFindings()
+            records = read_records([path], findings, history=_HISTORY)
+            for turns in conversations(records, findings, history=_HISTORY):
+                replies += _logged_replies(turns, path, number)
+            faults += findings.faults
+    if not replies:
+        raise_faults(faults)
         raise ParameterError(
             f"no reply in {', '.join(map(str, paths))}: expected stored conversations or a log with messages"
         )
-    items = _named(files.said) if catalog is None else catalog
+    items = _named_items(replies) if catalog is None else catalog
     names = Names(items)
-    return Replies(
-        replies=tuple(_resolved(one, names, catalog) for one in files.said), catalog=items, faults=tuple(files.faults)
-    )
+    resolved = tuple(_resolve(reply, names, catalog) for reply in replies)
+    return Replies(replies=resolved, catalog=items, faults=tuple(faults))
 
 
 def _is_store(path: Path) -> bool:
@@ -133,12 +123,12 @@ def _is_store(path: Path) -> bool:
     return isinstance(row, dict) and "requestContext" in row
 
 
-def _stored(path: Path, number: int) -> Iterator[_Said]:
+def _stored_replies(path: Path, number: int) -> Iterator[_RawReply]:
     for exchange, line in ConversationStore(path).numbered():
-        yield _Said(
+        yield _RawReply(
             conversation=f"{number}:{exchange.conversation}",
             where=f"{path}, line {line}",
-            asked=_asked(exchange),
+            user_messages=(*(m.content for m in exchange.history if m.role == "user"), exchange.text),
             text=exchange.reply,
             offered={held.key.id: held.mode for held in exchange.context},
             calls=exchange.calls,
@@ -146,43 +136,39 @@ def _stored(path: Path, number: int) -> Iterator[_Said]:
         )
 
 
-def _asked(exchange: Exchange) -> tuple[str, ...]:
-    return (*(message.content for message in exchange.history if message.role == "user"), exchange.text)
-
-
-def _logged(turns: Sequence[Turn], path: Path, number: int) -> Iterator[_Said]:
+def _logged_replies(turns: Sequence[Turn], path: Path, number: int) -> Iterator[_RawReply]:
     for turn in turns:
         first = turn.records[0]
         name = first.conversation or f"at {first.place}"
         offers = [record.offered for record in turn.records if record.offered is not None]
         session = [pair for record in turn.records for pair in record.session or ()]
-        everything = any(record.everything for record in turn.records)
+        everything = any(record.all_offered for record in turn.records)
         if everything:
             available = [record.available for record in turn.records if record.available is not None]
             offers += available
             everything = not available and not any(record.scope for record in turn.records)  # a scope is a dataset's
-        known = bool(offers or session or everything)
+        stated = bool(offers or session or everything)
         answers = max((record.after for record in turn.records), key=len)
         time = turn.time
-        yield _Said(
+        yield _RawReply(
             conversation=f"{number}:{name}",
             where=f"{path}, conversation {name}, turn {turn.number + 1}",
-            asked=(*(message.content for message in turn.history if message.role == "user"), turn.text),
+            user_messages=(*(message.content for message in turn.history if message.role == "user"), turn.text),
             text="\n".join(message.content for message in answers if message.role == "assistant"),
-            offered={**dict.fromkeys(chain.from_iterable(offers), ""), **dict(session)} if known else None,
+            offered={**dict.fromkeys(chain.from_iterable(offers), ""), **dict(session)} if stated else None,
             calls=tuple(call.name for call in turn.calls if call.status != "unknown_tool"),
             everything=everything,
             time=None if time is None else iso(time),
         )
 
 
-def _named(said: Iterable[_Said]) -> Catalog:
+def _named_items(replies: Iterable[_RawReply]) -> Catalog:
     """The items that files name: ids as they are, other names as tools."""
     keys: dict[ItemKey, None] = {}
-    for one in said:
-        if one.everything:
-            raise ParameterError(f"{one.where} says that everything was offered; name the items with --catalog")
-        keys |= dict.fromkeys(_key(name) for name in one.offered or ())
+    for reply in replies:
+        if reply.everything:
+            raise ParameterError(f"{reply.where} says that everything was offered; name the items with --catalog")
+        keys |= dict.fromkeys(_key(name) for name in reply.offered or ())
     return Catalog(Item(type=key.type, server=key.server, name=key.name) for key in keys)
 
 
@@ -194,30 +180,30 @@ def _key(name: str) -> ItemKey:
     return key if key.type in ITEM_TYPES else ItemKey("tool", None, name)
 
 
-def _resolved(said: _Said, names: Names, catalog: Catalog | None) -> Reply:
-    """A reply with items for names."""
+def _resolve(reply: _RawReply, names: Names, catalog: Catalog | None) -> Reply:
+    """The reply with items for names."""
     unknown: list[str] = []
 
     def key(name: str) -> ItemKey | None:
-        found = names.resolve(name if catalog is not None else _key(name).id).key or names.resolve(name).key
-        if found is None:
+        item = names.resolve(name if catalog is not None else _key(name).id).key or names.resolve(name).key
+        if item is None:
             unknown.append(name)
-        return found
+        return item
 
     offered: dict[ItemKey, str] | None = None
-    if said.offered is not None:
-        found = [(key(name), mode) for name, mode in said.offered.items()]
-        offered = {one: mode for one, mode in found if one is not None}
-        if said.everything and catalog is not None:
+    if reply.offered is not None:
+        modes = {key(name): mode for name, mode in reply.offered.items()}
+        offered = {item: mode for item, mode in modes.items() if item is not None}
+        if reply.everything and catalog is not None:
             offered = {**{item.key: "" for item in catalog if item.enabled}, **offered}
-    called = tuple(one for one in (key(name) for name in said.calls) if one is not None)
+    called = tuple(item for item in map(key, reply.calls) if item is not None)
     return Reply(
-        conversation=said.conversation,
-        where=said.where,
-        asked=said.asked,
-        text=said.text,
+        conversation=reply.conversation,
+        where=reply.where,
+        user_messages=reply.user_messages,
+        text=reply.text,
         offered=offered,
         called=called,
         unknown=tuple(unknown),
-        time=said.time,
+        time=reply.time,
     )

@@ -1,4 +1,4 @@
-"""What could be offered less: items that no reply references, where there were offers enough to say so."""
+"""Suggest items to offer less: those that no reply references, where there were enough offers to say so."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ACTIONS = {  # by how an item mostly came into the prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Enough:
-    """When there is evidence enough that an item is not used.
+class EvidenceThreshold:
+    """The evidence that is enough to say that an item is not used.
 
     Attributes:
         share: the upper end of Wilson's 95% interval of its share of references must not exceed this, in (0, 1).
@@ -51,7 +51,7 @@ class Enough:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """An item that no reply references.
+    """What to do about an item that no reply references.
 
     Attributes:
         key: which.
@@ -59,7 +59,7 @@ class Suggestion:
         why: what was seen, with what it cannot show.
         upper: the upper end of Wilson's interval.
         saved: tokens that its offers cost; up to that much would have been saved. None where tokens are not known.
-        more_offers, more_conversations: how many are missing; both 0 where there is evidence enough.
+        more_offers, more_conversations: how many are missing; both 0 where there is enough evidence.
     """
 
     key: ItemKey
@@ -72,7 +72,7 @@ class Suggestion:
 
     @property
     def holds(self) -> bool:
-        """Whether there is evidence enough."""
+        """Whether there is enough evidence."""
         return not (self.more_offers or self.more_conversations)
 
     def as_dict(self) -> dict[str, Any]:
@@ -90,68 +90,68 @@ class Suggestion:
 
 @dataclass(frozen=True, kw_only=True)
 class Suggestions:
-    """Items that no reply references.
+    """Suggestions to offer items less.
 
     Attributes:
-        made: with evidence enough, in the order of the usage.
-        waiting: without, those that need the fewest more offers first; ties in the order of the usage.
+        suggestions: with enough evidence, in the order of the usage.
+        pending: without, those that need the fewest more offers first; ties in the order of the usage.
         not_judged: items that are no tools and whose text the catalog lacks, so that no quotation could be seen.
-        enough: what was asked.
+        threshold: what evidence is enough.
     """
 
-    made: tuple[Suggestion, ...]
-    waiting: tuple[Suggestion, ...]
+    suggestions: tuple[Suggestion, ...]
+    pending: tuple[Suggestion, ...]
     not_judged: tuple[ItemKey, ...]
-    enough: Enough
+    threshold: EvidenceThreshold
 
     @property
     def saved(self) -> int | None:
-        """Tokens of all that are made; None where tokens are not known."""
-        known = [one.saved for one in self.made if one.saved is not None]
-        return sum(known) if len(known) == len(self.made) and self.made else None
+        """Tokens that all suggestions would have saved; None where tokens are not known."""
+        saved = [one.saved for one in self.suggestions if one.saved is not None]
+        return sum(saved) if len(saved) == len(self.suggestions) and self.suggestions else None
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON."""
         return {
             "enough": {
-                "share": self.enough.share,
-                "offers": self.enough.needed,
-                "conversations": self.enough.conversations,
+                "share": self.threshold.share,
+                "offers": self.threshold.needed,
+                "conversations": self.threshold.conversations,
             },
             "saved": self.saved,
-            "suggestions": [one.as_dict() for one in self.made],
-            "waiting": [one.as_dict() for one in self.waiting],
+            "suggestions": [one.as_dict() for one in self.suggestions],
+            "waiting": [one.as_dict() for one in self.pending],
             "not_judged": [key.id for key in self.not_judged],
         }
 
 
-def suggest_less(usage: Usage, catalog: Catalog, enough: Enough | None = None) -> Suggestions:
-    """What to offer less.
+def suggest_fewer_offers(usage: Usage, catalog: Catalog, threshold: EvidenceThreshold | None = None) -> Suggestions:
+    """Suggest what to do about items that no reply references.
 
     Args:
         usage: the counts.
         catalog: says how an item is included where no file does.
-        enough: when there is evidence enough.
+        threshold: what evidence is enough; None = the default.
     """
-    asked = enough or Enough()
+    threshold = threshold or EvidenceThreshold()
     unused = [item for item in usage.items if not item.referenced]
-    made = [_suggestion(item, catalog, asked) for item in unused if _can_be_judged(item.key, catalog)]
-    waiting = sorted((one for one in made if not one.holds), key=lambda one: one.more_offers)
+    suggestions = [_suggestion(item, catalog, threshold) for item in unused if _can_be_judged(item.key, catalog)]
+    pending = sorted((one for one in suggestions if not one.holds), key=lambda one: one.more_offers)
     return Suggestions(
-        made=tuple(one for one in made if one.holds),
-        waiting=tuple(waiting),
+        suggestions=tuple(one for one in suggestions if one.holds),
+        pending=tuple(pending),
         not_judged=tuple(item.key for item in unused if not _can_be_judged(item.key, catalog)),
-        enough=asked,
+        threshold=threshold,
     )
 
 
 def _can_be_judged(key: ItemKey, catalog: Catalog) -> bool:
-    """Whether a use would have been seen: calls always are, quotations only of a text that is known."""
+    """Whether a use could be seen: calls always, quotations only of a text that is known."""
     position = catalog.find(key)
     return key.type == "tool" or (position is not None and bool(catalog[position].text))
 
 
-def _suggestion(item: ItemUsage, catalog: Catalog, enough: Enough) -> Suggestion:
+def _suggestion(item: ItemUsage, catalog: Catalog, threshold: EvidenceThreshold) -> Suggestion:
     how = "called" if item.key.type == "tool" else "cited or quoted"
     aside = "" if item.key.type == "tool" else "; it may be followed without a word"
     return Suggestion(
@@ -160,8 +160,8 @@ def _suggestion(item: ItemUsage, catalog: Catalog, enough: Enough) -> Suggestion
         why=f"never {how} in {_n(item.offered, 'offer')} of {_n(item.conversations, 'conversation')}{aside}",
         upper=item.interval.high,
         saved=item.tokens_unused,
-        more_offers=max(0, enough.needed - item.offered),
-        more_conversations=max(0, enough.conversations - item.conversations),
+        more_offers=max(0, threshold.needed - item.offered),
+        more_conversations=max(0, threshold.conversations - item.conversations),
     )
 
 
@@ -171,9 +171,9 @@ def _n(n: int, what: str) -> str:
 
 def _mode(item: ItemUsage, catalog: Catalog) -> str:
     """How an item mostly came into the prompt; of equally frequent modes the first of `_ACTIONS`."""
-    known = {mode: n for mode, n in item.modes.items() if mode in _ACTIONS}
-    if known:
-        return max(_ACTIONS, key=lambda mode: known.get(mode, 0))
+    modes = {mode: n for mode, n in item.modes.items() if mode in _ACTIONS}
+    if modes:
+        return max(_ACTIONS, key=lambda mode: modes.get(mode, 0))
     position = catalog.find(item.key)
     include = "agent" if position is None else str(catalog[position].include)
     return "always" if include == "always" else "agent"

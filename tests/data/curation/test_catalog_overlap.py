@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.curation.catalog_overlap import Names, merged, overlap, similar_names
+from ctxbench.data.curation.catalog_overlap import Names, merge_items, overlap, similar_names
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.index.dense import chunks_of
 from ctxbench.text.original_rules import query_chunks
@@ -83,7 +83,7 @@ def test_what_a_change_would_do_is_what_the_changed_catalog_gives():
             assert change.first == then.first
             assert change.tokens == then.tokens - result.tokens
         else:
-            one = merged(*(by_id[id_] for id_ in pair.items))
+            one = merge_items(*(by_id[id_] for id_ in pair.items))
             assert change.name == one.name
             then = found([one, *(item for id_, item in by_id.items() if id_ not in pair.items)])
             assert change.tokens == then.tokens - result.tokens
@@ -136,14 +136,14 @@ def test_a_merged_item_says_each_thing_once_and_takes_the_arguments_of_both():
     second = tool(
         "search", "Search the wiki. By title.", schema={"properties": {"q": {"type": "string"}}, "required": ["q"]}
     )
-    one = merged(first, second)
+    one = merge_items(first, second)
     assert (one.name, one.description) == ("search", "Search the wiki. By title. Slow.")
     assert one.schema == {
         "type": "object",
         "properties": {"q": {"type": "string"}, "page": {}},
         "required": ["q"],
     }
-    assert merged(tool("ab", schema={"properties": {}}), tool("a")).schema == {"properties": {}}
+    assert merge_items(tool("ab", schema={"properties": {}}), tool("a")).schema == {"properties": {}}
 
 
 @pytest.mark.parametrize(

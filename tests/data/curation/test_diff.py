@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.core.items import Catalog
-from ctxbench.data.curation.diff import Changed, Moved, diff_datasets
+from ctxbench.data.curation.diff import FieldChanges, SplitChange, diff_datasets
 from ctxbench.data.datasets import Label
 
 
@@ -34,11 +34,11 @@ def test_every_kind_of_difference_is_named(make):
     assert not found.equal
     assert found.items.added == ("tool:s:new",)
     assert found.items.removed == ("tool:s:gone",)
-    assert found.items.changed == (Changed("tool:s:a", ("description", "include")),)
+    assert found.items.changed == (FieldChanges("tool:s:a", ("description", "include")),)
     assert not found.reordered
     assert (found.queries.added, found.queries.removed) == (("q4",), ("q2",))
-    assert found.queries.changed == (Changed("q1", ("text",)),)
-    assert found.splits == (Moved("q3", "tuning", "test"),)
+    assert found.queries.changed == (FieldChanges("q1", ("text",)),)
+    assert found.splits == (SplitChange("q3", "tuning", "test"),)
     assert [(c.kind, c.query, c.item) for c in found.labels] == [
         ("changed", "q1", "tool:s:b"),
         ("removed", "q2", "tool:s:gone"),
@@ -49,7 +49,7 @@ def test_every_kind_of_difference_is_named(make):
         "removed": {"required": 1},
         "changed": {"required -> helpful": 1, "source": 1},
     }
-    assert found.card == (Changed("version", ()),)
+    assert found.card == (FieldChanges("version", ()),)
     assert found.scopes == (("s", ("tool:s:new",), ("tool:s:gone",)),)
     assert diff_datasets(after, before).label_counts["added"] == {"required": 1}
 
@@ -77,10 +77,10 @@ def test_equal_means_the_same_hash_down_to_the_order_of_keys_and_1_against_true(
         for b in made:
             found = diff_datasets(a, b)
             assert found.equal == (a.hash == b.hash)
-            assert found.items.changed == (() if found.equal else (Changed("tool:s:a", (field,)),))
+            assert found.items.changed == (() if found.equal else (FieldChanges("tool:s:a", (field,)),))
     assert len({data.hash for data in made}) == len(VALUES)
 
 
 def test_the_card_is_compared_down_to_1_against_true(make, tiny):
     a, b = (replace(tiny, about={**tiny.about, "notes": [value]}) for value in (1, True))
-    assert diff_datasets(a, b).card == (Changed("notes", ()),)
+    assert diff_datasets(a, b).card == (FieldChanges("notes", ()),)

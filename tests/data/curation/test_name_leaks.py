@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.data.curation.name_leaks import Leak, leaks
+from ctxbench.data.curation.name_leaks import Leak, find_leaks
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from ctxbench.data.curation.name_leaks import Leak, leaks
 def test_a_name_is_found_as_written_or_by_its_words(make, name, text, how):
     data = make.dataset([name], [make.query("q", text)], [("q", name, 2)])
     expected = (Leak("q", data.catalog.ids[0], how),) if how else ()
-    assert leaks(data) == expected
+    assert find_leaks(data) == expected
 
 
 def test_only_required_items_leak_and_a_server_is_told_apart(make):
@@ -43,4 +43,4 @@ def test_only_required_items_leak_and_a_server_is_told_apart(make):
     from ctxbench.data.datasets import Label
 
     labels = (Label("q", make.key("open", "github"), 2), Label("q", make.key("issue_list", "github"), 1))
-    assert leaks(replace(data, labels=labels)) == (Leak("q", "tool:github:open", "server"),)
+    assert find_leaks(replace(data, labels=labels)) == (Leak("q", "tool:github:open", "server"),)

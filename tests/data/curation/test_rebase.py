@@ -10,14 +10,18 @@ import pytest
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.requests import SessionItem
-from ctxbench.data.curation.rebase import LostLabel, LostPlace, rebase_dataset
+from ctxbench.data.curation.rebase import LostLabel, LostMention, rebase_dataset
 from ctxbench.data.datasets import Label, read_dataset, write_dataset
 
 
 def test_the_same_catalog_changes_nothing(tiny):
     found = rebase_dataset(tiny, tiny.catalog, version=tiny.version)
     assert found.dataset.hash == tiny.hash
-    assert not any((found.renamed, found.gone, found.added, found.changed, found.lost_labels, found.lost_places))
+    assert found.dataset.about["notes"][-1] == (
+        f"Carried from tiny 1 {tiny.hash[:12]} to another catalog: 0 items renamed, 0 gone, 0 new, 0 changed; "
+        "0 labels lost."
+    )
+    assert not any((found.renamed, found.gone, found.added, found.changed, found.lost_labels, found.lost_mentions))
     assert (found.open_queries, found.now_unlabelled) == (0, ())
 
 
@@ -76,7 +80,7 @@ def test_a_rename_carries_everything_over(make):
     assert q4.available == found.dataset.scopes["s"] == (new, make.key("a"))
     assert [label.item for label in found.dataset.labels if label.item.name == "new"] == [new] * 3
     assert [(one.old, one.new, one.how) for one in found.renamed] == [(old, new, "given")]
-    assert not any((found.gone, found.added, found.changed, found.lost_labels, found.lost_places))
+    assert not any((found.gone, found.added, found.changed, found.lost_labels, found.lost_mentions))
 
 
 def test_what_is_named_and_gone_is_listed_place_by_place(make):
@@ -92,11 +96,11 @@ def test_what_is_named_and_gone_is_listed_place_by_place(make):
         scopes={"s": (gone,)},
     )
     found = rebase_dataset(data, Catalog([make.tool("a")]))
-    assert found.lost_places == (
-        LostPlace("scope s", "tool:s:gone", "gone"),
-        LostPlace("query q1, session", "tool:s:gone", "gone"),
-        LostPlace("query q1, explicit", "tool:s:gone", "gone"),
-        LostPlace("query q2, available", "tool:s:gone", "gone"),
+    assert found.lost_mentions == (
+        LostMention("scope s", "tool:s:gone", "gone"),
+        LostMention("query q1, session", "tool:s:gone", "gone"),
+        LostMention("query q1, explicit", "tool:s:gone", "gone"),
+        LostMention("query q2, available", "tool:s:gone", "gone"),
     )
     assert found.dataset.queries[2].request.available == ()
 
@@ -139,7 +143,7 @@ def test_several_successors_are_a_doubt(make):
     data = make.dataset([make.tool("open", "Opens.")], [make.query("q")], [("q", "open", 2)])
     catalog = Catalog([make.tool("open", "Opens.", server=s) for s in ("one", "two")])
     found = rebase_dataset(data, catalog, accept=True)
-    assert [[key.id for key in doubt.candidates] for doubt in found.doubts] == [["tool:one:open", "tool:two:open"]]
+    assert [[key.id for key in doubt.candidates] for doubt in found.ambiguous] == [["tool:one:open", "tool:two:open"]]
     assert found.gone == ("tool:s:open",)
 
 
@@ -152,10 +156,10 @@ def test_new_items_are_counted_by_the_queries_that_may_get_them(make):
     twin = make.tool("open_ticket", "Opens a ticket in the tracker, now.", server="new")
     found = rebase_dataset(data, Catalog([*data.catalog, twin]))
     assert (found.added, found.open_queries) == (("tool:new:open_ticket",), 2)
-    assert [(one.query, one.new) for one in found.look] == [("q1", "tool:new:open_ticket")]
+    assert [(one.query, one.new) for one in found.to_review] == [("q1", "tool:new:open_ticket")]
     assert found.dataset.unlabelled == ()  # queries stay judged
     off = rebase_dataset(data, Catalog([*data.catalog, replace(twin, enabled=False)]))
-    assert (off.open_queries, off.look) == (0, ())
+    assert (off.open_queries, off.to_review) == (0, ())
 
 
 def test_renames_that_cannot_be_are_refused_at_once(make):

@@ -67,7 +67,7 @@ def test_both_tools_of_a_pair_are_required(make, required):
         ('Query,Tool\na,news\n"b,news\nc,news\n', r"malformed CSV: unexpected end of data.*csv, line 3"),
         ('Query,Tool\n"a\nb",news\n"c"d,news\n', r"malformed CSV: ',' expected after '\"'.*csv, line 4"),
         ("Query,Tool\na\nb,news\nc,news,more\n,news\n", r"3 faults"),
-        ("Query,Tool\na,news\nb\n", r"expected 2 fields that are not empty, Query and Tool; got \['b'\] .*line 3"),
+        ("Query,Tool\na,news\nb\n", r"expected 2 fields as in the header, got 1 .*csv, line 3"),
         ("Text,Tool\na,news\n", r"the first line must be Query,Tool, got \['Text', 'Tool'\] .*line 1"),
         ("", "the file is empty; expected Query,Tool"),
         (

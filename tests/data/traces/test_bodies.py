@@ -13,7 +13,7 @@ from ctxbench.data.traces.conversations import conversations
 from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.importer import TraceSource, import_traces
 from ctxbench.data.traces.log_reader import read_records
-from ctxbench.data.traces.records import Tally
+from ctxbench.data.traces.records import LogFindings
 
 CATALOG = Catalog([Item(type="tool", name=name, description=name) for name in ("refund", "cancel", "search")])
 CHAT = {
@@ -41,8 +41,8 @@ OUTPUT = {
 def read(tmp_path, rows, history=20):
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    tally = Tally()
-    return read_records([path], tally, history=history), tally
+    findings = LogFindings()
+    return read_records([path], findings, history=history), findings
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_a_request_with_its_response_says_what_was_offered_and_called(tmp_path, 
         if wrapped
         else {"request": request_, "response": response}
     )
-    (record,), tally = read(tmp_path, [{**line, "timestamp": "2026-03-02T09:00:00Z", "latency_ms": 7}])
+    (record,), findings = read(tmp_path, [{**line, "timestamp": "2026-03-02T09:00:00Z", "latency_ms": 7}])
     assert record.text == "refund 17"
     assert record.offered == ("refund", "search")
     assert [(call.name, call.id) for call in record.calls] == [("refund", "1")]
     assert record.time == 1772442000.0
-    assert tally.faults == []
+    assert findings.faults == []
 
 
 def test_a_body_alone_says_what_was_offered_and_a_call_stands_in_the_next(tmp_path):
@@ -71,7 +71,7 @@ def test_a_body_alone_says_what_was_offered_and_a_call_stands_in_the_next(tmp_pa
         {"role": "tool", "tool_call_id": "1", "content": "done"},
     ]
     records, _ = read(tmp_path, [CHAT, {**CHAT, "messages": [*CHAT["messages"], *after]}])
-    ((turn,),) = conversations(records, Tally(), history=20)
+    ((turn,),) = conversations(records, LogFindings(), history=20)
     assert [(call.name, call.status) for call in turn.calls] == [("refund", "ok")]
     assert {record.offered for record in turn.records} == {("refund", "search")}
 
@@ -87,7 +87,7 @@ def test_pairs_of_one_turn_are_one_turn_and_those_of_another_user_are_not(tmp_pa
         {"request": {**CHAT, "messages": whole}, "response": said},
     ]
     records, _ = read(tmp_path, lines)
-    first, second = conversations(records, Tally(), history=20)
+    first, second = conversations(records, LogFindings(), history=20)
     assert [[record.place for record in turn.records] for turn in (*first, *second)] == [[1, 3], [2]]
 
 
@@ -135,7 +135,7 @@ def said(*texts):
 def places(tmp_path, *lines):
     """Of each line, by which line its conversation begins."""
     records, _ = read(tmp_path, lines)
-    found = conversations(records, Tally(), history=20)
+    found = conversations(records, LogFindings(), history=20)
     by_line = {record.place: turns[0].records[0].place for turns in found for turn in turns for record in turn.records}
     return [by_line[place] for place in sorted(by_line)]
 
@@ -145,7 +145,7 @@ def test_a_history_that_is_sent_again_is_one_conversation(tmp_path):
     lines = [said(*texts[: n + 1]) for n in range(38)]
     assert places(tmp_path, *lines) == [1] * 38
     records, _ = read(tmp_path, lines)
-    (turns,) = conversations(records, Tally(), history=20)
+    (turns,) = conversations(records, LogFindings(), history=20)
     assert [turn.text for turn in turns] == texts
 
 

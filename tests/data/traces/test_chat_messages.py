@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.core.requests import Message
-from ctxbench.data.traces.chat_messages import exchange, plain_text, read_messages, result_status
+from ctxbench.data.traces.chat_messages import plain_text, read_messages, result_status, summarise_messages
 from ctxbench.data.traces.records import Call, seconds
 
 OPENAI = [
@@ -56,7 +56,7 @@ OTEL = [
 
 @pytest.mark.parametrize("messages", [OPENAI, ANTHROPIC, OTEL])
 def test_three_forms_say_the_same(messages):
-    found = exchange(read_messages(messages), history=9)
+    found = summarise_messages(read_messages(messages), history=9)
     assert found.text == "New?"
     assert found.history == (Message("user", "Old?"), Message("assistant", "Yes."))
     assert found.calls == (Call("a", "ok", "1"), Call("b", "error", "2"))
@@ -65,14 +65,14 @@ def test_three_forms_say_the_same(messages):
 
 def test_the_same_beginning_has_the_same_key_whatever_follows():
     whole, start = read_messages(OPENAI), read_messages(OPENAI[:4])
-    assert exchange(whole, history=0).key == exchange(start, history=0).key
-    assert exchange(whole, history=0).key != exchange(read_messages(OPENAI[:2]), history=0).key
+    assert summarise_messages(whole, history=0).key == summarise_messages(start, history=0).key
+    assert summarise_messages(whole, history=0).key != summarise_messages(read_messages(OPENAI[:2]), history=0).key
 
 
 @pytest.mark.parametrize(("history", "kept"), [(0, 0), (1, 1), (2, 2), (9, 2)])
 def test_history_is_cut_at_its_beginning(history, kept):
     assert (
-        exchange(read_messages(OPENAI), history=history).history
+        summarise_messages(read_messages(OPENAI), history=history).history
         == (
             Message("user", "Old?"),
             Message("assistant", "Yes."),
@@ -81,15 +81,15 @@ def test_history_is_cut_at_its_beginning(history, kept):
 
 
 def test_messages_may_be_json_text_or_a_text():
-    assert exchange(read_messages('[{"role": "user", "content": "a"}]'), history=0).text == "a"
-    assert exchange(read_messages("just text"), history=0).text == "just text"
-    assert exchange(read_messages([]), history=0).text is None
+    assert summarise_messages(read_messages('[{"role": "user", "content": "a"}]'), history=0).text == "a"
+    assert summarise_messages(read_messages("just text"), history=0).text == "just text"
+    assert summarise_messages(read_messages([]), history=0).text is None
 
 
 def test_a_call_without_ids_gets_the_next_result():
     calls = [{"role": "assistant", "tool_calls": [{"function": {"name": n}} for n in ("a", "b")]}]
     results = [{"role": "tool", "content": text} for text in ("fine", "Exception: no")]
-    found = exchange(read_messages([{"role": "user", "content": "x"}, *calls, *results]), history=0)
+    found = summarise_messages(read_messages([{"role": "user", "content": "x"}, *calls, *results]), history=0)
     assert [(call.name, call.status) for call in found.calls] == [("a", "ok"), ("b", "error")]
 
 

@@ -550,7 +550,7 @@ def test_the_scopes_of_a_dataset_come_with_its_catalog(tmp_path):
 def test_progress_is_told_in_bytes_and_turns(log):
     told = []
     source = TraceSource(logs=(log(*(row(f"t{i}", turn=i) for i in range(3))),), catalog=TOOLS)
-    import_traces(source, TraceSettings(name="mine"), redact=None, notify=lambda *args: told.append(args))
+    import_traces(source, TraceSettings(name="mine"), redact=None, progress=lambda *args: told.append(args))
     assert told[-1] == ("labelling turns", 3, 3)
     size = source.logs[0].stat().st_size
     assert [(done <= total, total) for what, done, total in told if "bytes" in what] == [(True, size)] * 3

@@ -33,7 +33,7 @@ def reply(catalog):
         return Reply(
             conversation=conversation,
             where="c.jsonl, line 1",
-            asked=(asked,),
+            user_messages=(asked,),
             text=text,
             offered=dict.fromkeys(keys, "agent"),
             called=tuple(map(ItemKey.parse, called)),

@@ -12,7 +12,7 @@ from ctxbench.data.usage.references import RUN
 @pytest.fixture
 def found(catalog, reply):
     def of(text, **fields):
-        return {key.id: one for key, one in References(catalog).found(reply(text, **fields)).items()}
+        return {key.id: one for key, one in References(catalog).find(reply(text, **fields)).items()}
 
     return of
 
@@ -90,18 +90,18 @@ class TestNames:
     )
     def test_what_makes_a_name_unusual(self, reply, name, text, counts):
         item = Item(type="reference", name=name)
-        assert bool(References(Catalog([item])).found(reply(text, offered=[item.id]))) is counts
+        assert bool(References(Catalog([item])).find(reply(text, offered=[item.id]))) is counts
 
     def test_of_two_with_one_name_only_the_type_tells(self, reply):
         catalog = Catalog([Item(type=kind, name="twin_1") for kind in ("rule", "reference")])
         rule = References(catalog)
-        assert rule.found(reply("see twin_1 and `twin_1`", offered=catalog.ids)) == {}
-        (key,) = rule.found(reply("the twin_1 rule", offered=catalog.ids))
+        assert rule.find(reply("see twin_1 and `twin_1`", offered=catalog.ids)) == {}
+        (key,) = rule.find(reply("the twin_1 rule", offered=catalog.ids))
         assert key.id == "rule:twin_1"
 
     def test_a_name_inside_a_longer_one_is_no_reference(self, reply):
         catalog = Catalog([Item(type="rule", name=name) for name in ("review", "code review")])
-        (key,) = References(catalog).found(reply("by the code review rule", offered=catalog.ids))
+        (key,) = References(catalog).find(reply("by the code review rule", offered=catalog.ids))
         assert key.id == "rule:code%20review"
 
 
@@ -119,9 +119,9 @@ class TestQuotations:
         text = "one two three four five six seven eight"
         catalog = Catalog([Item(type="rule", name="a", text=text), Item(type="rule", name="b", text=f"{text} nine")])
         rule = References(catalog)
-        assert rule.found(reply(text, offered=catalog.ids)) == {}
-        assert [key.id for key in rule.found(reply(f"{text} nine", offered=catalog.ids))] == ["rule:b"]
-        assert [key.id for key in rule.found(reply(text, offered=["rule:a"]))] == ["rule:a"]
+        assert rule.find(reply(text, offered=catalog.ids)) == {}
+        assert [key.id for key in rule.find(reply(f"{text} nine", offered=catalog.ids))] == ["rule:b"]
+        assert [key.id for key in rule.find(reply(text, offered=["rule:a"]))] == ["rule:a"]
 
 
 class TestWhatTheUserSaid:
@@ -136,8 +136,8 @@ class TestWhatTheUserSaid:
     def test_also_in_an_earlier_message(self, catalog, reply):
         from dataclasses import replace
 
-        asked = replace(reply("as api-v2 says"), asked=("What is api-v2?", "And now?"))
-        assert References(catalog).found(asked) == {}
+        asked = replace(reply("as api-v2 says"), user_messages=("What is api-v2?", "And now?"))
+        assert References(catalog).find(asked) == {}
 
 
 def test_nothing_said_references_nothing(found):
@@ -147,7 +147,7 @@ def test_nothing_said_references_nothing(found):
 
 def test_the_order_of_what_was_offered_does_not_matter(catalog, reply):
     text = "By the tone rule and api-v2, never merge on a Friday afternoon without a second pair."
-    first = References(catalog).found(reply(text))
-    second = References(catalog).found(reply(text, offered=list(reversed(catalog.ids))))
+    first = References(catalog).find(reply(text))
+    second = References(catalog).find(reply(text, offered=list(reversed(catalog.ids))))
     assert first == second
     assert len(first) == 3

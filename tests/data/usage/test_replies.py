@@ -43,8 +43,8 @@ def test_stored_conversations(store, catalog, with_catalog):
     first, second = read_replies([store.path], catalog if with_catalog else None).replies
     assert first.offered == {FETCH: "agent", ItemKey("rule", None, "tone"): "always"}
     assert first.called == (FETCH,)
-    assert (first.asked, first.text, first.where) == (("One?",), "Yes.", f"{store.path}, line 1")
-    assert second.asked == ("One?", "Two?")
+    assert (first.user_messages, first.text, first.where) == (("One?",), "Yes.", f"{store.path}, line 1")
+    assert second.user_messages == ("One?", "Two?")
     assert (second.called, second.unknown) == ((), ("x",))
     assert first.conversation == second.conversation
 
@@ -53,7 +53,7 @@ def test_logs(write, catalog):
     (reply,) = read_replies([write("log.jsonl", TURN)], catalog).replies
     assert reply.offered == {FETCH: "", ItemKey("tool", "mail", "send"): ""}
     assert reply.called == (FETCH,)
-    assert reply.asked == ("Read it",)
+    assert reply.user_messages == ("Read it",)
     assert "It says api-v2." in reply.text
     assert reply.where.endswith("log.jsonl, conversation k, turn 1")
 
@@ -130,6 +130,6 @@ def test_conversations_of_two_workspaces_are_never_mixed_whatever_they_are_calle
 
     places = ("north", "south")
     path = write("log.jsonl", *(line(place, f"{turn} of {place}", turn) for turn in (0, 1) for place in places))
-    assert [reply.asked for reply in read_replies([path]).replies] == [
+    assert [reply.user_messages for reply in read_replies([path]).replies] == [
         ("0 of north",), ("0 of north", "1 of north"), ("0 of south",), ("0 of south", "1 of south"),
     ]  # fmt: skip

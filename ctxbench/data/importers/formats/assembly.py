@@ -1,4 +1,4 @@
-"""Documents, queries and scored pairs of a general format, put together as a dataset."""
+"""Make a dataset of documents, queries and scored pairs, as BEIR's and TREC's files hold them."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class Assembly:
         return read_query(published.row.nested(data), self._scopes) or plain
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
-        """Add what an export keeps of labels beside the qrels; one with a grade is a label of its own."""
+        """Add the details of labels that an export keeps beside the qrels; one with a grade is a label of its own."""
         details = published.row.nested(published.exported).take("labels", dict, {})
         for item_id, entry in details.items():
             row = published.row.nested(entry if isinstance(entry, dict) else {"entry": entry})
@@ -278,8 +278,8 @@ def _rows(path: Path, faults: list[Fault], columns: Sequence[str]) -> Iterator[R
             names = ("_id", *columns[-(len(fields) - 1) :])
             yield Row(dict(zip(names, fields, strict=True)), faults, path, line)
         else:
-            wanted = "id and " + ", ".join(columns[-1:]) + (f" (or id, {', '.join(columns)})" if columns[1:] else "")
-            faults.append(Fault(f"expected {wanted}, separated by tabs, got {len(fields)} fields", path, line))
+            expected = "id and " + ", ".join(columns[-1:]) + (f" (or id, {', '.join(columns)})" if columns[1:] else "")
+            faults.append(Fault(f"expected {expected}, separated by tabs, got {len(fields)} fields", path, line))
 
 
 def _id(row: Row) -> str:
@@ -303,7 +303,7 @@ def _text(row: Row) -> str:
 
 
 def _exported(row: Row) -> Mapping[str, Any] | None:
-    """What an export of a dataset keeps in `metadata`."""
+    """The fields that an export of a dataset keeps in `metadata`; None in other files."""
     metadata = row.data.get("metadata")
     exported = metadata.get(EXPORT_KEY) if isinstance(metadata, dict) else None
     return exported if isinstance(exported, dict) else None

@@ -1,4 +1,4 @@
-"""AutoRAG's questions and corpus: `retrieval_gt` is `[[a, b], [c]]`, (a or b) and c.
+"""Datasets from AutoRAG's questions and corpus: `retrieval_gt` is `[[a, b], [c]]`, (a or b) and c.
 
 Source: github.com/Marker-Inc-Korea/AutoRAG, `autorag/utils/preprocess.py` (`cast_qa_dataset`): columns `qid`, `query`,
 `retrieval_gt` and, for the corpus, `doc_id` and `contents`; a list of texts is one group (any of them is enough), a
@@ -7,16 +7,15 @@ text alone is one document. Other columns (answers to generate, metadata) are pa
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
-from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import Fault
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.importers.alternatives import minimal_groups
+from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.data.importers.alternatives import group_labels, minimal_groups
 from ctxbench.data.importers.formats.conversion import (
     RENAMED,
     SOURCE,
@@ -64,12 +63,13 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | N
     queries = unique_entries("query", entries)
     if not queries and not draft.faults:
         draft.faults.append(Fault("the file is empty; expected questions with qid, query and retrieval_gt", qa))
+    item_type = draft.settings.type
     for query_id, (text, groups) in queries.items():
         minimal, partly = _minimal_groups(query_id, groups, documents, draft)
         request = Request(id=query_id, text=text)
         draft.queries.append(DatasetQuery(request=request, split=split_of(query_id), partly_labelled=partly))
-        draft.labels += _labels(query_id, minimal, draft.settings.type)
-    item_type = draft.settings.type
+        keys = [[ItemKey(item_type, None, document) for document in group] for group in minimal]
+        draft.labels += group_labels(query_id, keys, source=SOURCE)
     items = (Document(id=name, title="", text=text).item(item_type) for name, text in documents.items())
     return draft.conversion(Catalog(items), form="AutoRAG", files=[corpus, qa], labelling=_LABELLING, where=qa)
 
@@ -88,13 +88,6 @@ def _minimal_groups(
     if overlap or partly or not minimal:
         draft.ids[OVERLAP if overlap else PARTLY if partly else UNLABELLED].append(query)
     return ([], False) if overlap else (minimal, partly)
-
-
-def _labels(query: str, groups: Sequence[Sequence[str]], item_type: str) -> Iterator[Label]:
-    for number, group in enumerate(groups, start=1):
-        name = f"group {number}" if len(group) > 1 else ""
-        for document in group:
-            yield Label(query, ItemKey(item_type, None, document), Grade.REQUIRED, alternatives=name, source=SOURCE)
 
 
 def _text(row: Row, name: str) -> str:

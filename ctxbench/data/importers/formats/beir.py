@@ -56,7 +56,7 @@ def import_beir(folder: Path | str, settings: Settings | None = None) -> Convers
 
 
 def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
-    """The labels of one qrels file; the split is the file's name. What cannot be read goes to `faults`."""
+    """Read the labels of one qrels file, whose name is the split; faults are added to `faults`."""
     lines = iter_lines(path, faults)
     number, header = next(lines, (1, ""))
     if tuple(header.split("\t")) != HEADER:
@@ -81,7 +81,7 @@ def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
 
 
 def score_of(text: str, path: Path, line: int, faults: list[Fault]) -> int | None:
-    """The score that a text says, a whole number; None, and a fault, if it says none."""
+    """The score in a text, a whole number; None, and a fault, if the text is no whole number."""
     try:
         return int(text)
     except ValueError:

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, raise_faults
 from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
-from ctxbench.data.datasets.dataset import SPLITS, Dataset, name_fault
+from ctxbench.data.datasets.dataset import SPLITS, Dataset, name_fault, name_of_path
 from ctxbench.data.datasets.layout import ABOUT
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.io.files import read_bytes, readable
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How files become a dataset.
+    """Settings of the import of a general format.
 
     Attributes:
         name: of the dataset; None = made of the folder's or file's name.
@@ -107,7 +107,7 @@ class Conversion:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """What a dataset's export says beside the files: the card and the scopes."""
+    """Card and scopes of an exported dataset, which its export holds beside the files."""
 
     card: Mapping[str, Any]
     scopes: Mapping[str, tuple[ItemKey, ...]]
@@ -133,7 +133,7 @@ class Export:
 
 @dataclass
 class Draft:
-    """Queries and labels of a dataset while its files are read, what is wrong with the files, and what is odd.
+    """Collects the queries and labels of a dataset while its files are read, with faults and counts of odd things.
 
     Attributes:
         settings: how files become the dataset.
@@ -191,7 +191,7 @@ class Draft:
             "notes": {"counted": {what: len(ids) for what, ids in self.ids.items()}},
         }
         dataset = Dataset(
-            name=self.settings.name or card.get("name") or _dataset_name(where),
+            name=self.settings.name or card.get("name") or name_of_path(where, "imported"),
             version=self.settings.version or card.get("version", "1"),
             catalog=catalog,
             queries=tuple(self.queries),
@@ -245,13 +245,13 @@ def unique_entries(what: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
 
 
 def split_name(published: str) -> str:
-    """The split that a published one becomes."""
+    """The name of a split in ctxbench for its published name."""
     name = published.lower()
     return SPLITS[0] if name in _TUNING else name if name == "test" else published
 
 
 def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path | str) -> dict[int, int]:
-    """What each score that occurs means: 0, 1 or 2.
+    """The grade of each score that occurs: 0, 1 or 2.
 
     Raises:
         InputError: several positive scores and no mapping, or one that the mapping does not name.
@@ -288,13 +288,6 @@ def read_grades(text: str) -> dict[int, int]:
             )
         grades[int(match[1])] = int(match[2])
     return grades
-
-
-def _dataset_name(path: Path) -> str:
-    """The last part of a path, with everything else than letters and digits as `-`."""
-    stem = path.resolve().name
-    stem = stem.split(".")[0] if path.is_file() else stem
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._") or "imported"
 
 
 def _shown_name(path: Path, files: Sequence[Path]) -> str:

@@ -23,7 +23,7 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.data.importers.alternatives import minimal_groups
+from ctxbench.data.importers.alternatives import group_labels, minimal_groups
 from ctxbench.data.importers.formats.conversion import RENAMED, Conversion, Draft, Settings
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
@@ -120,7 +120,7 @@ class _Reader:
                 needs_nothing=expected is not None and not groups,
             )
         )
-        self.draft.labels += _required(query_id, groups)
+        self.draft.labels += group_labels(query_id, groups)
         self.draft.labels += [Label(query_id, key, Grade.IRRELEVANT) for key in forbidden]
 
     def _groups(self, row: Row, name: str | None) -> list[list[ItemKey]] | None:
@@ -207,10 +207,3 @@ def _tags(row: Row) -> Iterator[str]:
             row.fault(f"field 'tags' must hold texts, got {entry!r:.40}")
         elif entry:
             yield entry
-
-
-def _required(query: str, groups: Sequence[Sequence[ItemKey]]) -> Iterator[Label]:
-    for number, group in enumerate(groups, start=1):
-        alternatives = f"group {number}" if len(group) > 1 else ""
-        for key in group:
-            yield Label(query, key, Grade.REQUIRED, alternatives=alternatives)
