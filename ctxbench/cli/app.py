@@ -280,6 +280,24 @@ def check(
     run(asked, Outputs(markdown=markdown, junit=junit, annotations=annotations, verbose=verbose, json=json_))
 
 
+@app.command("init", cls=Command)
+def init_project(
+    folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    json_: JsonFlag = False,
+) -> None:
+    """Write agent file, gate, policies and workflow for what a project holds.
+
+    It looks for MCP configurations, rules and skills, lists of tools and labelled datasets. Files that are there stay.
+
+    For example:
+
+    ctxbench init
+    """
+    from ctxbench.cli.init import init
+
+    init(folder, as_json=json_)
+
+
 app.command("report", cls=Command)(report)
 
 

@@ -115,7 +115,6 @@ def data_capture(
     For example:
 
     ctxbench data capture --mcp-config .mcp.json --rules . --out catalogs/mine
-    ctxbench data capture --agent agent.yaml
     """
     from ctxbench.cli.capture import Wanted, capture_agent, capture_all
 

@@ -63,6 +63,7 @@ def test_the_commands_are_those_that_are_documented():
         "data stats",
         "data validate",
         "graph",
+        "init",
         "latency",
         "report",
         "run",
@@ -109,7 +110,7 @@ def test_numbers_on_the_command_line_are_checked(cli, tiny):
     assert "Invalid value for '--near'" in done.err
     assert cli("select", "hello", "--catalog", tiny, "--near", "x").code == 2
     assert "Missing argument 'text'" in cli("select", "--catalog", tiny).err
-    assert "Missing option" in cli("select", "hello").err
+    assert "Missing option" in cli("calibrate", "probability", "x").err
 
 
 def test_the_version_is_the_package_s(cli):

@@ -1,0 +1,106 @@
+"""`ctxbench init`: what it writes for what it finds, and that what it writes works as it stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ctxbench.sources.agent_file import read_agent
+from ctxbench.tuning.policy_file import read_policies
+
+TOOLS = [{"name": "track_parcel", "description": "Where a parcel is"}, {"name": "refund", "description": "Pay back"}]
+EVALS = [{"query": "where is my parcel", "expected": ["track_parcel"]}, {"query": "bye", "expected": []}]
+GOLDEN = "ctxbench data import golden evals.jsonl --catalog agent.yaml --out evals"
+READY = Path(__file__).parents[2] / "experiments" / "gate" / "workflow.yml"
+
+
+@pytest.fixture
+def project(place):
+    """A git repository with rules, a list of tools and evals."""
+    (place / ".git").mkdir()
+    (place / "AGENTS.md").write_text("Be kind to customers.")
+    (place / "tools.json").write_text(json.dumps(TOOLS))
+    (place / "evals.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in EVALS))
+    return place
+
+
+def test_it_writes_what_the_project_needs(cli, project):
+    done = cli("init")
+    assert done.code == 0, done.err
+    assert done.out.splitlines() == [
+        "found 2 tools in tools.json",
+        "found 1 file of rules and skills",
+        "written: agent.yaml",
+        "written: gate.yaml",
+        "written: policies.yaml",
+        "written: .github/workflows/ctxbench.yml",
+        "Next:",
+        "  ctxbench select 'what a user asks' --agent agent.yaml",
+        f"  {GOLDEN}    # your evals, or `traces` and a log",
+        "  ctxbench check gate.yaml --accept",
+    ]
+    assert [item.id for item in read_agent(project / "agent.yaml").catalog()] == [
+        "tool:track_parcel",
+        "tool:refund",
+        "rule:AGENTS.md",
+    ]
+    assert Path(".github/workflows/ctxbench.yml").read_text() == READY.read_text()
+    policies = read_policies(Path("policies.yaml")).policies
+    assert [policy.name for policy in policies] == ["aggressive", "normal", "conservative"]
+
+
+def test_the_next_commands_work_as_they_stand(cli, project):
+    cli("init")
+    hashing = ("--embedder", "hashing")
+    assert cli("select", "what a user asks", "--agent", "agent.yaml", *hashing).code == 0
+    assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+    Path("gate.yaml").write_text(Path("gate.yaml").read_text() + "embedder: hashing\n")
+    assert cli("check", "gate.yaml", "--accept").code == 0
+    assert cli("check").out.startswith("same")
+
+
+def test_what_is_there_stays(cli, project):
+    (project / "gate.yaml").write_text("mine")
+    done = cli("init", "--json").json
+    assert done["kept"] == ["gate.yaml"]
+    assert done["written"] == ["agent.yaml", "policies.yaml", ".github/workflows/ctxbench.yml"]
+    assert (project / "gate.yaml").read_text() == "mine"
+    assert cli("init", "--json").json["written"] == []
+
+
+def test_servers_and_datasets_are_found_and_named(cli, place):
+    (place / "work").mkdir()
+    (place / "work" / ".cursor").mkdir()
+    (place / "work" / ".cursor" / "mcp.json").write_text('{"mcpServers": {}}')
+    (place / "work" / "data" / "mine").mkdir(parents=True)
+    (place / "work" / "data" / "mine" / "dataset.yaml").write_text("name: mine")
+    (place / "work" / "node_modules" / "x").mkdir(parents=True)
+    (place / "work" / "node_modules" / "x" / "dataset.yaml").write_text("name: x")
+    done = cli("init", "work")
+    assert done.code == 0, done.err
+    assert "found servers in .cursor/mcp.json" in done.out
+    assert "  ctxbench data capture --agent work/agent.yaml" in done.out
+    assert "golden" not in done.out
+    assert yaml.safe_load((place / "work" / "agent.yaml").read_text())["sources"] == {"mcp": ".cursor/mcp.json"}
+    assert yaml.safe_load((place / "work" / "gate.yaml").read_text())["datasets"] == ["data/mine"]
+    assert not (place / "work" / ".github").exists()
+
+
+def test_a_list_that_is_none_of_tools_is_passed_over(cli, project):
+    (project / "tools.json").write_text('{"compilerOptions": {}}')
+    assert cli("init").code == 0
+    assert yaml.safe_load((project / "agent.yaml").read_text())["sources"] == {"rules": "."}
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [("gone", "there is no folder gone"), (".", "holds nothing that an agent could be given: no MCP configuration")],
+)
+def test_nothing_is_written_where_there_is_nothing(cli, place, folder, message):
+    done = cli("init", folder)
+    assert done.code == 2
+    assert message in done.err
+    assert list(place.iterdir()) == []
