@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -18,7 +17,7 @@ from ctxbench.data.traces.records import Interner, LogFindings, Record
 from ctxbench.data.traces.spans import SpanReader
 from ctxbench.data.traces.turn_rows import TURN_FIELDS, TurnReader
 from ctxbench.io.files import iter_lines, read_text, readable
-from ctxbench.io.json_files import parse_json
+from ctxbench.io.json_files import parse_json, values_with_lines
 
 _JSON_STARTS = ("{", "[", "[{")  # first lines of JSON that is spread over lines; JSON lines end theirs
 
@@ -134,24 +133,12 @@ def _line_object(text: str, path: Path, line: int, findings: LogFindings) -> dic
 
 def _json_objects(path: Path) -> list[tuple[int, dict[str, Any]]] | None:
     """The objects of a file whose JSON is spread over lines, one after the other or in a list; None if it is none."""
-    text = read_text(path)
-    decoder = json.JSONDecoder()
-    out: list[tuple[int, dict[str, Any]]] = []
-    position, line, counted = 0, 1, 0
-    while True:
-        while text[position : position + 1] and text[position] in " \t\r\n,":
-            position += 1
-        if position >= len(text):
-            return out
-        line, counted = line + text.count("\n", counted, position), position
-        try:
-            value, position = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            return None
-        for entry in value if isinstance(value, list) else [value]:
-            if not isinstance(entry, dict):
-                return None
-            out.append((line, entry))
+    try:
+        values = list(values_with_lines(read_text(path)))
+    except (ValueError, RecursionError):
+        return None
+    entries = [(line, entry) for line, value in values for entry in (value if isinstance(value, list) else [value])]
+    return entries if all(isinstance(entry, dict) for _, entry in entries) else None
 
 
 def _size(path: Path) -> int:
