@@ -21,7 +21,7 @@ from ctxbench.text.tokens import TokenCounter
 
 FIRST_FEW = 5  # the documents' floor of items
 MERGED = 0.7  # least similarity of two items whose merging is tried
-_N_BEST = 10  # best items kept of each question: what a changed item is compared with
+_N_BEST = 10  # best items of each search, with which a changed item is compared
 _BLOCK = 4_000_000  # cells of a product held at once
 _EQUAL = 1e-6  # float32 similarities this close are equal
 _LEAST_GAIN = 0.05  # a new name that brings no item to the front must tell the pair apart by so much more

@@ -53,7 +53,7 @@ def similar_by_words(
         texts: n texts. One without a word is near nothing.
         threshold: least similarity, above 0, at most 1.
         rows: only pairs with one of these texts; None = all.
-        progress: told (texts compared, texts to compare).
+        progress: called with (texts compared, texts to compare).
 
     Returns:
         Each pair once, most similar first, then by position. A pair does not depend on the order of the texts.

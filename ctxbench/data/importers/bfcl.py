@@ -213,7 +213,7 @@ def _tools(entries: Iterable[_Entry], *, every_definition: bool) -> dict[str, It
     """The tool that stands for each definition, by the definition as text, in file order.
 
     A tool has no server. With `every_definition`, definitions of a name after its first are tools of their own,
-    told apart by a server that is the start of the definition's SHA-256; else the first stands for all of them.
+    distinguished by a server that is the start of the definition's SHA-256; else the first stands for all of them.
     """
     first: dict[str, Item] = {}
     tools: dict[str, Item] = {}

@@ -24,8 +24,8 @@ class SourceFile:
     """One published file.
 
     Attributes:
-        path: where it stands in the folder, with `/`.
-        published: where it stands in the owner's repository; it is found there as well, so a clone will do.
+        path: in the folder, with `/`.
+        published: the path in the owner's repository; a clone of that will do as the folder.
         size: in bytes.
         sha256: in hexadecimal.
     """

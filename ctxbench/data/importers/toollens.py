@@ -52,7 +52,7 @@ _REMARKS = (
 class ToolLens(FileImporter):
     """`toollens`: an item is an API, a tool without a server named `<tool_name> <api_name>`.
 
-    Ids of queries are the publisher's; those of items stand in their metadata.
+    Ids of queries are the publisher's; those of items are in their metadata.
     """
 
     source = Source(

@@ -22,7 +22,7 @@ _AGAIN = re.compile(
     r"|it (?:did not|didn't|does not|doesn't) work)",
     re.IGNORECASE,
 )
-_ALIKE = 0.6  # shared words over all words, from which the user is taken to ask the same again
+_ALIKE = 0.6  # least share of common words in all words of a repeated question
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Turn:
 def conversations(records: Iterable[Record], findings: LogFindings, *, history: int) -> Iterator[list[Turn]]:
     """Group records into the turns of each conversation, in the order in which the log first names conversations.
 
-    A record without a conversation is of that whose messages it goes on from, else one of its own; conversations of two
+    A record without a conversation belongs to the one whose messages it continues, or begins one; conversations of two
     workspaces are two, whatever they are called: nothing crosses a workspace. Several users may talk in one.
     Conversations without any message of a user's are counted and left out.
 
