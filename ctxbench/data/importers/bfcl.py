@@ -287,16 +287,20 @@ def _definition_text(function: Mapping[str, Any]) -> str:
 
 def _replaced_definitions_note(entries: Sequence[_Entry], tools: Mapping[str, Item]) -> str:
     """A note on queries that were written for another definition of their required function than the catalog's."""
-    whole = description = 0
+    n_different = n_descriptions = 0
     for entry in entries:
         for function in entry.functions:
             if function["name"] in entry.answer_names:
                 tool = tools[_definition_text(function)]
-                whole += function != {"name": tool.name, "description": tool.description, "parameters": tool.schema}
-                description += function["description"] != tool.description
+                n_different += function != {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.schema,
+                }
+                n_descriptions += function["description"] != tool.description
     return (
-        f"{whole} queries were written for another definition of the function they require; in {description} of "
-        "these the description differs, in the others only the schema."
+        f"{n_different} queries were written for another definition of the function they require; in {n_descriptions} "
+        "of these the description differs, in the others only the schema."
     )
 
 

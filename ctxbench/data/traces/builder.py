@@ -184,10 +184,10 @@ class Builder:
         """Whether the items that the request may get are all known, and there are any."""
         first = turn.records[0]
         same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
-        known = first.scope is None or first.scope in self.scopes
+        is_known = first.scope is None or first.scope in self.scopes
         missing = [name for name in first.available or () if self.names.resolve(name).key is None]
         self.findings.counts["available_unknown"] += bool(missing)
-        return same and known and not missing and bool(scope.searchable)
+        return same and is_known and not missing and bool(scope.searchable)
 
     def _checked_call(self, call: Call, offered: frozenset[ItemKey]) -> Call:
         """The call with a checked status: of a tool that was offered, words such as `unknown tool` mean a failure."""

@@ -113,14 +113,14 @@ def import_traces(
         progress("labelling turns", findings.counts["turns"], total)
     _refuse_other_catalog(builder)
     report = _report(builder)
-    used = {query.scope for query in builder.queries}
+    scope_names = {query.scope for query in builder.queries}
     dataset = Dataset(
         name=settings.name,
         version="1",
         catalog=source.catalog,
         queries=tuple(builder.queries),
         labels=tuple(builder.labels),
-        scopes={name: keys for name, keys in source.scopes.items() if name in used},
+        scopes={name: keys for name, keys in source.scopes.items() if name in scope_names},
         about={
             "licence": settings.licence,
             "source": _origin(builder, len(source.logs)),

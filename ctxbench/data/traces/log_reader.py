@@ -43,10 +43,10 @@ def read_records(
     interner = Interner()
     turns, spans = TurnReader(findings, interner, history=history), SpanReader(findings, interner, history=history)
     records: list[Record] = []
-    seen: set[bytes] = set()  # of lines, as hashes
+    line_hashes: set[bytes] = set()  # of lines, as hashes
     n_readable = place = done = 0
     for path in paths:
-        for line, data, length in _documents(path, seen, findings):
+        for line, data, length in _documents(path, line_hashes, findings):
             done += length
             progress("reading traces, bytes", done, total)
             place += 1
@@ -96,7 +96,9 @@ def _read_spans(data: dict[str, Any], reader: SpanReader, place: int, findings: 
         findings.faults.append(Fault("no span as OTLP/JSON or the SDKs write it", at.path, at.line))
 
 
-def _documents(path: Path, seen: set[bytes], findings: LogFindings) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
+def _documents(
+    path: Path, line_hashes: set[bytes], findings: LogFindings
+) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
     """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
     path = readable(path, again=True)
     first = next((text for _, text in iter_lines(path, []) if text.strip()), "")
@@ -110,11 +112,11 @@ def _documents(path: Path, seen: set[bytes], findings: LogFindings) -> Iterator[
         if not plain:
             continue
         digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        if digest in seen:
+        if digest in line_hashes:
             findings.counts["lines_twice"] += 1
             yield line, None, len(text)
             continue
-        seen.add(digest)
+        line_hashes.add(digest)
         yield line, _line_object(plain, path, line, findings), len(text)
 
 
