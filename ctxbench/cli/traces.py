@@ -39,16 +39,15 @@ def import_traces(
         StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
     """
     from ctxbench.data.datasets.lookup import dataset_folder
-    from ctxbench.data.traces.importer import import_into, refuse_overwriting, scopes_of
+    from ctxbench.data.traces.importer import TraceSource, import_into, refuse_overwriting, scopes_of
     from ctxbench.sources.catalogs import read_catalog
 
     refuse_overwriting(out)  # before a catalog is read, which may take long
     items, scopes = read_catalog(catalog), scopes_of(dataset_folder(catalog))
     patterns = redact if isinstance(redact, Path) else None
     with progress() as shown:
-        made = import_into(
-            out, tuple(logs), items, settings, scopes=scopes, redact=bool(redact), patterns=patterns, progress=shown
-        )
+        source = TraceSource(logs=tuple(logs), catalog=items, scopes=scopes)
+        made = import_into(out, source, settings, redact=bool(redact), patterns=patterns, progress=shown)
     next_step = f"ctxbench data label {out} --minutes {NEXT_MINUTES}"
     if as_json:
         print_json({"dataset": str(out), "hash": made.dataset.hash, **made.report.as_dict(), "next": next_step})

@@ -133,11 +133,9 @@ def import_traces(
 
 def import_into(
     folder: Path,
-    logs: tuple[Path, ...],
-    catalog: Catalog,
+    source: TraceSource,
     settings: TraceSettings,
     *,
-    scopes: Mapping[str, tuple[ItemKey, ...]],
     redact: bool = True,
     patterns: Path | None = None,
     progress: Progress = silent,
@@ -146,7 +144,7 @@ def import_into(
 
     Args:
         folder: where to.
-        logs, catalog, scopes: as `TraceSource` has them.
+        source: logs and catalog.
         settings: see there.
         redact: whether texts are redacted.
         patterns: a file of own patterns for that.
@@ -156,8 +154,7 @@ def import_into(
         UserError: as `import_traces` and `write_import`; the folder is looked at first.
     """
     refuse_overwriting(folder)
-    source = TraceSource(logs=logs, catalog=catalog, scopes=scopes)
-    redactor = redactor_for(catalog, patterns) if redact else None
+    redactor = redactor_for(source.catalog, patterns) if redact else None
     result = import_traces(source, settings, redact=redactor, progress=progress)
     write_import(result, folder)
     return result
