@@ -118,7 +118,8 @@ class Overlap:
         pairs: worst first: by margin, then by similarity.
         tried: for how many pairs, from the first, changes were tried.
         names: in catalog order.
-        embedder, counter, threshold: what was measured with; the least similarity of items that read alike.
+        embedder: name of the embedder that made the vectors; empty unless it is set.
+        counter, threshold: of tokens; the least similarity of items that read alike.
     """
 
     items: Mapping[str, int]
@@ -131,7 +132,7 @@ class Overlap:
     pairs: tuple[Pair, ...]
     tried: int
     names: tuple[Names, ...]
-    embedder: str
+    embedder: str = ""
     counter: str
     threshold: float
 
@@ -145,7 +146,6 @@ def overlap(
     embed: Embed,
     counter: TokenCounter,
     *,
-    embedder: str = "",
     threshold: float = VECTORS_THRESHOLD,
     changed: int | None = 10,
     progress: Callable[[int, int], None] | None = None,
@@ -160,7 +160,6 @@ def overlap(
         catalog: the items; disabled and `manual` ones, which no search finds, are left out.
         embed: makes the vectors.
         counter: counts prompt tokens.
-        embedder: its name, for the report.
         threshold: least cosine of mean vectors of two items that read alike, above 0, at most 1.
         changed: for how many pairs, the worst first, merging and renaming is tried; None = all.
         progress: called with (pairs tried, pairs to try).
@@ -191,7 +190,6 @@ def overlap(
         pairs=tuple(pairs),
         tried=tried,
         names=tuple(similar_names(searchable)),
-        embedder=embedder,
         counter=counter.name,
         threshold=threshold,
     )
