@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ctxbench.cli.output import print_json
@@ -44,11 +45,11 @@ def show_overlap(name: str, *, embedder: str, threshold: float | None, every: bo
             catalog,
             vectors.get,
             open_counter("o200k", cache=cache_dir()),
-            embedder=embedder,
             threshold=VECTORS_THRESHOLD if threshold is None else threshold,
             changed=None if every else 10,
             progress=lambda done, total: shown("trying changes of pairs", done, total),
         )
+    found = replace(found, embedder=embedder)
     if as_json:
         print_json(found.as_dict())
     else:

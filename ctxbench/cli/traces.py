@@ -44,7 +44,7 @@ def import_traces(
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.data.datasets.writer import write_dataset
     from ctxbench.data.traces.catalog_kind import kind_lines
-    from ctxbench.data.traces.importer import import_into, refuse_overwriting, scopes_of
+    from ctxbench.data.traces.importer import TraceSource, import_into, refuse_overwriting, scopes_of
     from ctxbench.sources.agent_file import is_agent_file, open_catalog
 
     refuse_overwriting(out)  # before a catalog is read, which may take long
@@ -53,9 +53,8 @@ def import_traces(
         say(*kind_lines(items), err=True)
     patterns = redact if isinstance(redact, Path) else None
     with progress() as shown:
-        made = import_into(
-            out, tuple(logs), items, settings, scopes=scopes, redact=bool(redact), patterns=patterns, progress=shown
-        )
+        source = TraceSource(logs=tuple(logs), catalog=items, scopes=scopes)
+        made = import_into(out, source, settings, redact=bool(redact), patterns=patterns, progress=shown)
     if is_agent_file(catalog):
         write_dataset(made.dataset.of_agent(Path(catalog)), out)
     next_step = f"ctxbench data label {out} --minutes {NEXT_MINUTES}"

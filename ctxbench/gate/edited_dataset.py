@@ -49,7 +49,7 @@ def open_edited(
     for one in bases:
         first.setdefault(one.dataset, one)
     before = {name: [*one.items, *one.disabled] for name, one in first.items()}
-    dataset = open_dataset(name_or_path, base=base, notify=notify, before=before)
+    dataset = open_dataset(name_or_path, base=base, notify=notify, former_ids=before)
     return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset
 
 
@@ -57,7 +57,7 @@ def restore_labels(dataset: Dataset, base: Snapshot) -> Dataset:
     """Restore the labels of an edited dataset from the baseline, where only the edit took them away.
 
     Args:
-        dataset: read with the ids of the baseline's items as `before`.
+        dataset: read with the ids of the baseline's items as `former_ids`.
         base: any selector's on that dataset.
     """
     offered = {item.id for item in dataset.current_catalog if item.enabled}

@@ -17,6 +17,8 @@ from ctxbench.core.errors import Fault, InputError
 from ctxbench.io.files import iter_lines, read_text
 from ctxbench.io.merge_conflicts import MERGED, conflicts, without_marks
 
+_BETWEEN = re.compile(r"[ \t\r\n,:]*")  # what separates values
+
 
 def iter_jsonl(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (1-based line number, row) of a file with one JSON object a line; blank lines are passed over.
@@ -93,6 +95,29 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
             ]
         )
     return value
+
+
+def values_with_lines(text: str, position: int = 0, *, end: str = "") -> Iterator[tuple[int, Any]]:
+    """Yield JSON values that follow each other, with blanks, commas and colons between, each with its 1-based line.
+
+    Args:
+        text: holds the values.
+        position: where they begin.
+        end: characters of which any ends the values; the end of the text does in any case.
+
+    Raises:
+        ValueError: something is no JSON value; after all values before it.
+    """
+    decoder = json.JSONDecoder()
+    line, counted = 1, 0
+    while True:
+        between = _BETWEEN.match(text, position)
+        position = position if between is None else between.end()
+        if text[position : position + 1] in {"", *end}:
+            return
+        line, counted = line + text.count("\n", counted, position), position
+        value, position = decoder.raw_decode(text, position)
+        yield line, value
 
 
 def _malformed(text: str, error: json.JSONDecodeError) -> str:

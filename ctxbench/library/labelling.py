@@ -23,7 +23,7 @@ from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.review import Corrections, Finding, findings, write_patch
 from ctxbench.data.labelling.session import Prompt, Reply, Session
 from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import import_into, scopes_of
+from ctxbench.data.traces.importer import TraceSource, import_into, scopes_of
 from ctxbench.embedding.names import open_embedder
 from ctxbench.index.resources import local_resources
 from ctxbench.library.data import Data, load
@@ -88,7 +88,8 @@ def from_logs(
         catalog, scopes = items.dataset.current_catalog, items.dataset.scopes
     else:
         catalog, scopes = open_catalog(str(items)), scopes_of(dataset_folder(str(items)))
-    import_into(folder, files, catalog, settings, scopes=scopes, redact=bool(redact), patterns=patterns)
+    source = TraceSource(logs=files, catalog=catalog, scopes=scopes)
+    import_into(folder, source, settings, redact=bool(redact), patterns=patterns)
     return load(folder)
 
 

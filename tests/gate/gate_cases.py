@@ -119,7 +119,7 @@ def snapshot(
         queries=tuple(asked),
         labels=tuple(labels),
         scopes={name: tuple(keys) for name, keys in scopes.items()},
-        before=frozenset(map(item_id, given.pop("before"))) if "before" in given else None,
+        former_ids=frozenset(map(item_id, given.pop("before"))) if "before" in given else None,
     )
     counts = {item_id(name): count for name, count in tokens.items()}
     known, wanted = facts_of(dataset, [counts.get(name, TOKENS) for name in catalog.ids])

@@ -236,7 +236,7 @@ def test_what_stands_in_for_gone_items_moves_no_score_and_no_rank(tmp_path, sele
 
 def test_requests_are_resolved_over_what_is_there(desk):
     desk.edit(ON_CALL)
-    dataset = read_dataset(desk.data, before={"tiny": read_dataset(TINY).catalog.ids})
+    dataset = read_dataset(desk.data, former_ids={"tiny": read_dataset(TINY).catalog.ids})
     assert dataset.gone == 1
     assert dataset.current_catalog.ids == dataset.catalog.ids[:-1]
     assert dataset.batch().eligible.shape == (10, len(dataset.current_catalog))
@@ -253,12 +253,12 @@ def test_what_is_gone_stands_in_the_order_of_ids_however_it_is_named(desk):
     for name in (FORECAST, ON_CALL, CREATE):
         desk.edit(name)
     before = {"tiny": read_dataset(TINY).catalog.ids}
-    one = read_dataset(desk.data, before=before)
+    one = read_dataset(desk.data, former_ids=before)
     for split in ("tuning", "test"):
         path = desk.data / f"qrels/{split}.tsv"
         header, *rows = path.read_text().splitlines()
         path.write_text("\n".join([header, *reversed(rows)]) + "\n")
-    other = read_dataset(desk.data, before=before)
+    other = read_dataset(desk.data, former_ids=before)
     assert one.catalog.ids == other.catalog.ids
     assert one.catalog.ids[-3:] == (ON_CALL, CREATE, FORECAST)
 
@@ -270,12 +270,12 @@ def test_a_card_that_was_overtaken_is_a_fault_elsewhere_only(desk):
     desk.edit(RETIRED)
     with pytest.raises(InputError, match="frozen"):
         read_dataset(desk.data)
-    dataset = read_dataset(desk.data, before={})
+    dataset = read_dataset(desk.data, former_ids={})
     assert "frozen" not in dataset.about
     assert dataset.counts["items"] == 11
     desk.write("dataset.yaml", "  items: 12", "  itemz: 12")
     with pytest.raises(InputError, match="unknown count 'itemz'"):
-        read_dataset(desk.data, before={})
+        read_dataset(desk.data, former_ids={})
 
 
 def test_an_id_that_the_baseline_does_not_know_either_is_a_fault_with_its_line(desk):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.errors import Fault, InputError
-from ctxbench.io.json_files import dump_json, dump_jsonl, iter_jsonl, parse_json, read_json
+from ctxbench.io.json_files import dump_json, dump_jsonl, iter_jsonl, parse_json, read_json, values_with_lines
 
 
 def faults_of(text: str) -> list[tuple[str, int, int]]:
@@ -74,3 +74,11 @@ def test_what_is_written_reads_back_equal(tmp_path: Path) -> None:
     assert dump_jsonl([{"a": 1}, {"b": 2}]) == '{"a":1}\n{"b":2}\n'
     with pytest.raises(ValueError, match="not JSON compliant"):
         dump_json(float("nan"))
+
+
+def test_values_that_follow_each_other_have_the_lines_that_they_start_in() -> None:
+    assert list(values_with_lines('{"a": 1}\n\n[2,\n 3] 4')) == [(1, {"a": 1}), (3, [2, 3]), (4, 4)]
+    assert list(values_with_lines(" [1,\n 2] 3", 2, end="]}")) == [(1, 1), (2, 2)]
+    assert list(values_with_lines(" \n")) == []
+    with pytest.raises(ValueError, match="Expecting value"):
+        list(values_with_lines("1 x"))

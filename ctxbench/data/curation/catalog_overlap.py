@@ -21,7 +21,7 @@ from ctxbench.text.tokens import TokenCounter
 
 FIRST_FEW = 5  # the documents' floor of items
 MERGED = 0.7  # least similarity of two items whose merging is tried
-_N_BEST = 10  # best items kept of each question: what a changed item is compared with
+_N_BEST = 10  # best items of each search, with which a changed item is compared
 _BLOCK = 4_000_000  # cells of a product held at once
 _EQUAL = 1e-6  # float32 similarities this close are equal
 _LEAST_GAIN = 0.05  # a new name that brings no item to the front must tell the pair apart by so much more
@@ -118,7 +118,8 @@ class Overlap:
         pairs: worst first: by margin, then by similarity.
         tried: for how many pairs, from the first, changes were tried.
         names: in catalog order.
-        embedder, counter, threshold: what was measured with; the least similarity of items that read alike.
+        embedder: name of the embedder that made the vectors; empty unless it is set.
+        counter, threshold: of tokens; the least similarity of items that read alike.
     """
 
     items: Mapping[str, int]
@@ -131,7 +132,7 @@ class Overlap:
     pairs: tuple[Pair, ...]
     tried: int
     names: tuple[Names, ...]
-    embedder: str
+    embedder: str = ""
     counter: str
     threshold: float
 
@@ -145,7 +146,6 @@ def overlap(
     embed: Embed,
     counter: TokenCounter,
     *,
-    embedder: str = "",
     threshold: float = VECTORS_THRESHOLD,
     changed: int | None = 10,
     progress: Callable[[int, int], None] | None = None,
@@ -160,7 +160,6 @@ def overlap(
         catalog: the items; disabled and `manual` ones, which no search finds, are left out.
         embed: makes the vectors.
         counter: counts prompt tokens.
-        embedder: its name, for the report.
         threshold: least cosine of mean vectors of two items that read alike, above 0, at most 1.
         changed: for how many pairs, the worst first, merging and renaming is tried; None = all.
         progress: called with (pairs tried, pairs to try).
@@ -184,14 +183,13 @@ def overlap(
         items=dict(sorted(Counter(item.type for item in searchable).items())),
         left_out=len(catalog) - len(searchable),
         mute=tuple(item.id for item in searchable if not _search_text(item)),
-        asked=len(search.asked),
+        asked=len(search.texts),
         first=search.n_within(1),
         among=search.n_within(FIRST_FEW),
         tokens=_tokens(counter, searchable),
         pairs=tuple(pairs),
         tried=tried,
         names=tuple(similar_names(searchable)),
-        embedder=embedder,
         counter=counter.name,
         threshold=threshold,
     )
@@ -229,56 +227,56 @@ class _Search:
     def __init__(self, catalog: Catalog, embed: Embed) -> None:
         self.catalog, self._embed = catalog, embed
         self.position = {id_: position for position, id_ in enumerate(catalog.ids)}
-        self.asked = {position: text for position, item in enumerate(catalog) if (text := _search_text(item))}
-        self._own: IntArray = np.array(list(self.asked), dtype=np.int64)
-        self._row = {position: row for row, position in enumerate(self.asked)}
+        self.texts = {position: text for position, item in enumerate(catalog) if (text := _search_text(item))}
+        self._positions: IntArray = np.array(list(self.texts), dtype=np.int64)
+        self._rows = {position: row for row, position in enumerate(self.texts)}
         types = sorted({item.type for item in catalog})
         self._type: IntArray = np.array([types.index(item.type) for item in catalog], dtype=np.int64)
-        if not self.asked:
+        if not self.texts:
             return
         chunks = [chunks_of(item) for item in catalog]
         self._vectors = embed([text for row in chunks for text in row])
         self._first: IntArray = np.cumsum([0, *(len(row) for row in chunks)])
         self._means = mean_vectors(self._vectors, self._first[:-1])
-        self._questions = embed(list(self.asked.values()))
+        self._query_vectors = embed(list(self.texts.values()))
         self._search(min(_N_BEST, len(catalog)))
 
     def _search(self, n_best: int) -> None:
-        self._score: FloatArray = np.zeros(len(self._own), dtype=np.float64)
-        self._before: IntArray = np.zeros(len(self._own), dtype=np.int64)
-        self._best: IntArray = np.zeros((len(self._own), n_best), dtype=np.int64)
-        self._best_score: FloatArray = np.zeros((len(self._own), n_best), dtype=np.float64)
+        self._score: FloatArray = np.zeros(len(self._positions), dtype=np.float64)
+        self._n_better: IntArray = np.zeros(len(self._positions), dtype=np.int64)
+        self._best: IntArray = np.zeros((len(self._positions), n_best), dtype=np.int64)
+        self._best_score: FloatArray = np.zeros((len(self._positions), n_best), dtype=np.float64)
         step = max(1, _BLOCK // len(self._vectors))
-        for begin in range(0, len(self._own), step):
+        for begin in range(0, len(self._positions), step):
             rows = slice(begin, begin + step)
-            owns = self._own[rows]
-            score = np.maximum.reduceat(self._questions[rows] @ self._vectors.T, self._first[:-1], axis=1)
-            score[self._type[owns][:, None] != self._type] = -2.0
-            own = np.take_along_axis(score, owns[:, None], axis=1)
+            positions = self._positions[rows]
+            score = np.maximum.reduceat(self._query_vectors[rows] @ self._vectors.T, self._first[:-1], axis=1)
+            score[self._type[positions][:, None] != self._type] = -2.0
+            own = np.take_along_axis(score, positions[:, None], axis=1)
             self._score[rows] = own[:, 0]
-            self._before[rows] = (score > own + _EQUAL).sum(axis=1)
+            self._n_better[rows] = (score > own + _EQUAL).sum(axis=1)
             best = np.argsort(-score, axis=1, kind="stable")[:, :n_best]
             self._best[rows], self._best_score[rows] = best, np.take_along_axis(score, best, axis=1)
 
     def n_within(self, n: int) -> int:
         """How many items are found among the first `n`."""
-        return int((self._before < n).sum()) if self.asked else 0
+        return int((self._n_better < n).sum()) if self.texts else 0
 
     def pairs(self, alike: Iterator[tuple[int, int]]) -> list[Pair]:
         """The pairs that read alike, and those of which one is found for the other, worst first."""
         pairs = dict.fromkeys(alike)
-        for row in np.flatnonzero(self._before).tolist() if self.asked else ():
-            own, rival = int(self._own[row]), int(self._best[row, 0])
+        for row in np.flatnonzero(self._n_better).tolist() if self.texts else ():
+            own, rival = int(self._positions[row]), int(self._best[row, 0])
             pairs[min(own, rival), max(own, rival)] = None
-        found = [self._pair(*positions) for positions in sorted(pairs)]
-        return sorted(found, key=lambda pair: (round(pair.margin, 6), -round(pair.similarity, 6)))
+        measured = [self._pair(*positions) for positions in sorted(pairs)]
+        return sorted(measured, key=lambda pair: (round(pair.margin, 6), -round(pair.similarity, 6)))
 
     def _pair(self, one: int, other: int) -> Pair:
         searches = [
-            ItemSearch(self.catalog[own].id, self.asked[own], float(self._score[row]), self._similar(row, rival), place)
+            ItemSearch(self.catalog[own].id, self.texts[own], float(self._score[row]), self._similar(row, rival), place)
             for own, rival in ((one, other), (other, one))
-            if (row := self._row.get(own)) is not None
-            for place in [int(self._before[row]) + 1]
+            if (row := self._rows.get(own)) is not None
+            for place in [int(self._n_better[row]) + 1]
         ]
         return Pair(
             items=(self.catalog[one].id, self.catalog[other].id),
@@ -289,7 +287,7 @@ class _Search:
 
     def _similar(self, row: int, position: int) -> float:
         vectors = self._vectors[self._first[position] : self._first[position + 1]]
-        return float((vectors @ self._questions[row]).max())
+        return float((vectors @ self._query_vectors[row]).max())
 
     def search_again(self, items: Mapping[int, Item]) -> tuple[int, float | None]:
         """Search with some items changed: how many items are found first, and the margin of the changed ones.
@@ -297,19 +295,19 @@ class _Search:
         Args:
             items: the changed items by position; two that are merged are one object at both positions.
         """
-        own, rivals = self._score.copy(), self._best_score.copy()
-        rivals[np.isin(self._best, list(items)) | (self._best == self._own[:, None])] = -2.0
-        rival = rivals.max(axis=1)
+        scores, best_scores = self._score.copy(), self._best_score.copy()
+        best_scores[np.isin(self._best, list(items)) | (self._best == self._positions[:, None])] = -2.0
+        rival_scores = best_scores.max(axis=1)
         margins = []
         for position, item in items.items():
-            score = (self._questions @ self._embed(chunks_of(item)).T).max(axis=1).astype(np.float64)
-            is_own: BoolArray = np.isin(self._own, [at for at, other in items.items() if other is item])
-            own[is_own] = score[is_own]
-            is_rival = ~is_own & (self._type[self._own] == self._type[position])
-            rival[is_rival] = np.maximum(rival, score)[is_rival]
-            margins += [(self._row[at], score) for at in items if at in self._row and items[at] is not item]
-        margin = min((float(own[row] - score[row]) for row, score in margins), default=None)
-        return int((own >= rival - _EQUAL).sum()), margin
+            score = (self._query_vectors @ self._embed(chunks_of(item)).T).max(axis=1).astype(np.float64)
+            is_own: BoolArray = np.isin(self._positions, [at for at, other in items.items() if other is item])
+            scores[is_own] = score[is_own]
+            is_rival = ~is_own & (self._type[self._positions] == self._type[position])
+            rival_scores[is_rival] = np.maximum(rival_scores, score)[is_rival]
+            margins += [(self._rows[at], score) for at in items if at in self._rows and items[at] is not item]
+        margin = min((float(scores[row] - score[row]) for row, score in margins), default=None)
+        return int((scores >= rival_scores - _EQUAL).sum()), margin
 
 
 def _changes(search: _Search, counter: TokenCounter, pair: Pair) -> Iterator[Change]:

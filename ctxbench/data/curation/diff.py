@@ -71,7 +71,7 @@ class Difference:
     Attributes:
         a, b: "name version hash" of each.
         items: by id; the fields are those of `corpus.jsonl`.
-        reordered: items that are in both stand in another order, which breaks ties otherwise.
+        reordered: items of both datasets have another order, which decides ties.
         queries: by id; the fields are those of `queries.jsonl` without the split.
         splits: queries of another split.
         labels: by query and item.

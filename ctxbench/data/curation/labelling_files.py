@@ -61,10 +61,10 @@ def copy_labelling(source: Path, target: Path, *, answers: bool) -> LabellingCop
     log = _log(source) if answers else b""
     if not log.startswith(_log(target)):  # else what is there is nothing, or an earlier copy
         return LabellingCopy(left_out=tuple(files), own_answers=True)
-    wanted = tuple(name for name in files if answers or name == str(WEIGHTS))
-    for name in wanted:
+    copied = tuple(name for name in files if answers or name == str(WEIGHTS))
+    for name in copied:
         write_atomic(target / name, read_bytes(files[name]))
-    return LabellingCopy(copied=wanted, left_out=tuple(name for name in files if name not in wanted))
+    return LabellingCopy(copied=copied, left_out=tuple(name for name in files if name not in copied))
 
 
 def _log(folder: Path) -> bytes:

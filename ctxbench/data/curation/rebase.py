@@ -68,14 +68,14 @@ class RebaseReport:
     Attributes:
         dataset: the result.
         source: "name version hash" of the dataset it was made of.
-        renamed: items that go on under another identity, and were carried over.
+        renamed: items that have another identity in the new catalog.
         proposed: pairs with the same content that were not accepted; the old ones count as gone.
         ambiguous: items with several possible successors.
         gone: ids of items without a successor.
         added: ids of new items, which no query is labelled for.
         changed: items under the same identity (or a new one) with other fields.
-        reordered: items that were carried over stand in another order, which breaks ties otherwise.
-        lost_labels: labels that could not be carried over.
+        reordered: the items of both catalogs have another order, which decides ties.
+        lost_labels: labels that the result cannot have.
         lost_mentions: items gone from scopes and from requests.
         to_review: queries to review, because of a new item.
         open_queries: queries that may be offered a new item, so that for them it is new and unlabelled.
@@ -247,7 +247,7 @@ class _Rebaser:
         return tuple(FieldChanges(key.id, fields[key]) for key in self._items if fields.get(key))
 
     def reordered(self) -> bool:
-        """Whether the items that both catalogs have stand in another order."""
+        """Whether the items of both catalogs have another order."""
         common = [item.key for item in (self._item(old.key) for old in self.old.catalog) if item is not None]
         return common != sorted(common, key=self.catalog.position)
 

@@ -53,7 +53,7 @@ def similar_by_words(
         texts: n texts. One without a word is near nothing.
         threshold: least similarity, above 0, at most 1.
         rows: only pairs with one of these texts; None = all.
-        progress: told (texts compared, texts to compare).
+        progress: called with (texts compared, texts to compare).
 
     Returns:
         Each pair once, most similar first, then by position. A pair does not depend on the order of the texts.
@@ -69,16 +69,16 @@ def similar_by_words(
         word: (np.array(positions, dtype=np.int64), np.array([weights[position][word] for position in positions]))
         for word, positions in texts_by_word.items()
     }
-    wanted = set(range(len(texts)) if rows is None else rows)
+    included = set(range(len(texts)) if rows is None else rows)
     pairs: list[SimilarPair] = []
-    for done, one in enumerate(sorted(wanted)):
+    for done, one in enumerate(sorted(included)):
         if progress is not None:
-            progress(done, len(wanted))
+            progress(done, len(included))
         score = np.zeros(len(texts), dtype=np.float64)
         for word, weight in weights[one].items():
             at, theirs = postings[word]
             score[at] += weight * theirs
-        pairs += _pairs_of(one, score, threshold, wanted)
+        pairs += _pairs_of(one, score, threshold, included)
     return _ordered(pairs)
 
 
@@ -109,13 +109,13 @@ def similar_by_vectors(
     means = mean_vectors(
         embed([text for row in chunks for text in row]), np.cumsum([0, *(len(row) for row in chunks[:-1])])
     )
-    wanted = set(range(len(chunks)))
+    included = set(range(len(chunks)))
     step = max(1, _BLOCK // len(chunks))
     pairs: list[SimilarPair] = []
     for begin in range(0, len(chunks), step):
         product = means[begin : begin + step] @ means.T
         for place, score in enumerate(product):
-            pairs += _pairs_of(begin + place, score, threshold, wanted)
+            pairs += _pairs_of(begin + place, score, threshold, included)
     return _ordered(pairs)
 
 
@@ -150,13 +150,13 @@ def _weights(counted: Sequence[Counter[str]]) -> list[dict[str, float]]:
     return out
 
 
-def _pairs_of(one: int, score: FloatArray, threshold: float, wanted: set[int]) -> list[SimilarPair]:
+def _pairs_of(one: int, score: FloatArray, threshold: float, included: set[int]) -> list[SimilarPair]:
     """The pairs of one text, without those that a wanted text before it has."""
     close: IntArray = np.flatnonzero(score >= threshold - 1e-9)
     return [
         SimilarPair(min(one, other), max(one, other), min(1.0, float(score[other])))
         for other in close.tolist()
-        if other != one and not (other in wanted and other < one)
+        if other != one and not (other in included and other < one)
     ]
 
 

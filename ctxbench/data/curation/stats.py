@@ -190,7 +190,7 @@ def dataset_stats(
         counter: of prompt tokens. A file of counts knows items only; queries are then counted by `chars/4`.
         threshold: least similarity of near-duplicates; None = 0.7 by words, 0.85 by vectors.
         embed: makes unit vectors of texts; given, near-duplicates are looked for by vectors.
-        progress: told (items compared, items to compare), by words.
+        progress: called with (items compared, items to compare), by words.
 
     Raises:
         ParameterError: the threshold is out of range.

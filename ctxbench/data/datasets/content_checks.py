@@ -49,7 +49,7 @@ class Contents:
             known may then stand in that row, so that it is no fault of its own.
         place_query, place_label: path and 1-based line by position.
         place_scope: path and 1-based line by name.
-        before: where the catalog was edited by hand, ids of the items that it had; None = it was not. Labels may
+        former_ids: where the catalog was edited by hand, ids of the items that it had; None = it was not. Labels may
             require those although no selector could offer them any more: disabled, by hand only, or in no scope.
         gone: those of them that stand among the items, disabled, only because labels, scopes or lists of available
             items name them. Nothing else may.
@@ -65,7 +65,7 @@ class Contents:
     place_query: Callable[[int], Place] = no_place
     place_label: Callable[[int], Place] = no_place
     place_scope: Callable[[str], Place] = no_place
-    before: Collection[str] | None = None
+    former_ids: Collection[str] | None = None
     gone: Collection[ItemKey] = ()
 
 
@@ -83,7 +83,7 @@ class _Checker:
         self._reported: set[ItemKey] = set()
         self._listed: set[str] = set()
         self._n_suggestions = 0
-        self._remedy = "" if contents.before is None else f"; {_REMEDY}"
+        self._remedy = "" if contents.former_ids is None else f"; {_REMEDY}"
         self._queries = {query.id: query for query in reversed(contents.queries)}
         self._scopes = {name: frozenset(keys) for name, keys in contents.scopes.items()}
         self._in_a_scope = frozenset[ItemKey]().union(*self._scopes.values())
@@ -266,7 +266,7 @@ class _Checker:
             return  # reported already
         lost = {item.id for item in items.values() if not item.enabled or item.include == "manual"}
         lost |= {key.id for key in items if query.scope is not None and key not in self._in_a_scope}
-        if not lost.isdisjoint(contents.before or ()):
+        if not lost.isdisjoint(contents.former_ids or ()):
             return  # a selector could, before the catalog was edited
         session = {item.key for item in request.session or ()}
         enabled = {key for key, item in items.items() if item.enabled}

@@ -41,9 +41,9 @@ class Dataset:
             that the card says the content has; `agent` is the agent file whose items the catalog are, as an absolute
             path.
         scopes: named sets of items that queries may get.
-        before: where the catalog was edited by hand, ids of the items that it had, of which labels may name those that
-            are gone or can no longer be offered; None = it was not.
-        gone: how many of them stand at the end of the catalog, disabled, only because labels, scopes or lists of
+        former_ids: where the catalog was edited by hand, ids of the items that it had: labels may name them although
+            they are gone or can no longer be offered. None = it was not edited.
+        gone: how many of them are at the end of the catalog, disabled, only because labels, scopes or lists of
             available items name them; see `current_catalog`.
 
     Raises:
@@ -57,7 +57,7 @@ class Dataset:
     labels: tuple[Label, ...]
     about: Mapping[str, Any] = field(default_factory=dict)
     scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
-    before: frozenset[str] | None = None
+    former_ids: frozenset[str] | None = None
     gone: int = 0
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class Dataset:
                 scopes=self.scopes,
                 queries=self.queries,
                 labels=self.labels,
-                before=self.before,
+                former_ids=self.former_ids,
                 gone=self._gone,
             )
         )

@@ -76,7 +76,7 @@ def open_dataset(
     *,
     base: Path | None = None,
     notify: Notify = nothing_said,
-    before: Mapping[str, Collection[str]] | None = None,
+    former_ids: Mapping[str, Collection[str]] | None = None,
 ) -> Dataset:
     """Read a dataset from a folder, or by name from the cache; what an importer provides is imported first.
 
@@ -88,7 +88,7 @@ def open_dataset(
         name_or_path: a folder, or a name that `list_datasets` lists.
         base: what a relative folder is relative to; None = the working directory.
         notify: called with one line when something takes a moment or fails.
-        before: as for `read_dataset`.
+        former_ids: as for `read_dataset`.
 
     Raises:
         UnknownNameError: no such name; the closest are named.
@@ -99,15 +99,15 @@ def open_dataset(
     text = str(name_or_path)
     folder = user_folder(text, base)
     if folder is not None:
-        return read_dataset(folder, before=before)
+        return read_dataset(folder, former_ids=former_ids)
     if isinstance(name_or_path, Path) or name_fault(text):
-        return read_dataset(name_or_path, before=before)
+        return read_dataset(name_or_path, former_ids=former_ids)
     importer = importers().get(text)
     folder = _cache_folder(text)
     if _holds_dataset(folder):
         fault = _cache_fault(text, importer)
         if not fault:
-            return read_dataset(folder, before=before)
+            return read_dataset(folder, former_ids=former_ids)
         if importer is None:
             raise StorageError(f"dataset {text}: {fault} ({folder}), and no importer makes it again: delete the folder")
         if not importer.available():

@@ -42,7 +42,7 @@ class DatasetQuery:
 
     def as_row(self) -> dict[str, Any]:
         """The query as a row of `queries.jsonl`: `_id`, text and split, then the fields that are not their defaults."""
-        listed = self.scope is None  # a scope's items stand in the card, and may be many
+        listed = self.scope is None  # a scope's items are in the card, and may be many
         rest = (self.request if listed else replace(self.request, available=None)).as_dict()
         row: dict[str, Any] = {"_id": rest.pop("id"), "text": rest.pop("text"), "split": self.split}
         if self.group is not None:

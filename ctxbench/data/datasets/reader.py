@@ -29,21 +29,22 @@ _SHOWN_REPEATS = 20  # labels of a file that are reported one by one as occurrin
 _GRADES = {"0": 0, "1": 1, "2": 2}
 
 
-def read_dataset(folder: Path | str, *, before: Mapping[str, Collection[str]] | None = None) -> Dataset:
+def read_dataset(folder: Path | str, *, former_ids: Mapping[str, Collection[str]] | None = None) -> Dataset:
     """Read a dataset and check all of it.
 
     Args:
         folder: of the dataset.
-        before: None = as it was written, card and all. Else its files may have been edited by hand: that the card says
-            another hash (`frozen`) or other counts is then no fault; and by the dataset's name, ids of the items that
-            the catalog had. Of those, labels, scopes and lists of available items may name what is gone, or can no
-            longer be offered; what is gone stands at the end of the catalog, disabled, by id (`Dataset.gone`).
+        former_ids: ids of the items that catalogs had, by the name of the dataset, where files may have been edited by
+            hand. Labels, scopes and lists of available items may then name such items although they are gone or can
+            no longer be offered; those that are gone are put at the end of the catalog, disabled, by id
+            (`Dataset.gone`). That the card has another hash (`frozen`) or other counts is no fault. None = the files
+            are as they were written.
 
     Raises:
         StorageError: there is no such folder.
         InputError: all faults at once, each with file and line.
     """
-    reader = _Reader(Path(folder), before)
+    reader = _Reader(Path(folder), former_ids)
     reader.read()
     dataset = reader.dataset()
     faults = reader.faults if dataset is None else [*_count_faults(dataset, reader), *_frozen_faults(dataset, reader)]
@@ -70,7 +71,7 @@ class _Reader:
     """Reads the files of one folder; `faults` is all that is wrong, in file order."""
 
     folder: Path
-    before: Mapping[str, Collection[str]] | None = None
+    former_ids: Mapping[str, Collection[str]] | None = None
     faults: list[Fault] = field(default_factory=list)
     card: Mapping[str, Any] = field(default_factory=dict)
     card_lines: Mapping[YamlPath, int] = field(default_factory=dict)
@@ -96,15 +97,15 @@ class _Reader:
             self._add_gone_items()
 
     @property
-    def former_ids(self) -> frozenset[str] | None:
+    def own_former_ids(self) -> frozenset[str] | None:
         """Ids of the items that the catalog had before it was edited; None = it was not."""
-        return None if self.before is None else frozenset(self.before.get(str(self.card.get("name")), ()))
+        return None if self.former_ids is None else frozenset(self.former_ids.get(str(self.card.get("name")), ()))
 
     def _add_gone_items(self) -> None:
         """Add the items that are gone, and are named where they may be, behind the others."""
         lists = [*self.scopes.values(), *(query.request.available or () for query in self.queries)]
         named = {key for keys in dict.fromkeys(lists) for key in keys} | {label.item for label in self.labels}
-        former_ids, keys = self.former_ids or (), {item.key for item in self.items}
+        former_ids, keys = self.own_former_ids or (), {item.key for item in self.items}
         self.gone = sorted((key for key in named - keys if key.id in former_ids), key=lambda key: key.id)
         self.items += [Item(type=key.type, server=key.server, name=key.name, enabled=False) for key in self.gone]
 
@@ -124,7 +125,7 @@ class _Reader:
             place_query=lambda i: (self.folder / QUERIES, self.query_lines[i]),
             place_label=lambda i: self.label_places[i],
             place_scope=lambda name: (self.folder / CARD, line_of(self.card_lines, ("scopes", name))),
-            before=self.former_ids,
+            former_ids=self.own_former_ids,
             gone=frozenset(self.gone),
         )
         self.faults += check_contents(contents)
@@ -138,7 +139,7 @@ class _Reader:
 
     def _dataset(self) -> Dataset:
         about = {k: self.card[k] for k in ABOUT if k in self.card}
-        if self.before is not None:
+        if self.former_ids is not None:
             about.pop("frozen", None)  # nobody knows whether it is
         if AGENT in about:
             about[AGENT] = str((self.folder / about[AGENT]).resolve())
@@ -150,7 +151,7 @@ class _Reader:
             labels=tuple(self.labels),
             about=about,
             scopes=self.scopes,
-            before=self.former_ids,
+            former_ids=self.own_former_ids,
             gone=len(self.gone),
         )
 
@@ -327,7 +328,7 @@ def _grade(score: str) -> int:
 def _frozen_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
     """A fault if the files do not hold what the card says was frozen."""
     frozen = reader.card.get("frozen")
-    if frozen in (None, dataset.hash) or reader.before is not None:
+    if frozen in (None, dataset.hash) or reader.former_ids is not None:
         return []
     message = (
         f"the card says frozen: {frozen:.12}..., but the files hold {dataset.hash:.12}...: items, queries or labels "
@@ -345,7 +346,7 @@ def _count_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
             messages[name] = f"unknown count {name!r}{suggest(name, dataset.counts)}"
         elif AGENT in dataset.about and name in ("items", "types"):
             continue  # an agent's items are counted when they are read
-        elif reader.before is None and (count != true or isinstance(count, bool)):
+        elif reader.former_ids is None and (count != true or isinstance(count, bool)):
             messages[name] = f"counts says {name}: {count}, but the files hold {true}"
     lines, path = reader.card_lines, reader.folder / CARD
     return [Fault(message, path, line_of(lines, ("counts", name))) for name, message in messages.items()]

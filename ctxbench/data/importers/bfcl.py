@@ -213,7 +213,7 @@ def _tools(entries: Iterable[_Entry], *, every_definition: bool) -> dict[str, It
     """The tool that stands for each definition, by the definition as text, in file order.
 
     A tool has no server. With `every_definition`, definitions of a name after its first are tools of their own,
-    told apart by a server that is the start of the definition's SHA-256; else the first stands for all of them.
+    distinguished by a server that is the start of the definition's SHA-256; else the first stands for all of them.
     """
     first: dict[str, Item] = {}
     tools: dict[str, Item] = {}
@@ -287,16 +287,20 @@ def _definition_text(function: Mapping[str, Any]) -> str:
 
 def _replaced_definitions_note(entries: Sequence[_Entry], tools: Mapping[str, Item]) -> str:
     """A note on queries that were written for another definition of their required function than the catalog's."""
-    whole = description = 0
+    n_different = n_descriptions = 0
     for entry in entries:
         for function in entry.functions:
             if function["name"] in entry.answer_names:
                 tool = tools[_definition_text(function)]
-                whole += function != {"name": tool.name, "description": tool.description, "parameters": tool.schema}
-                description += function["description"] != tool.description
+                n_different += function != {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.schema,
+                }
+                n_descriptions += function["description"] != tool.description
     return (
-        f"{whole} queries were written for another definition of the function they require; in {description} of "
-        "these the description differs, in the others only the schema."
+        f"{n_different} queries were written for another definition of the function they require; in {n_descriptions} "
+        "of these the description differs, in the others only the schema."
     )
 
 

@@ -176,8 +176,8 @@ def _read_conversation(entry: Row) -> _Conversation:
                 entry.fault(f"{place}: {item.name} stands twice; expected different ids")
     conversation.observations += _read_observations(entry, conversation.id, times)
     questions = enumerate(entry.take("qa", list, [], required=True))
-    read = (_read_question(number, question, conversation, entry) for number, question in questions)
-    conversation.questions += [question for question in read if question is not None]
+    results = (_read_question(number, question, conversation, entry) for number, question in questions)
+    conversation.questions += [question for question in results if question is not None]
     return conversation
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +12,11 @@ from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameErr
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.files import read_text
-from ctxbench.io.json_files import parse_json
+from ctxbench.io.json_files import parse_json, values_with_lines
 from ctxbench.io.rows import Row
 
 SOURCES = "sources"  # below the cache's folder
 OWNER = "publisher"  # the `source` of labels that the owner of the data wrote
-
-_SEPARATORS = re.compile(r"[ \t\r\n,:]*")  # between the values of JSON that is known to be valid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +24,8 @@ class SourceFile:
     """One published file.
 
     Attributes:
-        path: where it stands in the folder, with `/`.
-        published: where it stands in the owner's repository; it is found there as well, so a clone will do.
+        path: in the folder, with `/`.
+        published: the path in the owner's repository; a clone of that will do as the folder.
         size: in bytes.
         sha256: in hexadecimal.
     """
@@ -235,21 +231,8 @@ def text_key(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _lines(text: str) -> Iterator[int]:
+def _lines(text: str) -> list[int]:
     """The 1-based line of each entry of a valid JSON list, or of each member of an object."""
-    decoder = json.JSONDecoder()
-    position = len(text) - len(text.lstrip())
-    values = 2 if text[position] == "{" else 1  # an entry of an object is a key and a value
-    position = _next_value(text, position + 1)
-    line, counted = 1, 0
-    while text[position] not in "]}":
-        line, counted = line + text.count("\n", counted, position), position
-        yield line
-        for _ in range(values):
-            _, position = decoder.raw_decode(text, position)
-            position = _next_value(text, position)
-
-
-def _next_value(text: str, position: int) -> int:
-    match = _SEPARATORS.match(text, position)
-    return position if match is None else match.end()
+    start = len(text) - len(text.lstrip())
+    lines = [line for line, _ in values_with_lines(text, start + 1, end="]}")]
+    return lines[:: 2 if text[start] == "{" else 1]  # a member is a key and a value

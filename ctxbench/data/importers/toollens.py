@@ -18,6 +18,7 @@ from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.importers.formats.beir import read_qrels
+from ctxbench.data.importers.formats.conversion import unique_entries
 from ctxbench.data.importers.published_files import OWNER, FileImporter, Source, SourceFile, SourceText
 from ctxbench.io.rows import Row, jsonl_rows
 
@@ -52,7 +53,7 @@ _REMARKS = (
 class ToolLens(FileImporter):
     """`toollens`: an item is an API, a tool without a server named `<tool_name> <api_name>`.
 
-    Ids of queries are the publisher's; those of items stand in their metadata.
+    Ids of queries are the publisher's; those of items are in their metadata.
     """
 
     source = Source(
@@ -180,13 +181,11 @@ def _schema(text: str) -> dict[str, Any] | None:
 
 def _read_texts(source: SourceText, faults: list[Fault]) -> dict[str, str]:
     """The queries' texts by id, in file order."""
-    texts: dict[str, str] = {}
-    for row in jsonl_rows(source.path, faults):
-        query = row.take("_id", str, "", required=True)
-        if query in texts:
-            row.fault(f"query {query!r} stands twice; expected different ids")
-        texts[query] = row.take("text", str, "", required=True)
-    return texts
+    entries = (
+        (row.take("_id", str, "", required=True), row, row.take("text", str, "", required=True))
+        for row in jsonl_rows(source.path, faults)
+    )
+    return unique_entries("query", entries)
 
 
 def _read_qrels(

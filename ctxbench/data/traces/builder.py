@@ -17,7 +17,7 @@ from ctxbench.data.labelling.exposure import Exposure
 from ctxbench.data.traces.catalog_kind import is_searchable, tools_alone
 from ctxbench.data.traces.conversations import Turn, reuses_ids
 from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.records import Call, Interner, LogFindings, iso
+from ctxbench.data.traces.records import Call, Interner, LogFindings, NestedCall, iso
 from ctxbench.data.traces.signals import signals
 from ctxbench.sources.names import AMBIGUOUS, Names, Resolved
 from ctxbench.text.redaction import Redactor
@@ -141,7 +141,9 @@ class Builder:
     def _exposure(self, turn: Turn, scope: _Scope) -> tuple[tuple[ItemKey, ...], bool]:
         """The items offered in any call of the turn, in the order of the catalog, and whether exposure was full."""
         counts = self.findings.counts
-        lists = list(self._lists(turn))
+        offers = [record.offered for record in turn.records]
+        offers += [nested.offered for record in turn.records for nested in record.nested]
+        lists = list(dict.fromkeys(names for names in offers if names is not None))
         everything = any(record.all_offered for record in turn.records)
         if not lists and not everything:
             everything = self.settings.assume_full
@@ -151,52 +153,42 @@ class Builder:
             self.name_counts.update(names)
         if everything:
             keys = self._ordered(frozenset(keys) | scope.searchable)
-        full = (everything or bool(lists)) and self._is_full_exposure(turn, scope) and self._scope_is_known(turn, scope)
+        full = (
+            (everything or bool(lists))
+            and self._is_full_exposure(turn, scope, lists)
+            and self._scope_is_known(turn, scope)
+        )
         counts["turns_full" if full else "turns_partial"] += 1
         return keys, full
 
-    def _is_full_exposure(self, turn: Turn, scope: _Scope) -> bool:
+    def _is_full_exposure(self, turn: Turn, scope: _Scope, lists: Sequence[tuple[str, ...]]) -> bool:
         """Whether every model call that could call anything was offered everything.
 
         One without a list could call if it did. Where no model call has a list, it is as the settings say.
         """
-        complete = {names: scope.searchable <= set(self._items(names)) for names in self._lists(turn)}
+        complete = {names: scope.searchable <= set(self._items(names)) for names in lists}
         stated = bool(complete) or any(record.all_offered for record in turn.records)
-        for record in turn.records:
-            if record.partly_offered or not (
-                record.all_offered or self._had_all(record.offered, record.calls, complete, stated)
-            ):
-                return False
-            if not all(self._had_all(nested.offered, nested.calls, complete, stated) for nested in record.nested):
-                return False
-        return True
 
-    @staticmethod
-    def _lists(turn: Turn) -> dict[tuple[str, ...], None]:
-        """The lists of offered names in the turn, each once."""
-        lists = [record.offered for record in turn.records]
-        lists += [nested.offered for record in turn.records for nested in record.nested]
-        return dict.fromkeys(names for names in lists if names is not None)
+        def had_all(call: NestedCall) -> bool:
+            if call.offered is None:
+                return not call.calls if stated else self.settings.assume_full
+            return complete[call.offered] or (not call.offered and any(complete.values()))
 
-    def _had_all(
-        self,
-        offered: tuple[str, ...] | None,
-        calls: tuple[Call, ...],
-        complete: Mapping[tuple[str, ...], bool],
-        stated: bool,
-    ) -> bool:
-        if offered is None:
-            return not calls if stated else self.settings.assume_full
-        return complete[offered] or (not offered and any(complete.values()))
+        return all(
+            not record.partly_offered
+            and (record.all_offered or had_all(NestedCall(record.offered, record.calls)))
+            and all(map(had_all, record.nested))
+            for record in turn.records
+        )
 
     def _scope_is_known(self, turn: Turn, scope: _Scope) -> bool:
         """Whether the items that the request may get are all known, and there are any."""
         first = turn.records[0]
         same = all((r.available, r.scope) in ((None, None), (first.available, first.scope)) for r in turn.records)
-        known = first.scope is None or first.scope in self.scopes
+        is_known = first.scope is None or first.scope in self.scopes
         missing = [name for name in first.available or () if self.names.resolve(name).key is None]
         self.findings.counts["available_unknown"] += bool(missing)
-        return same and known and not missing and bool(scope.searchable)
+        return same and is_known and not missing and bool(scope.searchable)
 
     def _checked_call(self, call: Call, offered: frozenset[ItemKey]) -> Call:
         """The call with a checked status: of a tool that was offered, words such as `unknown tool` mean a failure."""

@@ -22,7 +22,7 @@ _AGAIN = re.compile(
     r"|it (?:did not|didn't|does not|doesn't) work)",
     re.IGNORECASE,
 )
-_ALIKE = 0.6  # shared words over all words, from which the user is taken to ask the same again
+_ALIKE = 0.6  # least share of common words in all words of a repeated question
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Turn:
 def conversations(records: Iterable[Record], findings: LogFindings, *, history: int) -> Iterator[list[Turn]]:
     """Group records into the turns of each conversation, in the order in which the log first names conversations.
 
-    A record without a conversation is of that whose messages it goes on from, else one of its own; conversations of two
+    A record without a conversation belongs to the one whose messages it continues, or begins one; conversations of two
     workspaces are two, whatever they are called: nothing crosses a workspace. Several users may talk in one.
     Conversations without any message of a user's are counted and left out.
 
@@ -85,18 +85,20 @@ class _UnnamedConversations:
 
     def first_place(self, record: Record) -> int:
         """The place of the first record of a record's conversation; its own place if it begins one."""
-        who, asked = (record.workspace, record.user), record.user_hashes
-        if not asked:
+        who, user_hashes = (record.workspace, record.user), record.user_hashes
+        if not user_hashes:
             return record.place
         place = record.place
-        for n in range(len(asked), 0, -1):
-            latest = self._latest.get((*who, *asked[:n]), [])
-            last = next((one for one in reversed(latest) if n < len(asked) or _is_next_call(record, one[1])), None)
+        for n in range(len(user_hashes), 0, -1):
+            latest = self._latest.get((*who, *user_hashes[:n]), [])
+            last = next(
+                (one for one in reversed(latest) if n < len(user_hashes) or _is_next_call(record, one[1])), None
+            )
             if last is not None:
                 place = last[0]
                 latest.remove(last)  # only this record continues it
                 break
-        self._latest.setdefault((*who, *asked), []).append((place, record))
+        self._latest.setdefault((*who, *user_hashes), []).append((place, record))
         return place
 
 
@@ -135,7 +137,7 @@ def merge_calls(records: Sequence[Record], findings: LogFindings) -> tuple[Call,
     for call in separate:
         place = call.id, call.name, 0
         if call.id is None:
-            place = None, call.name, sum(known[:2] == place[:2] for known in merged)
+            place = None, call.name, sum(other[:2] == place[:2] for other in merged)
         elif place in merged:
             findings.counts["calls_twice"] += 1
         if place not in merged or call.status != "ok":
@@ -247,8 +249,8 @@ def _continues(record: Record, group: list[Record]) -> bool:
     before = group[-1]
     if record.text is None or not record.continued or record.text != group[0].text or before.finished:
         return False
-    known = {(call.id, call.name) for one in group for call in one.calls if call.id is not None}
-    return any((call.id, call.name) in known for call in record.calls)
+    ids = {(call.id, call.name) for one in group for call in one.calls if call.id is not None}
+    return any((call.id, call.name) in ids for call in record.calls)
 
 
 def _number_turns(turns: list[Turn], findings: LogFindings) -> None:

@@ -113,14 +113,14 @@ def import_traces(
         progress("labelling turns", findings.counts["turns"], total)
     _refuse_other_catalog(builder)
     report = _report(builder)
-    used = {query.scope for query in builder.queries}
+    scope_names = {query.scope for query in builder.queries}
     dataset = Dataset(
         name=settings.name,
         version="1",
         catalog=source.catalog,
         queries=tuple(builder.queries),
         labels=tuple(builder.labels),
-        scopes={name: keys for name, keys in source.scopes.items() if name in used},
+        scopes={name: keys for name, keys in source.scopes.items() if name in scope_names},
         about={
             "licence": settings.licence,
             "source": _origin(builder, len(source.logs)),
@@ -133,11 +133,9 @@ def import_traces(
 
 def import_into(
     folder: Path,
-    logs: tuple[Path, ...],
-    catalog: Catalog,
+    source: TraceSource,
     settings: TraceSettings,
     *,
-    scopes: Mapping[str, tuple[ItemKey, ...]],
     redact: bool = True,
     patterns: Path | None = None,
     progress: Progress = silent,
@@ -146,7 +144,7 @@ def import_into(
 
     Args:
         folder: where to.
-        logs, catalog, scopes: as `TraceSource` has them.
+        source: logs and catalog.
         settings: see there.
         redact: whether texts are redacted.
         patterns: a file of own patterns for that.
@@ -156,8 +154,7 @@ def import_into(
         UserError: as `import_traces` and `write_import`; the folder is looked at first.
     """
     refuse_overwriting(folder)
-    source = TraceSource(logs=logs, catalog=catalog, scopes=scopes)
-    redactor = redactor_for(catalog, patterns) if redact else None
+    redactor = redactor_for(source.catalog, patterns) if redact else None
     result = import_traces(source, settings, redact=redactor, progress=progress)
     write_import(result, folder)
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -18,7 +17,7 @@ from ctxbench.data.traces.records import Interner, LogFindings, Record
 from ctxbench.data.traces.spans import SpanReader
 from ctxbench.data.traces.turn_rows import TURN_FIELDS, TurnReader
 from ctxbench.io.files import iter_lines, read_text, readable
-from ctxbench.io.json_files import parse_json
+from ctxbench.io.json_files import parse_json, values_with_lines
 
 _JSON_STARTS = ("{", "[", "[{")  # first lines of JSON that is spread over lines; JSON lines end theirs
 
@@ -44,10 +43,10 @@ def read_records(
     interner = Interner()
     turns, spans = TurnReader(findings, interner, history=history), SpanReader(findings, interner, history=history)
     records: list[Record] = []
-    seen: set[bytes] = set()  # of lines, as hashes
+    line_hashes: set[bytes] = set()  # of lines, as hashes
     n_readable = place = done = 0
     for path in paths:
-        for line, data, length in _documents(path, seen, findings):
+        for line, data, length in _documents(path, line_hashes, findings):
             done += length
             progress("reading traces, bytes", done, total)
             place += 1
@@ -97,7 +96,9 @@ def _read_spans(data: dict[str, Any], reader: SpanReader, place: int, findings: 
         findings.faults.append(Fault("no span as OTLP/JSON or the SDKs write it", at.path, at.line))
 
 
-def _documents(path: Path, seen: set[bytes], findings: LogFindings) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
+def _documents(
+    path: Path, line_hashes: set[bytes], findings: LogFindings
+) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
     """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
     path = readable(path, again=True)
     first = next((text for _, text in iter_lines(path, []) if text.strip()), "")
@@ -111,11 +112,11 @@ def _documents(path: Path, seen: set[bytes], findings: LogFindings) -> Iterator[
         if not plain:
             continue
         digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        if digest in seen:
+        if digest in line_hashes:
             findings.counts["lines_twice"] += 1
             yield line, None, len(text)
             continue
-        seen.add(digest)
+        line_hashes.add(digest)
         yield line, _line_object(plain, path, line, findings), len(text)
 
 
@@ -134,24 +135,12 @@ def _line_object(text: str, path: Path, line: int, findings: LogFindings) -> dic
 
 def _json_objects(path: Path) -> list[tuple[int, dict[str, Any]]] | None:
     """The objects of a file whose JSON is spread over lines, one after the other or in a list; None if it is none."""
-    text = read_text(path)
-    decoder = json.JSONDecoder()
-    out: list[tuple[int, dict[str, Any]]] = []
-    position, line, counted = 0, 1, 0
-    while True:
-        while text[position : position + 1] and text[position] in " \t\r\n,":
-            position += 1
-        if position >= len(text):
-            return out
-        line, counted = line + text.count("\n", counted, position), position
-        try:
-            value, position = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            return None
-        for entry in value if isinstance(value, list) else [value]:
-            if not isinstance(entry, dict):
-                return None
-            out.append((line, entry))
+    try:
+        values = list(values_with_lines(read_text(path)))
+    except (ValueError, RecursionError):
+        return None
+    entries = [(line, entry) for line, value in values for entry in (value if isinstance(value, list) else [value])]
+    return entries if all(isinstance(entry, dict) for _, entry in entries) else None
 
 
 def _size(path: Path) -> int:

@@ -208,8 +208,8 @@ def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], with_tools: Co
     helpers: set[str] = set()
     for members in by_agent.values():
         agent_record = members[0][2].record
-        asked = set(agent_record.user_hashes[-1:]) if agent_record is not None else set()
-        first = [m for m in members if asked & set(m[1].user_hashes)]
+        user_hashes = set(agent_record.user_hashes[-1:]) if agent_record is not None else set()
+        first = [m for m in members if user_hashes & set(m[1].user_hashes)]
         if not first:
             tooled = [m for m in members if m[1].offered or m[1].calls or m[0].id in with_tools]
             calling = [m for m in members if m[1].calls] or [m for m in members if m[0].id in with_tools]
@@ -225,10 +225,10 @@ def _linked(
     members: list[tuple[Node, Record, Node]], first: list[tuple[Node, Record, Node]]
 ) -> list[tuple[Node, Record, Node]]:
     """The model calls that share messages of the user's with the first ones, or with others that do."""
-    asked = {one for _, record, _ in first for one in record.user_hashes}
+    user_hashes = {one for _, record, _ in first for one in record.user_hashes}
     while True:
-        linked = [member for member in members if asked & set(member[1].user_hashes)]
-        more = {one for _, record, _ in linked for one in record.user_hashes}
-        if more <= asked:
+        linked = [member for member in members if user_hashes & set(member[1].user_hashes)]
+        linked_hashes = {one for _, record, _ in linked for one in record.user_hashes}
+        if linked_hashes <= user_hashes:
             return linked
-        asked |= more
+        user_hashes |= linked_hashes

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ctxbench.bench.stats.intervals import Interval, wilson
 from ctxbench.core.items import ItemKey
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.usage.references import Evidence, References
 from ctxbench.data.usage.replies import Replies
 
@@ -98,12 +99,12 @@ class Usage:
         }
 
 
-@dataclass
-class _Counts:
-    offered: int = 0
-    conversations: set[str] = field(default_factory=set)
-    evidence: list[Evidence] = field(default_factory=list)
-    modes: Counter[str] = field(default_factory=Counter)
+class _Offer(NamedTuple):
+    """One offer of an item, and the evidence if the reply references the item."""
+
+    conversation: str
+    mode: str
+    evidence: Evidence | None
 
 
 def count_usage(replies: Replies, tokens: Mapping[ItemKey, int] | None = None) -> Usage:
@@ -119,7 +120,7 @@ def count_usage(replies: Replies, tokens: Mapping[ItemKey, int] | None = None) -
         The counts; no items where no reply says what it was offered.
     """
     rule = References(replies.catalog)
-    counts: dict[ItemKey, _Counts] = {}
+    offers: list[tuple[ItemKey, _Offer]] = []
     not_offered: Counter[ItemKey] = Counter()
     unknown: Counter[str] = Counter()
     conversations: set[str] = set()
@@ -133,16 +134,12 @@ def count_usage(replies: Replies, tokens: Mapping[ItemKey, int] | None = None) -
         not_offered.update(key for key in reply.called if key not in reply.offered)
         evidence = rule.find(reply)
         has_text = bool(reply.text.strip())
-        for key, mode in reply.offered.items():
-            if key.type != "tool" and not has_text:
-                continue  # there is nothing that it could be cited in
-            row = counts.setdefault(key, _Counts())
-            row.offered += 1
-            row.conversations.add(reply.conversation)
-            row.modes[mode] += 1
-            if key in evidence:
-                row.evidence.append(evidence[key])
-    items = [_item(key, row, None if tokens is None else tokens[key]) for key, row in counts.items()]
+        offers += [
+            (key, _Offer(reply.conversation, mode, evidence.get(key)))
+            for key, mode in reply.offered.items()
+            if key.type == "tool" or has_text  # without words there is nothing that other items could be cited in
+        ]
+    items = [_item_usage(key, own, tokens) for key, own in group_pairs(offers).items()]
     return Usage(
         items=tuple(sorted(items, key=_most_unused_first)),
         replies=n_replies,
@@ -153,14 +150,14 @@ def count_usage(replies: Replies, tokens: Mapping[ItemKey, int] | None = None) -
     )
 
 
-def _item(key: ItemKey, row: _Counts, tokens: int | None) -> ItemUsage:
+def _item_usage(key: ItemKey, offers: Sequence[_Offer], tokens: Mapping[ItemKey, int] | None) -> ItemUsage:
     return ItemUsage(
         key=key,
-        offered=row.offered,
-        conversations=len(row.conversations),
-        evidence=tuple(row.evidence),
-        modes=dict(sorted(row.modes.items())),
-        tokens=tokens,
+        offered=len(offers),
+        conversations=len({offer.conversation for offer in offers}),
+        evidence=tuple(offer.evidence for offer in offers if offer.evidence is not None),
+        modes=dict(sorted(Counter(offer.mode for offer in offers).items())),
+        tokens=None if tokens is None else tokens[key],
     )
 
 

@@ -98,14 +98,16 @@ class References:
             for kind, how in patterns:
                 pattern = self._pattern(item, how)
                 if not pattern.search(user_text):
-                    own = [_Match(kind, *match.span()) for match in pattern.finditer(reply.text)]
-                    matches.setdefault(item.key, []).extend(own)
+                    own_matches = [_Match(kind, *match.span()) for match in pattern.finditer(reply.text)]
+                    matches.setdefault(item.key, []).extend(own_matches)
         first = {}
-        spans = [(match, key) for key, own in matches.items() for match in own]
-        for key, own in matches.items():
-            whole = [match for match in own if not any(_inside(match, other) for other, of in spans if of != key)]
-            if whole:
-                first[key] = min(whole, key=lambda match: (KINDS.index(match.kind), match.start))
+        spans = [(match, key) for key, own_matches in matches.items() for match in own_matches]
+        for key, own_matches in matches.items():
+            separate = [
+                match for match in own_matches if not any(_inside(match, other) for other, of in spans if of != key)
+            ]
+            if separate:
+                first[key] = min(separate, key=lambda match: (KINDS.index(match.kind), match.start))
         return {**self._quoted(reply, items), **first}
 
     def _pattern(self, item: Item, kind: str) -> re.Pattern[str]:
@@ -124,12 +126,12 @@ class References:
             for run in _runs([word.casefold() for word in _WORD.findall(text)]):
                 runs.pop(run, None)
         hits = {item.key: runs.keys() & self._runs_of(item) for item in items}
-        owners = Counter(run for own in hits.values() for run in own)
-        places = {key: [runs[run] for run in own if owners[run] == 1] for key, own in hits.items()}
+        owners = Counter(run for item_runs in hits.values() for run in item_runs)
+        places = {key: [runs[run] for run in item_runs if owners[run] == 1] for key, item_runs in hits.items()}
         return {
-            key: _Match("quoted", words[min(own)].start(), words[min(own) + RUN - 1].end())
-            for key, own in places.items()
-            if own
+            key: _Match("quoted", words[min(starts)].start(), words[min(starts) + RUN - 1].end())
+            for key, starts in places.items()
+            if starts
         }
 
     def _runs_of(self, item: Item) -> frozenset[tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -60,18 +60,14 @@ class Replies:
     faults: tuple[Fault, ...] = ()
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _RawReply:
-    """A reply with the names of items as the file has them."""
+    """A reply without items, and the names that its file has for them; `everything`: all items were offered."""
 
-    conversation: str
-    where: str
-    user_messages: tuple[str, ...]
-    text: str
-    offered: dict[str, str] | None
+    reply: Reply
+    offered: Mapping[str, str] | None
     calls: tuple[str, ...]
     everything: bool = False
-    time: str | None = None
 
 
 def read_replies(paths: Sequence[Path], catalog: Catalog | None = None) -> Replies:
@@ -109,7 +105,7 @@ def read_replies(paths: Sequence[Path], catalog: Catalog | None = None) -> Repli
         )
     items = _named_items(replies) if catalog is None else catalog
     names = Names(items)
-    resolved = tuple(_resolve(reply, names, catalog) for reply in replies)
+    resolved = tuple(_resolve(raw, names, catalog) for raw in replies)
     return Replies(replies=resolved, catalog=items, faults=tuple(faults))
 
 
@@ -125,15 +121,16 @@ def _is_store(path: Path) -> bool:
 
 def _stored_replies(path: Path, number: int) -> Iterator[_RawReply]:
     for exchange, line in ConversationStore(path).numbered():
-        yield _RawReply(
+        reply = Reply(
             conversation=f"{number}:{exchange.conversation}",
             where=f"{path}, line {line}",
             user_messages=(*(m.content for m in exchange.history if m.role == "user"), exchange.text),
             text=exchange.reply,
-            offered={held.key.id: held.mode for held in exchange.context},
-            calls=exchange.calls,
+            offered=None,
             time=exchange.time,
         )
+        offered = {item.key.id: item.mode for item in exchange.context}
+        yield _RawReply(reply=reply, offered=offered, calls=exchange.calls)
 
 
 def _logged_replies(turns: Sequence[Turn], path: Path, number: int) -> Iterator[_RawReply]:
@@ -149,26 +146,29 @@ def _logged_replies(turns: Sequence[Turn], path: Path, number: int) -> Iterator[
             everything = not available and not any(record.scope for record in turn.records)  # a scope is a dataset's
         stated = bool(offers or session or everything)
         answers = max((record.after for record in turn.records), key=len)
-        time = turn.time
-        yield _RawReply(
+        reply = Reply(
             conversation=f"{number}:{name}",
             where=f"{path}, conversation {name}, turn {turn.number + 1}",
             user_messages=(*(message.content for message in turn.history if message.role == "user"), turn.text),
             text="\n".join(message.content for message in answers if message.role == "assistant"),
+            offered=None,
+            time=None if turn.time is None else iso(turn.time),
+        )
+        yield _RawReply(
+            reply=reply,
             offered={**dict.fromkeys(chain.from_iterable(offers), ""), **dict(session)} if stated else None,
             calls=tuple(call.name for call in turn.calls if call.status != "unknown_tool"),
             everything=everything,
-            time=None if time is None else iso(time),
         )
 
 
 def _named_items(replies: Iterable[_RawReply]) -> Catalog:
     """The items that files name: ids as they are, other names as tools."""
     keys: dict[ItemKey, None] = {}
-    for reply in replies:
-        if reply.everything:
-            raise ParameterError(f"{reply.where} says that everything was offered; name the items with --catalog")
-        keys |= dict.fromkeys(_key(name) for name in reply.offered or ())
+    for raw in replies:
+        if raw.everything:
+            raise ParameterError(f"{raw.reply.where} says that everything was offered; name the items with --catalog")
+        keys |= dict.fromkeys(_key(name) for name in raw.offered or ())
     return Catalog(Item(type=key.type, server=key.server, name=key.name) for key in keys)
 
 
@@ -180,7 +180,7 @@ def _key(name: str) -> ItemKey:
     return key if key.type in ITEM_TYPES else ItemKey("tool", None, name)
 
 
-def _resolve(reply: _RawReply, names: Names, catalog: Catalog | None) -> Reply:
+def _resolve(raw: _RawReply, names: Names, catalog: Catalog | None) -> Reply:
     """The reply with items for names."""
     unknown: list[str] = []
 
@@ -191,19 +191,10 @@ def _resolve(reply: _RawReply, names: Names, catalog: Catalog | None) -> Reply:
         return item
 
     offered: dict[ItemKey, str] | None = None
-    if reply.offered is not None:
-        modes = {key(name): mode for name, mode in reply.offered.items()}
+    if raw.offered is not None:
+        modes = {key(name): mode for name, mode in raw.offered.items()}
         offered = {item: mode for item, mode in modes.items() if item is not None}
-        if reply.everything and catalog is not None:
+        if raw.everything and catalog is not None:
             offered = {**{item.key: "" for item in catalog if item.enabled}, **offered}
-    called = tuple(item for item in map(key, reply.calls) if item is not None)
-    return Reply(
-        conversation=reply.conversation,
-        where=reply.where,
-        user_messages=reply.user_messages,
-        text=reply.text,
-        offered=offered,
-        called=called,
-        unknown=tuple(unknown),
-        time=reply.time,
-    )
+    called = tuple(item for item in map(key, raw.calls) if item is not None)
+    return replace(raw.reply, offered=offered, called=called, unknown=tuple(unknown))

@@ -67,9 +67,9 @@ class Settings:
         fault = name_fault(self.name) if self.name is not None else None
         if fault:
             raise ParameterError(fault)
-        wrong = sorted(set((self.grades or {}).values()) - {0, 1, 2})
-        if wrong:
-            raise ParameterError(f"a grade is 0 irrelevant, 1 helpful or 2 required, got {wrong[0]}")
+        unknown_grades = sorted(set((self.grades or {}).values()) - {0, 1, 2})
+        if unknown_grades:
+            raise ParameterError(f"a grade is 0 irrelevant, 1 helpful or 2 required, got {unknown_grades[0]}")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -54,18 +54,22 @@ def import_trec(
 
 
 def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
-    """The labels of one qrels file; what cannot be read goes to `faults`. An empty file has no label."""
+    """Read the labels of one qrels file; faults are added to `faults`. An empty file has no label."""
+    for number, (query, _, document, relevance) in _rows(path, ("query", "0", "document", "relevance"), faults):
+        score = score_of(relevance, path, number, faults)
+        if score is not None:
+            yield Judgment(query, document, score, split, path, number)
+
+
+def _rows(path: Path, columns: Sequence[str], faults: list[Fault]) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a file as fields; a line with another number of fields is a fault."""
     for number, text in iter_lines(path, faults):
         fields = text.split()
-        if not fields:
-            continue
-        if len(fields) != 4:
-            what = f"expected 4 fields (query, 0, document, relevance) separated by blanks, got {len(fields)}"
+        if len(fields) == len(columns):
+            yield number, fields
+        elif fields:
+            what = f"expected {len(columns)} fields ({', '.join(columns)}) separated by blanks, got {len(fields)}"
             faults.append(Fault(what, path, number))
-            continue
-        score = score_of(fields[3], path, number, faults)
-        if score is not None:
-            yield Judgment(fields[0], fields[2], score, split, path, number)
 
 
 def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
@@ -79,14 +83,7 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
     path = Path(path)
     faults: list[Fault] = []
     rows: dict[str, dict[str, float]] = {}
-    for number, text in iter_lines(path, faults):
-        fields = text.split()
-        if not fields:
-            continue
-        if len(fields) != 6:
-            what = f"expected 6 fields (query, Q0, document, rank, score, tag) separated by blanks, got {len(fields)}"
-            faults.append(Fault(what, path, number))
-            continue
+    for number, fields in _rows(path, ("query", "Q0", "document", "rank", "score", "tag"), faults):
         query, _, document, _, score, _ = fields
         try:
             value = float(score)
