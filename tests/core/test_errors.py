@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core import errors
-from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameError, UserError, faults_of, suggest
+from ctxbench.core.errors import (
+    Fault,
+    InputError,
+    StorageError,
+    UnknownNameError,
+    UserError,
+    faults_of,
+    raise_faults,
+    suggest,
+)
 
 
 def test_every_fault_of_the_user_is_a_user_error_and_exits_with_2():
@@ -82,3 +91,9 @@ def test_a_suggestion_without_anything_close_lists_what_there_is():
     assert suggest("ab", ["b", "ac"], listed=False) == "; did you mean 'b' or 'ac'?"
     assert suggest("xyz", ["b", "a"], listed=False) == ""
     assert suggest("x", [f"name{n:02}" for n in range(13)]).endswith("name11, ...")
+
+
+def test_faults_are_raised_if_there_are_any():
+    raise_faults([], subject="file")
+    with pytest.raises(InputError, match=r"file: 1 fault\n  wrong"):
+        raise_faults([Fault("wrong")], subject="file")

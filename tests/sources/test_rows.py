@@ -9,7 +9,7 @@ import pytest
 
 from ctxbench.core.errors import Fault, ParameterError
 from ctxbench.core.items import ItemKey
-from ctxbench.io.rows import Row, read_key, read_text_value
+from ctxbench.io.rows import Row, jsonl_rows, read_key, read_text_value
 
 PATH = Path("a.jsonl")
 
@@ -116,3 +116,19 @@ def test_single_values_say_what_they_are_not() -> None:
             read_key(value)
     with pytest.raises(ParameterError, match="is no item id"):
         read_key("a:b:c:d")
+
+
+def test_an_object_in_a_row_has_its_line_and_its_faults() -> None:
+    row = row_of(inner={"a": 1}, text="x")
+    inner = row.nested(row.data["inner"])
+    assert inner.take("a", str, "") == ""
+    assert shown(row) == ["field 'a' must be a text, got 1 (a.jsonl, line 3)"]
+    assert row.nested(row.data["text"]).data == {}
+
+
+def test_rows_of_json_lines_leave_faulty_lines_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n\n[]\n{"a": 2}\n')
+    faults: list[Fault] = []
+    assert [(row.line, row.data["a"]) for row in jsonl_rows(path, faults)] == [(1, 1), (4, 2)]
+    assert [fault.line for fault in faults] == [3]

@@ -12,7 +12,7 @@ import pytest
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request, SessionItem
-from ctxbench.data.datasets.dataset import Dataset, split_of
+from ctxbench.data.datasets.dataset import Dataset, name_of_path, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.reader import read_dataset
 
@@ -277,3 +277,11 @@ def test_a_partly_labelled_query_is_left_out_whatever_labels_it_has() -> None:
 def test_where_a_label_comes_from_changes_no_hash() -> None:
     from_a_person = small(queries=(query("q1"),), labels=(Label("q1", key("a"), 2, source="person"),))
     assert from_a_person.hash == small(queries=(query("q1"),), labels=(Label("q1", key("a"), 2),)).hash
+
+
+def test_a_path_names_a_dataset(tmp_path):
+    file = tmp_path / "my evals (2).v1.jsonl"
+    file.touch()
+    assert name_of_path(file, "x") == "my-evals-2"
+    assert name_of_path(tmp_path / "a.b c", "x") == "a.b-c"
+    assert name_of_path(tmp_path / "...", "x") == "x"
