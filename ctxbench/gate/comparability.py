@@ -16,14 +16,13 @@ from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate.questions import Questions, named, scopes_of
 from ctxbench.gate.settings import PRICES, Settings
-from ctxbench.gate.snapshots import ItemFact, Snapshot
+from ctxbench.gate.snapshots import ItemFact, Snapshot, Unasked
 from ctxbench.gate.table_answers import TableAnswers, failures
 from ctxbench.io.rows import Row
 from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
 
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
-_UNLABELLED, _OUTSIDE = "no longer labelled in full", "not in the split or sample that is asked now"
 WHY = {
     "removed": "gone",
     "changed": "asked otherwise",
@@ -121,20 +120,28 @@ def _sorted_out(
     return same, {why: tuple(names) for why, names in found.items() if names}
 
 
-def unasked(whole: Dataset, asked: Dataset) -> dict[str, str]:
-    """Why queries of a dataset are not asked, by id, as `1 query is ...` goes on.
+def unasked(whole: Dataset, asked: Dataset) -> dict[str, Unasked]:
+    """The queries of a dataset that are not asked, by id, with why.
 
     Args:
         whole: the dataset as it was opened.
         asked: what of it is asked: of one split, a sample, the judged.
     """
     there = {query.id for query in asked.queries}
+    splits = {query.split for query in asked.queries}
     unlabelled = set(whole.unlabelled)
-    return {
-        query.id: _UNLABELLED if query.id in unlabelled else _OUTSIDE
-        for query in whole.queries
-        if query.id not in there
-    }
+    found = {}
+    for query in whole.queries:
+        if query.id in there:
+            continue
+        if query.id in unlabelled:
+            why = "not labelled in full"
+        elif query.split not in splits:
+            why = f"of split {query.split}, which is not asked"
+        else:
+            why = "not in the sample that is asked"
+        found[query.id] = Unasked(why, labelled=query.id not in unlabelled, tags=query.tags)
+    return found
 
 
 def _queries_lacking(base: Snapshot, head: Snapshot, queries: tuple[str, ...]) -> Iterator[str]:
@@ -155,7 +162,8 @@ def _differing(
     for why, text in WHY.items():
         by: dict[str, list[str]] = {}
         for name in left_out.get(why, ()):
-            by.setdefault(head.unasked.get(name, text) if why == "removed" else text, []).append(name)
+            there = why == "removed" and name in head.unasked
+            by.setdefault(f"{head.unasked[name].why} now" if there else text, []).append(name)
         for said, ids in by.items():
             what = f"{queries_text(len(ids))} of {base.source} {'is' if len(ids) == 1 else 'are'} {said} ({named(ids)})"
             moved = [*questions.moved_scopes(head.queries[one] for one in ids)] if why == "changed" else []

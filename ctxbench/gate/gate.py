@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxbench.bench.progress import Notify, Progress, nothing_said, silent
 from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.data.datasets.store import own_folder
 from ctxbench.gate.baseline_layout import HEAD, VECTORS
 from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.checks import Paired, check, pair_up
@@ -17,7 +18,7 @@ from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.model import Check
 from ctxbench.gate.pins import broken, unknown_pins
 from ctxbench.gate.prices import priced
-from ctxbench.gate.reused_answers import unchanged
+from ctxbench.gate.reused_answers import Answered, unchanged, with_unasked
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import failures
@@ -85,7 +86,7 @@ def check_gate(
         from ctxbench.gate.stored_vectors import accepted_vectors
 
         accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
-    _refuse_unknown(path, file.settings, bases, now.snapshots)
+    _refuse_unknown(file, bases, now)
     paired, settings = pair_up(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
     found = _checked(paired, settings, name=str(path), sides=(str(file.baseline), "this run"), baseline=True)
     if latency and now.resources is not None:
@@ -132,9 +133,10 @@ def accept(
     from ctxbench.gate.current_answers import ask
 
     file, faults = examine_gate(path)
-    snapshots, _, resources = ask(file, faults=faults, notify=notify, progress=progress)
+    now = ask(file, faults=faults, notify=notify, progress=progress)
+    snapshots, _, resources = now
     _refuse_errors(snapshots)
-    _refuse_unknown(path, file.settings, (), snapshots)
+    _refuse_unknown(file, (), now)
     texts = texts and not keeps_texts_out(file.baseline)
     vectors = vectors or (file.baseline / VECTORS).exists()
     done = write_baseline(
@@ -205,15 +207,19 @@ def _checked(paired: Paired, settings: Settings, *, name: str, sides: tuple[str,
     )
 
 
-def _refuse_unknown(path: Path, settings: Settings, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> None:
-    """A pin of what is nowhere would hold for ever.
+def _refuse_unknown(file: GateFile, bases: Sequence[Snapshot], now: Answered) -> None:
+    """A pin of what is nowhere, or of what is not asked, would hold for ever.
 
     Raises:
         InputError: there are such pins; all of them, with their lines.
     """
-    faults = unknown_pins(settings.pins, bases, heads, path=path)
-    if faults:
-        raise InputError(faults)
+    pins = file.settings.pins
+    if not unknown_pins(pins, bases, now.snapshots):
+        return
+    heads = now.snapshots if now.resources is not None else with_unasked(file, now.snapshots, bases)
+    own = {name: own_folder(text, file.experiment.base) for name, text in now.references.items()}
+    folders = {name: folder for name, folder in own.items() if folder is not None}
+    raise InputError(unknown_pins(pins, bases, heads, path=file.path, folders=folders))
 
 
 def _refuse_errors(snapshots: Sequence[Snapshot]) -> None:

@@ -92,6 +92,26 @@ def unchanged(file: GateFile, bases: Sequence[Snapshot]) -> Answered | None:
     return Answered([replace(one, source="this run", reused=True) for one in known], references)
 
 
+def with_unasked(file: GateFile, heads: Sequence[Snapshot], bases: Sequence[Snapshot]) -> list[Snapshot]:
+    """Snapshots with the queries of their datasets that are not asked, which a baseline does not tell.
+
+    Args:
+        file: without faults.
+        heads: as `unchanged` gives them.
+        bases: the snapshots of its baseline.
+    """
+    from ctxbench.data.datasets.sample import asked  # most checks need no dataset
+    from ctxbench.gate.comparability import unasked
+    from ctxbench.gate.edited_dataset import open_edited
+
+    experiment, found = file.experiment, {}
+    for reference in experiment.datasets:
+        whole = open_edited(reference, bases=bases, base=experiment.base)
+        drawn = asked(whole, split=experiment.split, sample=experiment.sample, seed=experiment.seed)
+        found[whole.name] = unasked(whole, drawn.judged())
+    return [replace(one, unasked=found[one.dataset]) for one in heads]
+
+
 def _as_accepted(file: GateFile, bases: Sequence[Snapshot]) -> bool:
     """Whether selectors, versions and what is measured are those of a baseline."""
     experiment = file.experiment

@@ -33,7 +33,7 @@ from ctxbench.data.datasets.sample import asked
 from ctxbench.data.datasets.store import open_dataset
 from ctxbench.gate.comparability import unasked
 from ctxbench.gate.plugins import foreign_steps, held_to_account
-from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of
+from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, Unasked, by_state, facts_of
 from ctxbench.gate.table_answers import TableAnswers
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
@@ -261,7 +261,7 @@ def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[Sn
 
 def _datasets_of_run(
     folder: Path, manifest: Mapping[str, Any], opened: Mapping[str, Dataset]
-) -> list[tuple[Dataset, dict[str, str]]]:
+) -> list[tuple[Dataset, dict[str, Unasked]]]:
     """The datasets of a run, with the queries that were asked, and why others were not."""
     base = _short(folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", ".")))
     experiment = manifest["experiment"]
