@@ -203,9 +203,8 @@ class _Sides:
         if query.labelled:
             return "have the gate file ask it (`split`, `sample`)"
         folder = self.folders.get(dataset)
-        return (
-            "label it" if folder is None else f"label it (`{shlex.join(['ctxbench', 'data', 'label', str(folder)])}`)"
-        )
+        command = "" if folder is None else shlex.join(["ctxbench", "data", "label", str(folder)])
+        return f"label it (`{command}`)" if command else "label it"
 
     def _nowhere(self, pin: Pin, meant: Sequence[Snapshot]) -> str:
         """That no side has the query or tag; empty if one has."""
@@ -215,7 +214,8 @@ class _Sides:
         if pin.query:
             known = {name for one in meant for name in (*one.queries, *one.unasked)}
             return f"no query {pin.query!r}{where or ' in this check'}{self._closest(pin, 'query', pin.query, known)}"
-        tags = {tag for one in meant for query in (*one.queries.values(), *one.unasked.values()) for tag in query.tags}
+        tags = {tag for one in meant for query in one.queries.values() for tag in query.tags}
+        tags |= {tag for one in meant for query in one.unasked.values() for tag in query.tags}
         return f"no query has the tag {pin.tag!r}{where}{self._closest(pin, 'tag', pin.tag, tags)}"
 
     def _gone(self, pin: Pin) -> str:
