@@ -163,7 +163,7 @@ def _print(snapshot: Snapshot, card: dict[str, Any], out: Path) -> None:
     say(f"{counts['items']:,} items, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         say(f"{_failed(snapshot)}: {', '.join(part.name for part in snapshot.failed)}; this is what the others gave")
-    say(f'Next: ctxbench select "what a user asks" --catalog {out}')
+    say(f'Next: ctxbench select "what a user asks" --catalog {shlex.quote(str(out))}')
 
 
 def _lacking(part: Part) -> Iterator[str]:

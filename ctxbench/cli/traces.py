@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ def import_traces(
         made = import_into(
             out, tuple(logs), items, settings, scopes=scopes, redact=bool(redact), patterns=patterns, notify=shown
         )
-    next_step = f"ctxbench data label {out} --minutes {NEXT_MINUTES}"
+    next_step = shlex.join(["ctxbench", "data", "label", str(out), "--minutes", str(NEXT_MINUTES)])
     if as_json:
         print_json({"dataset": str(out), "hash": made.dataset.hash, **made.report.as_dict(), "next": next_step})
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ctxbench.bench.progress import Notify, Progress, nothing_said, silent
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.data.datasets.store import own_folder
-from ctxbench.gate.baseline_layout import HEAD, VECTORS
+from ctxbench.gate.baseline_layout import HEAD, VECTORS, baseline_of
 from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.checks import Paired, check, pair_up
 from ctxbench.gate.comparability import queries_text
@@ -75,32 +75,33 @@ def check_gate(
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
         UserError: the baseline is missing or cannot be read, or a selector of ours fails.
     """
-    file, faults = examine_gate(path)
-    bases = [] if faults else [*map(priced, read_baseline(file.baseline))]
-    now = None if faults or latency else unchanged(file, bases)
-    if now is None:
-        from ctxbench.gate.current_answers import ask  # slow to import
+    with baseline_of(path):
+        file, faults = examine_gate(path)
+        bases = [] if faults else [*map(priced, read_baseline(file.baseline))]
+        now = None if faults or latency else unchanged(file, bases)
+        if now is None:
+            from ctxbench.gate.current_answers import ask  # slow to import
 
-        now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
-    elif (file.baseline / VECTORS).exists():
-        from ctxbench.gate.stored_vectors import accepted_vectors
+            now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
+        elif (file.baseline / VECTORS).exists():
+            from ctxbench.gate.stored_vectors import accepted_vectors
 
-        accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
-    _refuse_unknown(file, bases, now)
-    paired, settings = pair_up(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
-    found = _checked(paired, settings, name=str(path), sides=(str(file.baseline), "this run"), baseline=True)
-    if latency and now.resources is not None:
-        from ctxbench.gate.latency import with_latency  # most checks time nothing
+            accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
+        _refuse_unknown(file, bases, now)
+        paired, settings = pair_up(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
+        found = _checked(paired, settings, name=str(path), sides=(str(file.baseline), "this run"), baseline=True)
+        if latency and now.resources is not None:
+            from ctxbench.gate.latency import with_latency  # most checks time nothing
 
-        found = with_latency(found, paired.pairs, settings, resources=now.resources, progress=progress)
-    return Checked(
-        check=found,
-        file=file,
-        references=now.references,
-        texts=any(item.row is not None for base in bases for item in base.items.values()),
-        vectors=(file.baseline / VECTORS).exists(),
-        failed=any(failures(one.answers) for one in now.snapshots),
-    )
+            found = with_latency(found, paired.pairs, settings, resources=now.resources, progress=progress)
+        return Checked(
+            check=found,
+            file=file,
+            references=now.references,
+            texts=any(item.row is not None for base in bases for item in base.items.values()),
+            vectors=(file.baseline / VECTORS).exists(),
+            failed=any(failures(one.answers) for one in now.snapshots),
+        )
 
 
 def accept(
@@ -132,21 +133,25 @@ def accept(
     from ctxbench.gate.baseline_head import worth_of
     from ctxbench.gate.current_answers import ask
 
-    file, faults = examine_gate(path)
-    now = ask(file, faults=faults, notify=notify, progress=progress)
-    snapshots, _, resources = now
-    _refuse_errors(snapshots)
-    _refuse_unknown(file, (), now)
-    texts = texts and not keeps_texts_out(file.baseline)
-    vectors = vectors or (file.baseline / VECTORS).exists()
-    done = write_baseline(
-        file.baseline, snapshots, texts=texts, vectors=resources.given if vectors and resources is not None else None
-    )
-    return replace(
-        done,
-        pins=tuple(one for snapshot in snapshots for one in broken(file.settings.pins, snapshot)),
-        worth=tuple(worth_of(one, file.settings.metrics) for one in snapshots),
-    )
+    with baseline_of(path):
+        file, faults = examine_gate(path)
+        now = ask(file, faults=faults, notify=notify, progress=progress)
+        snapshots, _, resources = now
+        _refuse_errors(snapshots)
+        _refuse_unknown(file, (), now)
+        texts = texts and not keeps_texts_out(file.baseline)
+        vectors = vectors or (file.baseline / VECTORS).exists()
+        done = write_baseline(
+            file.baseline,
+            snapshots,
+            texts=texts,
+            vectors=resources.given if vectors and resources is not None else None,
+        )
+        return replace(
+            done,
+            pins=tuple(one for snapshot in snapshots for one in broken(file.settings.pins, snapshot)),
+            worth=tuple(worth_of(one, file.settings.metrics) for one in snapshots),
+        )
 
 
 def check_runs(

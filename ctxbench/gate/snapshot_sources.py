@@ -281,8 +281,8 @@ def _datasets_of_run(
     if wrong:
         raise ParameterError(
             f"{'; '.join(wrong)}; two runs can be compared while their datasets are as they were in both: bring the "
-            "datasets back, or run both again. To compare across an edit, accept a baseline before it (`ctxbench check "
-            "GATE --accept`), and check after it"
+            "datasets back, or run both again. To compare across an edit, accept the baseline of a gate file "
+            "before it (`ctxbench check --accept`), and check after it"
         )
     return found
 
