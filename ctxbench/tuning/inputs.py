@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -46,6 +47,7 @@ class Opened:
         of: by split, how many there are to sample from.
         left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
         unanswered: by name of a policy what the labels cannot say, likewise.
+        named: the name or folder that opens it.
     """
 
     dataset: Dataset
@@ -53,6 +55,7 @@ class Opened:
     of: Mapping[str, int]
     left_out: Mapping[str, str] = field(default_factory=dict)
     unanswered: Mapping[str, str] = field(default_factory=dict)
+    named: str = ""
 
     @property
     def deciding(self) -> Side:
@@ -130,7 +133,7 @@ def open_tuning(
         if dataset.name in found:
             faults.append(Fault(f"two datasets are called {dataset.name!r}; name each once, or rename one"))
             continue
-        opened = attempt(partial(_opened, dataset, file, resources))
+        opened = attempt(partial(_opened, dataset, file, resources, named=reference))
         if opened is not None:
             left_out, wrong = _unsuited(file, tunables, opened)
             unanswered = unanswerable(file.policies, opened.deciding.labels)
@@ -144,8 +147,12 @@ def open_tuning(
     return Ready(file=file, tunables=tunables, datasets=tuple(found.values()), embedder=embedder, counter=counter)
 
 
-def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Opened:
+def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, named: str) -> Opened:
     """Both splits of a dataset, or all its labels in one where they are few, or where there are no two splits.
+
+    Args:
+        dataset, file, resources: what is tuned.
+        named: the name or folder that opens the dataset.
 
     Raises:
         InputError: no query is labelled, or a split that was asked for is not there.
@@ -155,7 +162,7 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Op
     if file.labels == "split" and lacking:
         what = (
             f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(lacking)}; make "
-            f"both with `ctxbench data split {dataset.name}`, or leave `labels` out"
+            f"both with `{shlex.join(['ctxbench', 'data', 'split', named])}`, or leave `labels` out"
         )
         raise InputError([Fault(what, file.path, line_of(file.lines, ("labels",)))])
     in_need = sum(not query.needs_nothing for part in both.values() for query in part.queries)
@@ -168,13 +175,12 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Op
     sides = {}
     for split, part in parts.items():
         if not len(part):
-            what = (
-                f"dataset {dataset.name}: no query is labelled or needs nothing; label some with `ctxbench data label`"
-            )
-            raise InputError([Fault(what)])
+            what = f"dataset {dataset.name}: no query is labelled or needs nothing"
+            raise InputError([Fault(f"{what}; label some with `{shlex.join(['ctxbench', 'data', 'label', named])}`")])
         drawn = select_queries(part, sample=file.sample, seed=file.seed)
         sides[split] = Side(drawn, split, item_tokens, resources)
-    return Opened(dataset=dataset, sides=sides, of={split: len(part) for split, part in parts.items()})
+    of = {split: len(part) for split, part in parts.items()}
+    return Opened(dataset=dataset, sides=sides, of=of, named=named)
 
 
 def _unsuited(file: PolicyFile, tunables: Sequence[Tunable], opened: Opened) -> tuple[dict[str, str], list[Fault]]:
@@ -243,7 +249,7 @@ def _leaking(one: Tunable, pipeline: Pipeline, opened: Opened) -> Iterator[str]:
     if TEST in opened.sides and seen_by(pipeline, opened.sides[TEST]):
         yield (
             "a step of it was fitted on queries of the test split, so that nothing measured there would hold "
-            f"elsewhere; fit it with `ctxbench calibrate ... {opened.dataset.name} --split tuning`"
+            f"elsewhere; fit it anew, `ctxbench calibrate` with `{shlex.join([opened.named, '--split', 'tuning'])}`"
         )
     elif seen_by(replace(pipeline, refine=pipeline.refine[one.first_cut :]), deciding):
         yield (
