@@ -150,11 +150,11 @@ def keep(
     """Capture sources, write the snapshot and print how each went; the exit code is 0, or 1 if some failed.
 
     Where some failed, an earlier snapshot stays unless `partial` says that it is to be replaced. `items` is the option
-    by which `select` is given what was captured; empty = the folder as its catalog.
+    by which commands are given the agent file whose servers were captured; empty = the folder is a catalog.
     """
     snapshot = capture(*sources, hide_keys=hide_keys)
     if snapshot.failed and not partial and (out / CAPTURE).is_file():
-        raise StorageError(_kept(snapshot, out))
+        raise StorageError(_kept(snapshot, out, items))
     card = write_snapshot(snapshot, out)
     if as_json:
         print_json({"folder": str(out), **card})
@@ -163,7 +163,7 @@ def keep(
     return 1 if snapshot.failed else 0
 
 
-def _kept(snapshot: Snapshot, out: Path) -> str:
+def _kept(snapshot: Snapshot, out: Path, items: str) -> str:
     """Why an earlier snapshot is not replaced, what it would lose, and what to do."""
     failed = {(part.kind, part.name): part for part in snapshot.failed}
     why = f"{out} is kept as it was, since {_failed(snapshot)}"
@@ -177,7 +177,8 @@ def _kept(snapshot: Snapshot, out: Path) -> str:
         why += f", and what it holds of theirs cannot be told: {error}"
     servers = [part.name for part in snapshot.failed if part.kind == SERVER]
     skip = shlex.join(word for name in servers for word in ("--skip", name))
-    mend = f"mend that, or replace it by what the others gave: --partial{f', or {skip}' if skip else ''}"
+    partial = f"`ctxbench data capture {items} --partial`" if items else "--partial"  # a check has no such option
+    mend = f"mend that, or replace it by what the others gave: {partial}{f', or {skip}' if skip else ''}"
     return f"{why}; {mend} ({'; '.join(f'{part.name}: {part.error}' for part in snapshot.failed)})"
 
 

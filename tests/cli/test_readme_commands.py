@@ -18,6 +18,7 @@ import pytest
 from ctxbench.core import registry
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.weights import WHEEL
+from tests.checkout import Checkout
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -50,6 +51,7 @@ HOW = {
     "ctxbench check gate.yaml --accept --vectors": AS_WRITTEN,
     "ctxbench check gate.yaml": AS_WRITTEN,
     "ctxbench check RUN_A RUN_B": "check runs/presets-part runs/presets-part",
+    "ctxbench report --history gate.yaml": AS_WRITTEN,  # over a commit of the baseline, see `commit`
     "make learned": DRY,
     "make ablations": DRY,
     "make presets": DRY,
@@ -61,6 +63,7 @@ HOW = {
     "ctxbench tune D... --policy POLICIES.yaml": "tune bfcl-simple bfcl-live --policy small.yaml",
     "ctxbench check GATE.yaml": "check gate.yaml",
     "ctxbench report FOLDER": "report runs/presets-part",
+    "ctxbench report --history GATE.yaml": "report --history gate.yaml",
     "ctxbench calibrate WHAT D --out FILE": "calibrate probability bfcl-simple --out fits.json",
     "ctxbench latency --catalog C": "latency --catalog bfcl-simple --embedder hashing",  # asked in other processes
     "ctxbench graph C --out FILE": "graph bfcl-simple --out graph.npz",
@@ -206,6 +209,8 @@ def test_every_command_line_runs_in_the_order_of_the_page(cli, stand_ins, withou
         else:
             if line.startswith("ctxbench score"):
                 lines("answers.jsonl", map(answer, Path("requests.jsonl").read_text().splitlines()))
+            if "--history" in line:
+                commit()
             monkeypatch.setattr(sys, "stdin", io.StringIO("0\n1\nq\n"))
             done = cli(*(shlex.split(instead) if instead else shlex.split(line)[1:]))
             code, said = ENDS.get(line, (0, ""))
@@ -217,6 +222,12 @@ def test_every_command_line_runs_in_the_order_of_the_page(cli, stand_ins, withou
     assert Path("gate.baseline/vectors.npz").is_file()
     assert Path("datasets/mine/labelling/answers.jsonl").is_file()
     assert Path("runs/tune-presets/report.html").is_file()
+
+
+def commit() -> None:
+    """Keep the accepted baseline in git, which is where `--history` reads."""
+    if not Path(".git").exists():
+        Checkout(Path.cwd()).commit("Accept")
 
 
 def answer(request: str) -> dict[str, object]:
