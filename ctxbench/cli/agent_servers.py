@@ -28,7 +28,7 @@ def look_at_servers(gate: Path, *, recapture: bool) -> None:
             from ctxbench.io.console import printing_to_stderr
 
             with printing_to_stderr():
-                capture_all(Wanted(mcp_config=agent.mcp), out=agent.snapshot, as_json=False)
+                capture_all(Wanted(mcp_config=agent.mcp, agent=agent.path), out=agent.snapshot, as_json=False)
         elif agent.captured:
             again = "`--recapture` asks them again"
             say(f"servers of {agent.path} are as captured {_ago(agent.captured)}; {again}", err=True)

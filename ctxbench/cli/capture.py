@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,10 +10,21 @@ from typing import Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import Progress, progress
-from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.io.console import say
 from ctxbench.io.visible import message_lines, one_line
-from ctxbench.sources.snapshots import CAPTURE, Part, Snapshot, Source, capture, lacking, refuse_other, write_snapshot
+from ctxbench.sources.snapshots import (
+    CAPTURE,
+    SERVER,
+    Part,
+    Snapshot,
+    Source,
+    capture,
+    items_kept,
+    lacking,
+    refuse_other,
+    write_snapshot,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +91,7 @@ def capture_all(wanted: Wanted, *, out: Path | None, as_json: bool) -> int:
     refuse_other(out)
     with progress() as shown:
         sources = list(_sources(wanted, shown))
-        items = f"--catalog {out}" if wanted.agent is None else f"--agent {wanted.agent}"
+        items = "" if wanted.agent is None else shlex.join(["--agent", str(wanted.agent)])
         partial, hide_keys = wanted.partial, wanted.hide_keys
         return keep(sources, out=out, as_json=as_json, partial=partial, hide_keys=hide_keys, items=items)
 
@@ -138,21 +150,40 @@ def keep(
     """Capture sources, write the snapshot and print how each went; the exit code is 0, or 1 if some failed.
 
     Where some failed, an earlier snapshot stays unless `partial` says that it is to be replaced. `items` is the option
-    by which `select` is given what was captured; empty = the folder as its catalog.
+    by which commands are given the agent file whose servers were captured; empty = the folder is a catalog.
     """
     snapshot = capture(*sources, hide_keys=hide_keys)
     if snapshot.failed and not partial and (out / CAPTURE).is_file():
-        why = "; ".join(f"{part.name}: {part.error}" for part in snapshot.failed)
-        raise StorageError(
-            f"{out} is kept as it was, since {len(snapshot.failed)} of {len(snapshot.parts)} failed and their items "
-            f"would be gone from it; --partial replaces it all the same, --skip NAME leaves a server out ({why})"
-        )
+        raise StorageError(_kept(snapshot, out, items))
     card = write_snapshot(snapshot, out)
     if as_json:
         print_json({"folder": str(out), **card})
     else:
-        _print(snapshot, card, out, items or f"--catalog {out}")
+        _print(snapshot, card, out, items or shlex.join(["--catalog", str(out)]))
     return 1 if snapshot.failed else 0
+
+
+def _kept(snapshot: Snapshot, out: Path, items: str) -> str:
+    """Why an earlier snapshot is not replaced, what it would lose, and what to do."""
+    failed = {(part.kind, part.name): part for part in snapshot.failed}
+    why = f"{out} is kept as it was, since {_failed(snapshot)}"
+    try:
+        kept = items_kept(out)
+        had = {part.name: kept[key] for key, part in failed.items() if kept.get(key)}
+        gone = ", ".join(f"{count:,} item{'' if count == 1 else 's'} of {name}" for name, count in had.items())
+        none = " or ".join(part.name for part in snapshot.failed)
+        why += f", and it holds {gone}" if gone else f"; it holds no item of {none}"
+    except UserError as error:
+        why += f", and what it holds of theirs cannot be told: {error}"
+    servers = [part.name for part in snapshot.failed if part.kind == SERVER]
+    skip = shlex.join(word for name in servers for word in ("--skip", name))
+    partial = f"`ctxbench data capture {items} --partial`" if items else "--partial"  # a check has no such option
+    mend = f"mend that, or replace it by what the others gave: {partial}{f', or {skip}' if skip else ''}"
+    return f"{why}; {mend} ({'; '.join(f'{part.name}: {part.error}' for part in snapshot.failed)})"
+
+
+def _failed(snapshot: Snapshot) -> str:
+    return f"{len(snapshot.failed)} of {len(snapshot.parts)} failed"
 
 
 def _print(snapshot: Snapshot, card: dict[str, Any], out: Path, items: str) -> None:
@@ -169,8 +200,7 @@ def _print(snapshot: Snapshot, card: dict[str, Any], out: Path, items: str) -> N
     counts = card["counts"]
     say(f"{counts['items']:,} items, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
-        some = f"{len(snapshot.failed)} of {len(snapshot.parts)} failed, so their items are missing"
-        say(f"{some}; the others are kept")
+        say(f"{_failed(snapshot)}: {', '.join(part.name for part in snapshot.failed)}; this is what the others gave")
     say(f'Next: ctxbench select "what a user asks" {items}')
 
 

@@ -208,6 +208,9 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
         say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
     for one in done.summaries:
         say(f"accepted: {texts.summary_text(one)}")
+    if not (done.unchanged or done.removed):  # where there was none, there is no diff
+        say(f"accepted: {done.folder}, all of it new or changed; look at it, and commit it")
+        return
     kept = f"{len(done.unchanged)} file{'' if len(done.unchanged) == 1 else 's'} unchanged"
     changed = "look at its diff, and commit it" if done.written or done.removed else "nothing to commit"
     say(f"accepted: {done.folder}, {kept}; {changed}")

@@ -110,7 +110,8 @@ def data_capture(
 
     Exit code 1 if some servers failed; the others are kept, but an earlier catalog is not replaced by less.
 
-    With an agent file only its servers are asked: its rules, references and lists of tools are read anew each time.
+    With --agent FILE only the servers of an agent file are asked: its rules, references and lists of tools are read
+    anew each time.
 
     For example:
 

@@ -65,6 +65,7 @@ def report(path: Path | None, wanted: Wanted) -> None:
 
 
 def _show_history(path: Path, wanted: Wanted) -> None:
+    from ctxbench.gate.baseline_layout import GATE, gate_file_in_messages
     from ctxbench.gate.history import baseline_of, read_history
     from ctxbench.report.gate.history import history_chart, history_csv, history_json, print_history
 
@@ -72,7 +73,8 @@ def _show_history(path: Path, wanted: Wanted) -> None:
     with progress() as shown:
         folder = baseline_of(path)
         beside = Path() if folder == path else path
-        history = read_history(folder, limit=wanted.limit, beside=beside, notify=shown)
+        with gate_file_in_messages(Path(GATE) if folder == path else path):
+            history = read_history(folder, limit=wanted.limit, beside=beside, notify=shown)
     if wanted.csv is not None:
         write_atomic(wanted.csv, history_csv(history))
     if wanted.chart is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -32,8 +33,8 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         raise ParameterError("name the file for corrections with --patch FILE, or only list with --list")
     if patch is not None and not (listed or as_json) and patch.exists():
         raise ParameterError(
-            f"{patch} holds corrections already; apply it with `ctxbench data review {name} --apply {patch}`, or name "
-            "another file"
+            f"{patch} holds corrections already; apply it with "
+            f"`{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another file"
         )
     pool = make_pool_for(dataset, selectors, embedder, {})
     found = findings(pool)

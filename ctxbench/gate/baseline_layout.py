@@ -13,7 +13,10 @@ vectors.npz                 vectors of the texts that a check needs, if they wer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +29,27 @@ FORMAT = 2  # raised when a reader of the old one would go wrong
 READABLE_FORMATS = (1, FORMAT)  # in 1, a rule that keeps a candidate out was a sentence
 MANIFEST, VECTORS = "baseline.json", "vectors.npz"
 ITEMS, QUERIES, SESSIONS = "items.jsonl", "queries.jsonl", "sessions.jsonl"
-ACCEPT = "ctxbench check --accept"
+GATE = "gate.yaml"  # the gate file where nothing else is named
 _FOREIGN = {"dataset.yaml": "a dataset", "manifest.json": "a run", "timings.json": "a run"}
+
+
+_gate: ContextVar[Path] = ContextVar("gate", default=Path(GATE))
+
+
+@contextmanager
+def gate_file_in_messages(gate: Path) -> Iterator[None]:
+    """Within it, messages name the command that accepts the baseline of a gate file."""
+    token = _gate.set(gate)
+    try:
+        yield
+    finally:
+        _gate.reset(token)
+
+
+def accept_command(*options: str) -> str:
+    """The command that writes the baseline anew, for the gate file at hand, in backticks."""
+    gate = _gate.get()
+    return f"`{shlex.join(['ctxbench', 'check', *([] if gate == Path(GATE) else [str(gate)]), '--accept', *options])}`"
 
 
 def answers_file(selector: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +18,13 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError
 from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline_layout import (
-    ACCEPT,
     FORMAT,
     ITEMS,
     MANIFEST,
     QUERIES,
     READABLE_FORMATS,
     SESSIONS,
+    accept_command,
     answers_file,
     dataset_file,
     file_hash,
@@ -48,12 +49,18 @@ from ctxbench.io.merge_conflicts import conflicts
 
 T = TypeVar("T")
 
-_CONFLICT = (
-    "a merge conflict; take one side of the whole folder, whichever (`git checkout --ours -- {folder}`), and accept "
-    f"again (`{ACCEPT}`)"
-)
-RESTORE = f"bring it back from git, or accept again (`{ACCEPT}`)"
 _DAMAGE = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
+
+
+def _conflict_advice(folder: Path) -> str:
+    """What is wrong with a file that git merged, and what to do."""
+    take = f"take one side of the whole folder, whichever (`git checkout --ours -- {shlex.quote(str(folder))}`)"
+    return f"a merge conflict; {take}, and accept again ({accept_command()})"
+
+
+def restore_advice() -> str:
+    """What to do about a damaged baseline, for the gate file at hand."""
+    return f"bring it back from git, or accept again ({accept_command()})"
 
 
 class NewerFormatError(InputError):
@@ -86,13 +93,12 @@ def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = 
             for snapshot in reader.snapshots(head, dataset, about, wanted)
         ]
     except (UserError, *_DAMAGE) as error:
-        raise InputError([Fault(f"damaged ({_error_text(error)}); {RESTORE}", folder / MANIFEST)]) from error
+        raise InputError([Fault(f"damaged ({_error_text(error)}); {restore_advice()}", folder / MANIFEST)]) from error
     if reader.faults:
         raise InputError(reader.faults, subject=f"baseline {folder}")
     if not any(about["selectors"] for about in head["datasets"].values()):
-        raise InputError(
-            [Fault(f"the baseline holds no selector, so that nothing could be judged; {RESTORE}", folder / MANIFEST)]
-        )
+        what = "the baseline holds no selector, so that nothing could be judged"
+        raise InputError([Fault(f"{what}; {restore_advice()}", folder / MANIFEST)])
     return found
 
 
@@ -105,22 +111,22 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     what = other_content(folder)
     if what:
-        raise InputError([Fault(f"{folder} is {what}, no baseline; expected a folder that `{ACCEPT}` made")])
+        raise InputError([Fault(f"{folder} is {what}, no baseline; expected a folder that {accept_command()} made")])
     path = folder / MANIFEST
     if not path.exists():
         state = "is empty" if folder.exists() else "is not there"
-        raise StorageError(f"there is no baseline: {folder} {state}; make it with `{ACCEPT}`, and commit it")
+        raise StorageError(f"there is no baseline: {folder} {state}; make it with {accept_command()}, and commit it")
     data = read_bytes(path)
     faults = _content_faults(data, path, folder)
     if faults:
         raise InputError(faults)
     head = _parsed(data, path)
     if not isinstance(head, dict) or "format" not in head:
-        raise InputError([Fault(f"no baseline: expected an object with a format; {RESTORE}", path, 1)])
+        raise InputError([Fault(f"no baseline: expected an object with a format; {restore_advice()}", path, 1)])
     if head["format"] not in READABLE_FORMATS:
         raise _other_format(head, path)
     if head.get("hash") != manifest_hash(head):
-        raise InputError([Fault(f"was changed by hand, or merged; {RESTORE}", path)])
+        raise InputError([Fault(f"was changed by hand, or merged; {restore_advice()}", path)])
     return head
 
 
@@ -131,7 +137,7 @@ def _other_format(head: Mapping[str, Any], path: Path) -> InputError:
     what = f"format {head['format']!r}{by}, this version of ctxbench reads {' and '.join(map(str, READABLE_FORMATS))}"
     if isinstance(head["format"], int) and head["format"] > FORMAT:
         return NewerFormatError([Fault(f"{what}; install the version that wrote it, or a newer one", path)])
-    how = f"check once more with the version that wrote it, then write it anew with this one (`{ACCEPT}`)"
+    how = f"check once more with the version that wrote it, then write it anew with this one ({accept_command()})"
     return InputError([Fault(f"{what}; {how}", path)])
 
 
@@ -242,16 +248,16 @@ class _Reader:
             data = read_bytes(path)
         except StorageError:
             what = "is missing" if not path.exists() else "cannot be read"
-            self.faults.append(Fault(f"{what}; {RESTORE}", path))
+            self.faults.append(Fault(f"{what}; {restore_advice()}", path))
             return []
         intact = file_hash(data) == digest
         faults = [] if intact else _content_faults(data, path, self.folder)
         rows = [] if faults else _read_lines(data, path, read, faults)
         if not faults and (rows or intact):
-            faults += [Fault(f"{what}; {RESTORE}", path, line) for line, what in check(rows)]
+            faults += [Fault(f"{what}; {restore_advice()}", path, line) for line, what in check(rows)]
         if not intact and not faults:
             what = "was changed by hand, or merged: its hash is another" if data.strip() else "is empty"
-            faults.append(Fault(f"{what}; {RESTORE}", path))
+            faults.append(Fault(f"{what}; {restore_advice()}", path))
         self.faults.extend(faults)
         return rows
 
@@ -341,7 +347,7 @@ def _read_lines(
         except InputError as error:
             faults.extend(error.faults)
         except (RowError, *_DAMAGE) as error:
-            faults.append(Fault(f"a damaged line: {_error_text(error)}; {RESTORE}", path, number))
+            faults.append(Fault(f"a damaged line: {_error_text(error)}; {restore_advice()}", path, number))
     return rows
 
 
@@ -354,13 +360,15 @@ def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
     try:
         return _DECODER.decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {RESTORE}", path, line)]) from error
+        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {restore_advice()}", path, line)]) from error
     except (ValueError, RecursionError):
         pass
     try:
         return parse_json(data.decode("utf-8"), path=path, line=line)
     except InputError as error:
-        raise InputError([replace(fault, message=f"{fault.message}; {RESTORE}") for fault in error.faults]) from error
+        raise InputError(
+            [replace(fault, message=f"{fault.message}; {restore_advice()}") for fault in error.faults]
+        ) from error
 
 
 def _object(row: Any) -> Mapping[str, Any]:
@@ -379,9 +387,9 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 def _content_faults(data: bytes, path: Path, folder: Path) -> list[Fault]:
     """Faults of a whole file: another encoding, and conflicts that git left, one for each place."""
     if is_utf16(data):
-        return [Fault(f"is UTF-16, and must be UTF-8; {RESTORE}", path, 1)]
+        return [Fault(f"is UTF-16, and must be UTF-8; {restore_advice()}", path, 1)]
     found = conflicts(data.decode("utf-8", "replace"))
-    return [Fault(_CONFLICT.format(folder=folder), path, line) for line in found]
+    return [Fault(_conflict_advice(folder), path, line) for line in found]
 
 
 def _error_text(error: Exception) -> str:

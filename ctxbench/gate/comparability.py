@@ -15,7 +15,7 @@ from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate.questions import Questions, scopes_of
 from ctxbench.gate.settings import PRICES, Settings
-from ctxbench.gate.snapshots import ItemFact, Snapshot
+from ctxbench.gate.snapshots import ItemFact, Snapshot, Unasked
 from ctxbench.gate.table_answers import TableAnswers, failures
 from ctxbench.gate.wording import first_ids, queries_text
 from ctxbench.io.rows import Row
@@ -23,7 +23,6 @@ from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
 
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
-_UNLABELLED, _OUTSIDE = "no longer labelled in full", "not in the split or sample that is asked now"
 LEFT_OUT_REASONS = {
     "removed": "gone",
     "changed": "asked otherwise",
@@ -120,20 +119,28 @@ def _sort_queries(
     return same, {why: tuple(names) for why, names in found.items() if names}
 
 
-def unasked(whole: Dataset, asked: Dataset) -> dict[str, str]:
-    """Why queries of a dataset are not asked, by id, as `1 query is ...` goes on.
+def unasked(whole: Dataset, asked: Dataset) -> dict[str, Unasked]:
+    """The queries of a dataset that are not asked, by id, with why.
 
     Args:
         whole: the dataset as it was opened.
         asked: what of it is asked: of one split, a sample, the judged.
     """
     there = {query.id for query in asked.queries}
+    splits = {query.split for query in asked.queries}
     unlabelled = set(whole.unlabelled)
-    return {
-        query.id: _UNLABELLED if query.id in unlabelled else _OUTSIDE
-        for query in whole.queries
-        if query.id not in there
-    }
+    found = {}
+    for query in whole.queries:
+        if query.id in there:
+            continue
+        if query.id in unlabelled:
+            why = "not labelled in full"
+        elif query.split not in splits:
+            why = f"of split {query.split}, which is not asked"
+        else:
+            why = "not in the sample that is asked"
+        found[query.id] = Unasked(why, labelled=query.id not in unlabelled, tags=query.tags)
+    return found
 
 
 def _missing_queries(base: Snapshot, head: Snapshot, queries: tuple[str, ...]) -> Iterator[str]:
@@ -154,7 +161,8 @@ def _query_differences(
     for why, text in LEFT_OUT_REASONS.items():
         by: dict[str, list[str]] = {}
         for name in left_out.get(why, ()):
-            by.setdefault(head.unasked.get(name, text) if why == "removed" else text, []).append(name)
+            there = why == "removed" and name in head.unasked
+            by.setdefault(f"{head.unasked[name].why} now" if there else text, []).append(name)
         for said, ids in by.items():
             verb = "is" if len(ids) == 1 else "are"
             what = f"{queries_text(len(ids))} of {base.source} {verb} {said} ({first_ids(ids)})"

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from ctxbench.bench.progress import Notify, Progress, nothing_said, silent
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.gate.baseline_layout import MANIFEST, VECTORS
+from ctxbench.data.datasets.lookup import user_folder
+from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, gate_file_in_messages
 from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.checks import check, pair_snapshots
 from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.model import Check
 from ctxbench.gate.pins import pin_failures, unknown_pins
 from ctxbench.gate.prices import with_prices
-from ctxbench.gate.reused_answers import reuse_answers
+from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
 from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Snapshot
 from ctxbench.gate.table_answers import failures
@@ -74,33 +75,34 @@ def check_gate(
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
         UserError: the baseline is missing or cannot be read, or a selector of ours fails.
     """
-    file, faults = examine_gate(path)
-    bases = [] if faults else [*map(with_prices, read_baseline(file.baseline))]
-    now = None if faults or latency else reuse_answers(file, bases)
-    if now is None:
-        from ctxbench.gate.current_answers import ask  # slow to import
+    with gate_file_in_messages(path):
+        file, faults = examine_gate(path)
+        bases = [] if faults else [*map(with_prices, read_baseline(file.baseline))]
+        now = None if faults or latency else reuse_answers(file, bases)
+        if now is None:
+            from ctxbench.gate.current_answers import ask  # slow to import
 
-        now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
-    elif (file.baseline / VECTORS).exists():
-        from ctxbench.gate.stored_vectors import accepted_vectors
+            now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
+        elif (file.baseline / VECTORS).exists():
+            from ctxbench.gate.stored_vectors import accepted_vectors
 
-        accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
-    _refuse_unknown_pins(path, file.settings, bases, now.snapshots)
-    pairing, settings = pair_snapshots(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
-    baseline = str(file.baseline)
-    found = check(pairing, settings, name=str(path), base=baseline, head="this run", baseline=baseline)
-    if latency and now.resources is not None:
-        from ctxbench.gate.latency import add_latency  # most checks time nothing
+            accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
+        _refuse_unknown_pins(file, bases, now)
+        pairing, settings = pair_snapshots(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
+        baseline = str(file.baseline)
+        found = check(pairing, settings, name=str(path), base=baseline, head="this run", baseline=baseline)
+        if latency and now.resources is not None:
+            from ctxbench.gate.latency import add_latency  # most checks time nothing
 
-        found = add_latency(found, pairing.pairs, settings, resources=now.resources, progress=progress)
-    return GateCheck(
-        check=found,
-        file=file,
-        references=now.references,
-        texts=any(item.row is not None for base in bases for item in base.items.values()),
-        vectors=(file.baseline / VECTORS).exists(),
-        failed=any(failures(one.answers) for one in now.snapshots),
-    )
+            found = add_latency(found, pairing.pairs, settings, resources=now.resources, progress=progress)
+        return GateCheck(
+            check=found,
+            file=file,
+            references=now.references,
+            texts=any(item.row is not None for base in bases for item in base.items.values()),
+            vectors=(file.baseline / VECTORS).exists(),
+            failed=any(failures(one.answers) for one in now.snapshots),
+        )
 
 
 def accept(
@@ -132,23 +134,25 @@ def accept(
     from ctxbench.gate.baseline_manifest import summarise_selector
     from ctxbench.gate.current_answers import ask
 
-    file, faults = examine_gate(path)
-    snapshots, _, resources = ask(file, faults=faults, notify=notify, progress=progress)
-    _refuse_failed_queries(snapshots)
-    _refuse_unknown_pins(path, file.settings, (), snapshots)
-    texts = texts and not has_no_texts(file.baseline)
-    vectors = vectors or (file.baseline / VECTORS).exists()
-    done = write_baseline(
-        file.baseline,
-        snapshots,
-        texts=texts,
-        vectors=resources.vectors_by_text if vectors and resources is not None else None,
-    )
-    return replace(
-        done,
-        pins=tuple(one for snapshot in snapshots for one in pin_failures(file.settings.pins, snapshot)),
-        summaries=tuple(summarise_selector(one, file.settings.metrics) for one in snapshots),
-    )
+    with gate_file_in_messages(path):
+        file, faults = examine_gate(path)
+        now = ask(file, faults=faults, notify=notify, progress=progress)
+        snapshots, _, resources = now
+        _refuse_failed_queries(snapshots)
+        _refuse_unknown_pins(file, (), now)
+        texts = texts and not has_no_texts(file.baseline)
+        vectors = vectors or (file.baseline / VECTORS).exists()
+        done = write_baseline(
+            file.baseline,
+            snapshots,
+            texts=texts,
+            vectors=resources.vectors_by_text if vectors and resources is not None else None,
+        )
+        return replace(
+            done,
+            pins=tuple(one for snapshot in snapshots for one in pin_failures(file.settings.pins, snapshot)),
+            summaries=tuple(summarise_selector(one, file.settings.metrics) for one in snapshots),
+        )
 
 
 def check_runs(
@@ -195,15 +199,19 @@ def check_runs(
     )
 
 
-def _refuse_unknown_pins(path: Path, settings: Settings, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> None:
-    """Refuse pins of what does not exist, which would hold for ever.
+def _refuse_unknown_pins(file: GateFile, bases: Sequence[Snapshot], now: GateAnswers) -> None:
+    """Refuse pins of what does not exist or is not asked, which would hold for ever.
 
     Raises:
         InputError: there are such pins; all of them, with their lines.
     """
-    faults = unknown_pins(settings.pins, bases, heads, path=path)
-    if faults:
-        raise InputError(faults)
+    pins = file.settings.pins
+    if not unknown_pins(pins, bases, now.snapshots):
+        return
+    heads = now.snapshots if now.resources is not None else with_unasked(file, now.snapshots, bases)
+    own = {name: user_folder(text, file.experiment.base) for name, text in now.references.items()}
+    folders = {name: folder for name, folder in own.items() if folder is not None}
+    raise InputError(unknown_pins(pins, bases, heads, path=file.path, folders=folders))
 
 
 def _refuse_failed_queries(snapshots: Sequence[Snapshot]) -> None:

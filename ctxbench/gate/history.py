@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.errors import ParameterError, StorageError, UserError, faults_of
-from ctxbench.gate.baseline_layout import ACCEPT, MANIFEST, VECTORS, other_content
+from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, accept_command, other_content
 from ctxbench.gate.baseline_manifest import SelectorSummary, summarise_selector
-from ctxbench.gate.baseline_reader import RESTORE, read_baseline
+from ctxbench.gate.baseline_reader import read_baseline, restore_advice
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.io.files import temporary_folder
 from ctxbench.io.git import Commit, Repository
@@ -93,7 +93,9 @@ def read_history(
         raise ParameterError(f"the limit must be 1 commit or more, got {limit}")
     what = other_content(folder)
     if what:
-        raise ParameterError(f"{folder} is {what}, no baseline; expected a gate file, or a folder that `{ACCEPT}` made")
+        raise ParameterError(
+            f"{folder} is {what}, no baseline; expected a gate file, or a folder that {accept_command()} made"
+        )
     repository = Repository.around(folder)
     if repository is None:
         other = Repository.around(beside)
@@ -107,7 +109,7 @@ def read_history(
     except OSError as error:
         raise StorageError(f"no temporary folder can be made ({error}); set TMPDIR to where there is room") from error
     if not any(one.worth or one.fault != GONE for one in accepted):
-        raise StorageError(f"no commit has a baseline in {folder}; make it with `{ACCEPT}`, and commit it")
+        raise StorageError(f"no commit has a baseline in {folder}; make it with {accept_command()}, and commit it")
     return History(folder=folder, accepted=accepted, older=older, shallow=repository.is_shallow())
 
 
@@ -147,5 +149,5 @@ def _worth_of(source: _Source, files: Mapping[str, str], target: Path) -> tuple[
         return tuple(summarise_selector(one, FIGURES) for one in read_baseline(target)), ""
     except UserError as error:
         first, *others = faults_of(error)
-        said = str(first).replace(f"; {RESTORE}", "").replace(str(target), str(source.folder))
+        said = str(first).replace(f"; {restore_advice()}", "").replace(str(target), str(source.folder))
         return (), f"{said}{f'; {len(others)} more' if others else ''}"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from ctxbench.core.errors import Fault, suggest
 from ctxbench.gate.model import PinFailure
 from ctxbench.gate.settings import Pin
-from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, Snapshot
+from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, Snapshot, Unasked
 from ctxbench.gate.wording import counted
 
 ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
@@ -59,9 +61,14 @@ def pin_text(pin: Pin) -> str:
 
 
 def unknown_pins(
-    pins: Iterable[Pin], bases: Sequence[Snapshot], heads: Sequence[Snapshot], *, path: Path | None = None
+    pins: Iterable[Pin],
+    bases: Sequence[Snapshot],
+    heads: Sequence[Snapshot],
+    *,
+    path: Path | None = None,
+    folders: Mapping[str, Path] = MappingProxyType({}),
 ) -> list[Fault]:
-    """Find datasets, selectors, queries, tags and items that pins name and that do not exist.
+    """Find datasets, selectors, queries, tags and items that pins name and that do not exist or are not asked.
 
     A query or tag must be known to the head, or its pin would hold for ever; unless its dataset or selector is not
     there at all any more, which is no check that could pass. All else may be known to either side.
@@ -70,9 +77,10 @@ def unknown_pins(
         pins: in any order.
         bases, heads: both sides of a check.
         path: the file that they stand in.
+        folders: those of datasets, by name, as far as they are the user's own.
     """
-    listed: set[tuple[str, str]] = set()
-    return [Fault(message, path, pin.line) for pin in pins for message in _unknown_names(pin, bases, heads, listed)]
+    sides = _Sides(bases, heads, folders)
+    return [Fault(f"pin: {message}", path, pin.line) for pin in pins for message in sides.unknown_names(pin)]
 
 
 def _pin_queries(pin: Pin, snapshot: Snapshot, before: Snapshot | None = None) -> list[str]:
@@ -135,57 +143,92 @@ def _score_text(score: float | None) -> str:
     return "" if score is None else f", score {score:.4g}"
 
 
-def _unknown_names(
-    pin: Pin, bases: Sequence[Snapshot], heads: Sequence[Snapshot], listed: set[tuple[str, str]]
-) -> Iterator[str]:
-    """Messages about names in a pin that do not exist; known names are listed once a dataset, noted in `listed`."""
-    snapshots = [*bases, *heads]
+@dataclass(frozen=True)
+class _Sides:
+    """Both sides of a check, for what pins name.
 
-    def closest(what: str, name: str, known: Iterable[str]) -> str:
-        first = (what, pin.dataset) not in listed
-        listed.add((what, pin.dataset))
+    Attributes:
+        bases, heads, folders: as for `unknown_pins`.
+        listed: kinds of names and datasets whose known names have been listed: once is enough.
+    """
+
+    bases: Sequence[Snapshot]
+    heads: Sequence[Snapshot]
+    folders: Mapping[str, Path]
+    listed: set[tuple[str, str]] = field(default_factory=set)
+
+    def unknown_names(self, pin: Pin) -> Iterator[str]:
+        """What is wrong with a pin."""
+        snapshots = [*self.bases, *self.heads]
+        datasets = {one.dataset for one in snapshots}
+        selectors = {one.selector for one in snapshots}
+        if pin.dataset and pin.dataset not in datasets:
+            yield f"no dataset {pin.dataset!r} in this check{self._closest(pin, 'dataset', pin.dataset, datasets)}"
+            return
+        if pin.selector and pin.selector not in selectors:
+            yield f"no selector {pin.selector!r} in this check{self._closest(pin, 'selector', pin.selector, selectors)}"
+            return
+        meant = [one for one in snapshots if pin.dataset in ("", one.dataset) and pin.selector in ("", one.selector)]
+        if not meant:
+            yield f"selector {pin.selector!r} is not checked on dataset {pin.dataset!r}"
+        elif wrong := self._unasked_target(pin, meant) or self._missing_target(pin, meant) or self._lost_target(pin):
+            yield wrong
+        else:
+            items = {name for one in meant if _pin_queries(pin, one) for name in (*one.items, *one.disabled)}
+            where = f" in dataset {pin.dataset}" if pin.dataset else ""
+            for item in (*pin.must_include, *pin.must_not_include):
+                if item not in items:
+                    yield f"no item {item!r} in catalog or baseline{where}{self._closest(pin, 'item', item, items)}"
+
+    def _closest(self, pin: Pin, what: str, name: str, known: Iterable[str]) -> str:
+        first = (what, pin.dataset) not in self.listed
+        self.listed.add((what, pin.dataset))
         return suggest(name, known, listed=first)
 
-    datasets = {one.dataset for one in snapshots}
-    selectors = {one.selector for one in snapshots}
-    if pin.dataset and pin.dataset not in datasets:
-        yield f"pin: no dataset {pin.dataset!r} in this check{closest('dataset', pin.dataset, datasets)}"
-        return
-    if pin.selector and pin.selector not in selectors:
-        yield f"pin: no selector {pin.selector!r} in this check{closest('selector', pin.selector, selectors)}"
-        return
-    meant = [one for one in snapshots if pin.dataset in ("", one.dataset) and pin.selector in ("", one.selector)]
-    where = f" in dataset {pin.dataset}" if pin.dataset else ""
-    if not meant:
-        yield f"pin: selector {pin.selector!r} is not checked on dataset {pin.dataset!r}"
-        return
-    if not any(_pin_queries(pin, one) for one in meant):
-        known = {name for one in meant for name in one.queries}
-        tags = {tag for one in meant for query in one.queries.values() for tag in query.tags}
-        if pin.query:
-            yield f"pin: no query {pin.query!r}{where or ' in this check'}{closest('query', pin.query, known)}"
-        else:
-            yield f"pin: no query has the tag {pin.tag!r}{where}{closest('tag', pin.tag, tags)}"
-        return
-    if gone := _lost_target(pin, bases, heads):
-        yield f"pin: {gone}"
-        return
-    items = {name for one in meant if _pin_queries(pin, one) for name in (*one.items, *one.disabled)}
-    for item in (*pin.must_include, *pin.must_not_include):
-        if item not in items:
-            yield f"pin: no item {item!r} in catalog or baseline{where}{closest('item', item, items)}"
-
-
-def _lost_target(pin: Pin, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> str:
-    """A message if only the base has the query or tag of a pin, with what to do; else empty."""
-    there = {(one.dataset, one.selector) for one in heads}
-    known = [one for one in bases if (one.dataset, one.selector) in there and _pin_queries(pin, one)]
-    if not known or any(_pin_queries(pin, one) for one in heads):
+    def _unasked_target(self, pin: Pin, meant: Sequence[Snapshot]) -> str:
+        """Why a query or tag of a dataset is in no query that is asked now; empty if it is, or if it is not there."""
+        heads = [one for one in self.heads if one in meant]
+        if any(_pin_queries(pin, one) for one in heads):
+            return ""
+        for head in heads:
+            found = [(name, one) for name, one in head.unasked.items() if name == pin.query or pin.tag in one.tags]
+            if found:
+                name, one = found[0]
+                others = (
+                    f", as {len(found) - 1:,} more that {'has' if len(found) == 2 else 'have'} it"
+                    if len(found) > 1
+                    else ""
+                )
+                only = "" if pin.query else f"no query that is asked has the tag {pin.tag}: "
+                what = f"{only}query {name} is in dataset {head.dataset}, but {one.why}{others}"
+                return f"{what}; {self._mend(head.dataset, one)}, or take the pin out"
         return ""
-    if not pin.query:
-        return f"no query that is asked now has the tag {pin.tag}; take the pin out, or put the tag back"
-    datasets = {one.dataset for one in known}
-    why = next((one.unasked[pin.query] for one in heads if one.dataset in datasets and pin.query in one.unasked), "")
-    if why:
-        return f"query {pin.query} is {why}; take the pin out, or have the query asked again"
-    return f"query {pin.query} is no longer in the dataset; take the pin out, or put the query back"
+
+    def _mend(self, dataset: str, query: Unasked) -> str:
+        if query.labelled:
+            return "have the gate file ask it (`split`, `sample`)"
+        folder = self.folders.get(dataset)
+        command = "" if folder is None else shlex.join(["ctxbench", "data", "label", str(folder)])
+        return f"label it (`{command}`)" if command else "label it"
+
+    def _missing_target(self, pin: Pin, meant: Sequence[Snapshot]) -> str:
+        """That no side has the query or tag; empty if one has."""
+        if any(_pin_queries(pin, one) for one in meant):
+            return ""
+        where = f" in dataset {pin.dataset}" if pin.dataset else ""
+        if pin.query:
+            known = {name for one in meant for name in (*one.queries, *one.unasked)}
+            return f"no query {pin.query!r}{where or ' in this check'}{self._closest(pin, 'query', pin.query, known)}"
+        tags = {tag for one in meant for query in one.queries.values() for tag in query.tags}
+        tags |= {tag for one in meant for query in one.unasked.values() for tag in query.tags}
+        return f"no query has the tag {pin.tag!r}{where}{self._closest(pin, 'tag', pin.tag, tags)}"
+
+    def _lost_target(self, pin: Pin) -> str:
+        """What only the base knows of the query or tag of a pin, and what to do; empty if there is nothing."""
+        there = {(one.dataset, one.selector) for one in self.heads}
+        known = [one for one in self.bases if (one.dataset, one.selector) in there and _pin_queries(pin, one)]
+        if not known or any(_pin_queries(pin, one) for one in self.heads):
+            return ""
+        if not pin.query:
+            return f"no query that is asked now has the tag {pin.tag}; take the pin out, or put the tag back"
+        return f"query {pin.query} is no longer in the dataset; take the pin out, or put the query back"

@@ -92,6 +92,26 @@ def reuse_answers(file: GateFile, bases: Sequence[Snapshot]) -> GateAnswers | No
     return GateAnswers([replace(one, source="this run", reused=True) for one in known], references)
 
 
+def with_unasked(file: GateFile, heads: Sequence[Snapshot], bases: Sequence[Snapshot]) -> list[Snapshot]:
+    """Snapshots with the queries of their datasets that are not asked, which a baseline does not tell.
+
+    Args:
+        file: without faults.
+        heads: as `reuse_answers` gives them.
+        bases: the snapshots of its baseline.
+    """
+    from ctxbench.data.datasets.sample import select_queries  # most checks need no dataset
+    from ctxbench.gate.comparability import unasked
+    from ctxbench.gate.edited_dataset import open_edited
+
+    experiment, found = file.experiment, {}
+    for reference in experiment.datasets:
+        whole = open_edited(reference, bases=bases, base=experiment.base)
+        drawn = select_queries(whole, split=experiment.split, sample=experiment.sample, seed=experiment.seed)
+        found[whole.name] = unasked(whole, drawn.judged())
+    return [replace(one, unasked=found[one.dataset]) for one in heads]
+
+
 def _selectors_unchanged(file: GateFile, bases: Sequence[Snapshot]) -> bool:
     """Whether selectors, versions and metrics are those of the baseline."""
     experiment = file.experiment

@@ -33,7 +33,7 @@ from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import select_queries
 from ctxbench.gate.comparability import unasked
 from ctxbench.gate.plugins import guard_plugins, plugin_steps
-from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, by_state, facts_of
+from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, Unasked, by_state, facts_of
 from ctxbench.gate.table_answers import TableAnswers
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
@@ -261,7 +261,7 @@ def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[Sn
 
 def _datasets_of_run(
     folder: Path, manifest: Mapping[str, Any], opened: Mapping[str, Dataset]
-) -> list[tuple[Dataset, dict[str, str]]]:
+) -> list[tuple[Dataset, dict[str, Unasked]]]:
     """The datasets of a run, with the queries that were asked, and why others were not."""
     base = _short(folder / str(RunFolder(folder).read("timings.json").get("experiment_folder", ".")))
     experiment = manifest["experiment"]
@@ -281,8 +281,8 @@ def _datasets_of_run(
     if wrong:
         raise ParameterError(
             f"{'; '.join(wrong)}; two runs can be compared while their datasets are as they were in both: bring the "
-            "datasets back, or run both again. To compare across an edit, accept a baseline before it (`ctxbench check "
-            "GATE --accept`), and check after it"
+            "datasets back, or run both again. To compare across an edit, accept the baseline of a gate file "
+            "before it (`ctxbench check --accept`), and check after it"
         )
     return found
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -151,6 +151,20 @@ class AnswerFact:
         return {one.id: one.score for one in (*self.offered, *self.near) if one.score is not None}
 
 
+class Unasked(NamedTuple):
+    """A query of the dataset that is not asked.
+
+    Attributes:
+        why: as `1 query is ...` goes on.
+        labelled: whether it is labelled in full, so that another split or sample would ask it.
+        tags: for pins.
+    """
+
+    why: str
+    labelled: bool = True
+    tags: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Identity:
     """What decides answers besides catalog and queries: selector, model, token counter, versions.
@@ -192,8 +206,8 @@ class Snapshot:
         source: where it comes from, for messages: a file, a folder, or `this run`.
         judged: the dataset that the queries are of, which a snapshot of a run has at hand and a baseline has not. It
             tells whether queries and labels that name renamed items are otherwise the same.
-        unasked: ids of queries of the dataset that are not among `queries`, each with why not, as `1 query is ...` goes
-            on; empty where the dataset is not at hand. See `comparability.unasked`.
+        unasked: queries of the dataset that are not among `queries`, by id, with why; empty where the dataset is not at
+            hand. See `comparability.unasked`.
         inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
             digits, empty = not known. See `reused_answers`.
         reused: whether the selector was not asked, and the answers are those of the baseline.
@@ -212,7 +226,7 @@ class Snapshot:
     disabled: Mapping[str, ItemFact] = field(default_factory=dict)
     source: str = "this run"
     judged: Dataset | None = None
-    unasked: Mapping[str, str] = field(default_factory=dict)
+    unasked: Mapping[str, Unasked] = field(default_factory=dict)
     inputs: str = ""
     reused: bool = False
 

@@ -13,7 +13,7 @@ from ctxbench.core.errors import InputError, StorageError
 from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
 from ctxbench.embedding.store import Store, VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.gate.baseline_layout import ACCEPT, MANIFEST, VECTORS, file_hash
+from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, accept_command, file_hash
 from ctxbench.gate.baseline_reader import read_manifest
 from ctxbench.gate.snapshots import Snapshot, content_hash
 from ctxbench.gate.vectors_file import StoredVectors, damaged, read_vectors
@@ -109,7 +109,7 @@ class GateVectors(Vectors):
             what = f"{new} text{'s have' if new > 1 else ' has'} no vector ({self._lacking})"
             raise ModelError(
                 f"{what}, and the model that would make them cannot be used: {error}. "
-                f"Write the vectors on a machine that has the model (`{ACCEPT} --vectors`) and commit them, "
+                f"Write the vectors on a machine that has the model ({accept_command('--vectors')}) and commit them, "
                 "or install the model here"
             ) from error
         self.vectors_by_text.update(zip(texts, vectors, strict=True))
@@ -201,7 +201,7 @@ def accepted_vectors(folder: Path) -> StoredVectors:
     stored = read_vectors(path)
     if read_manifest(folder).get("vectors") != file_hash(read_bytes(path)):
         what = f"{path} is not the file that was accepted: {MANIFEST} has another hash of it, or none"
-        raise StorageError(f"{what}; bring both back from git, or accept again (`{ACCEPT} --vectors`)")
+        raise StorageError(f"{what}; bring both back from git, or accept again ({accept_command('--vectors')})")
     return stored
 
 

@@ -24,7 +24,7 @@ from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import StorageError
 from ctxbench.embedding.store import UNIT_TOLERANCE, text_hash
-from ctxbench.gate.baseline_layout import ACCEPT
+from ctxbench.gate.baseline_layout import accept_command
 from ctxbench.io.files import read_bytes
 from ctxbench.io.json_files import dump_json
 
@@ -128,7 +128,7 @@ def vectors_bytes(vectors: Mapping[str, Float32Array], embedder: str, before: by
 
 def damaged(path: Path, wrong: str) -> StorageError:
     """The error for a file of vectors that cannot be used."""
-    how = f"bring it back from git, or write it again (`{ACCEPT} --vectors`)"
+    how = f"bring it back from git, or write it again ({accept_command('--vectors')})"
     return StorageError(f"{path} is damaged or of another version ({wrong}); {how}")
 
 

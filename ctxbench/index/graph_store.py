@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import shlex
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -128,7 +129,7 @@ def read_meta(path: Path | str) -> dict[str, Any]:
     if Path(path).is_dir():
         raise StorageError(f"{path} is a folder; expected a relationship graph, a file that `ctxbench graph` makes")
     if not Path(path).is_file():
-        raise StorageError(f"there is no relationship graph {path}; make it with `ctxbench graph`")
+        raise StorageError(f"there is no relationship graph {path}; make it with `{_command(path)}`")
     try:
         if not zipfile.is_zipfile(path):
             raise ValueError("no npz file")
@@ -185,7 +186,7 @@ def check_graph(path: Path | str, catalog: Catalog, *, embedder: str, spec: Grap
     """
     faults = list(_misfits(read_meta(path), catalog, embedder=embedder, spec=spec))
     if faults:
-        raise ParameterError(f"the graph {path} does not fit: {'; '.join(faults)}. Make it again with `ctxbench graph`")
+        raise ParameterError(f"the graph {path} does not fit: {'; '.join(faults)}. Make it again: `{_command(path)}`")
 
 
 def _misfits(meta: Mapping[str, Any], catalog: Catalog, *, embedder: str, spec: GraphSpec) -> list[str]:
@@ -211,3 +212,8 @@ def _digest(arrays: Mapping[str, Any]) -> str:
 
 def _damaged(path: Path | str, why: BaseException) -> str:
     return f"{path} is no relationship graph, or damaged ({type(why).__name__}: {why}); make it again"
+
+
+def _command(path: Path | str) -> str:
+    """What makes a graph in a file, of a catalog that the user names."""
+    return f"ctxbench graph CATALOG --out {shlex.quote(str(path))}"

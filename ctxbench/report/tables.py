@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -257,9 +258,11 @@ def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Colum
         left = wording.count(dataset.unlabelled, "query", "queries")
         notes.append(f"{left} without full labels left out: what they need is not known, or not all of it.")
     if dataset.drawn:
+        folder = str(summary.manifest["datasets"][dataset.dataset]["reference"])
+        see = shlex.join(["ctxbench", "data", "label", folder, "--minutes", "0"])
         notes.append(
             f"{wording.count(dataset.drawn, 'query', 'queries')} of these were drawn by a label queue, with unequal "
-            "chances: these are not the figures of all requests, see `ctxbench data label FOLDER --minutes 0`."
+            f"chances: these are not the figures of all requests, see `{see}`."
         )
     return [*notes, *_worst_scopes(dataset), *_reasons(dataset, columns), *_failures(dataset), *_said(dataset)]
 

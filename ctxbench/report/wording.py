@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
@@ -13,6 +14,7 @@ NONE = "-"  # stands where there is no value
 LOOSE = "~"  # stands behind an interval that does not hold
 UNTOLD = "cannot be told apart"
 _MANY = 1_000_000
+_LOOSE_END = re.compile(rf"[\d\u221e]{LOOSE}(?=\)|$)")
 _PLAIN = str.maketrans({MINUS: "-", DASH: "-", "\u221e": "inf"})
 
 
@@ -60,6 +62,11 @@ def difference_interval(metric: Metric, found: Comparison) -> str:
         return ""
     low, high = (_end(signed(metric, end), end) for end in (found.interval.low, found.interval.high))
     return f"{low} to {high}{_loose(found.interval)}"
+
+
+def has_loose(text: str) -> bool:
+    """Whether an interval that does not hold stands in a text, so that the sign behind it must be explained."""
+    return _LOOSE_END.search(text) is not None
 
 
 def verdict(found: Comparison) -> str:

@@ -6,6 +6,7 @@ what they said is kept in a folder, the snapshot.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from ctxbench.io.yaml_files import YamlPath, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.sources.catalogs import CORPUS, read_catalog
 from ctxbench.sources.include_modes import tool_modes
-from ctxbench.sources.snapshots import CAPTURE, Part, Snapshot, Source, capture
+from ctxbench.sources.snapshots import CAPTURE, SERVER, Part, Snapshot, Source, capture
 
 KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
 SOURCES = ("mcp", "tools", "rules", "references")
@@ -131,10 +132,10 @@ class AgentFile:
         if not (self.snapshot / CAPTURE).is_file():
             raise StorageError(
                 f"{self.path}: what the servers of {self.mcp} have was never captured ({self.snapshot} is missing); "
-                f"ask them once: ctxbench data capture --agent {self.path}"
+                f"ask them once: `{shlex.join(['ctxbench', 'data', 'capture', '--agent', str(self.path)])}`"
             )
         items = tuple(read_catalog(self.snapshot / CORPUS))
-        return [Part(name=CORPUS, kind="server", items=items, origin=str(self.snapshot))]
+        return [Part(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
 
     @property
     def captured(self) -> str:

@@ -13,7 +13,7 @@ from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.io.files import atomic_folder
 from ctxbench.io.json_files import dump_jsonl
-from ctxbench.io.yaml_files import dump_yaml
+from ctxbench.io.yaml_files import dump_yaml, load_yaml
 from ctxbench.sources.catalogs import CORPUS, corpus_rows
 from ctxbench.sources.keys import SHOWN, hidden, key_places
 from ctxbench.text.redaction import Redactor, masked
@@ -21,6 +21,7 @@ from ctxbench.text.redaction_rules import KNOWN_KEYS
 
 CAPTURE = "capture.yaml"
 FORMAT = 1
+SERVER = "server"  # the kind of a part
 STATES = ("captured", "failed", "disabled")
 
 
@@ -205,6 +206,21 @@ def write_snapshot(snapshot: Snapshot, folder: Path | str, *, when: datetime | N
         (temporary / CORPUS).write_bytes(dump_jsonl(corpus_rows(snapshot.catalog)).encode("utf-8"))
         (temporary / CAPTURE).write_bytes(dump_yaml(card).encode("utf-8"))
     return card
+
+
+def items_kept(folder: Path | str) -> dict[tuple[str, str], int]:
+    """How many items each source of a snapshot in a folder gave, by its kind and name; 0 for one that failed.
+
+    Raises:
+        UserError: `capture.yaml` cannot be read, or is none.
+    """
+    path = Path(folder) / CAPTURE
+    card, _ = load_yaml(path)
+    parts = card.get("parts") if isinstance(card, Mapping) else None
+    try:
+        return {(str(part["kind"]), str(part["name"])): int(part.get("items", 0)) for part in parts or ()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError([Fault("parts must be a list of mappings with kind, name and items", path)]) from None
 
 
 def refuse_other(folder: Path | str) -> None:

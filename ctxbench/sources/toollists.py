@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -242,8 +243,9 @@ def _by_name(servers: dict[str, Any], path: YamlPath, reader: _Reader) -> Iterat
         elif isinstance(value, dict) and any(isinstance(value.get(key), list | dict) for key in _LISTS):
             yield from _object(value, where, _Server(name, _version(value)), reader)
         elif isinstance(value, dict) and ("command" in value or "url" in value):
-            what = f"server {name!r} is configured here, its tools are not listed; `ctxbench data capture --mcp-config`"
-            reader.fault(f"{what} starts it and asks", where)
+            what = f"server {name!r} is configured here, its tools are not listed"
+            ask = shlex.join(["ctxbench", "data", "capture", "--mcp-config", str(reader.path)])
+            reader.fault(f"{what}; `{ask}` starts it and asks", where)
         else:
             reader.fault(f"field {name!r} holds no tools; {_EXPECTED}", where)
 

@@ -128,7 +128,7 @@ def _model(calibrations: Calibrations, fit: Fit) -> Logistic:
         return Logistic.read(fit.values)
     except ParameterError as error:
         raise ParameterError(
-            f"{calibrations.path}: fit of {fit}: {error}; fit again with `ctxbench calibrate {fit.what}`"
+            f"{calibrations.path}: fit of {fit}: {error}; fit again with {calibrations.command(fit.what)}"
         ) from error
 
 
@@ -258,5 +258,5 @@ def _check_holds(calibrations: Calibrations, what: str) -> None:
     if what not in calibrations.kinds():
         held = " and ".join(calibrations.kinds()) or "nothing"
         raise ParameterError(
-            f"{calibrations.path} holds fits of {held}, none of {what}; make one with `ctxbench calibrate {what}`"
+            f"{calibrations.path} holds fits of {held}, none of {what}; make one with {calibrations.command(what)}"
         )

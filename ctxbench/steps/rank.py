@@ -118,7 +118,7 @@ class Weighted(Strategy):
             raise ParameterError("weights come from the calibration; leave one of the two out")
         if self.calibration is not None and WEIGHTS not in self.calibrations.kinds():
             raise ParameterError(
-                f"{self.calibration} holds no fit of {WEIGHTS}; make one with `ctxbench calibrate {WEIGHTS}`"
+                f"{self.calibration} holds no fit of {WEIGHTS}; make one with {self.calibrations.command(WEIGHTS)}"
             )
 
     @property
@@ -166,7 +166,7 @@ class Weighted(Strategy):
             raise ParameterError(f"the {fit} were fitted with {made}, and this step has {own}; they must be equal")
         weights = fit.values.get("weights")
         if not isinstance(weights, Mapping) or not any(weights.values()):
-            raise ParameterError(f"the fit {fit} holds no weights; fit again with `ctxbench calibrate {WEIGHTS}`")
+            raise ParameterError(f"the fit {fit} holds no weights; fit again with {self.calibrations.command(WEIGHTS)}")
         return {str(name): _number("weights", name, value, 0.0) for name, value in weights.items()}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -47,6 +48,7 @@ class TuningDataset:
         of: by split, how many there are to sample from.
         left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
         unanswered: by name of a policy what the labels cannot say, likewise.
+        named: the name or folder that opens it.
     """
 
     dataset: Dataset
@@ -54,6 +56,7 @@ class TuningDataset:
     of: Mapping[str, int]
     left_out: Mapping[str, str] = field(default_factory=dict)
     unanswered: Mapping[str, str] = field(default_factory=dict)
+    named: str = ""
 
     @property
     def tuning_set(self) -> QuerySet:
@@ -131,7 +134,7 @@ def open_tuning(
         if dataset.name in found:
             faults.append(Fault(f"two datasets are called {dataset.name!r}; name each once, or rename one"))
             continue
-        opened = attempt(partial(_opened, dataset, file, resources))
+        opened = attempt(partial(_opened, dataset, file, resources, named=reference))
         if opened is not None:
             left_out, wrong = _unsuited(file, tunables, opened)
             unanswered = unanswerable(file.policies, opened.tuning_set.labels)
@@ -148,8 +151,12 @@ def open_tuning(
     )
 
 
-def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> TuningDataset:
+def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, named: str) -> TuningDataset:
     """Both splits of a dataset, or all its labels in one where they are few, or where there are no two splits.
+
+    Args:
+        dataset, file, resources: what is tuned.
+        named: the name or folder that opens the dataset.
 
     Raises:
         InputError: no query is labelled, or a split that was asked for is not there.
@@ -159,7 +166,7 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Tu
     if file.labels == "split" and lacking:
         what = (
             f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(lacking)}; make "
-            f"both with `ctxbench data split {dataset.name}`, or leave `labels` out"
+            f"both with `{shlex.join(['ctxbench', 'data', 'split', named])}`, or leave `labels` out"
         )
         raise InputError([Fault(what, file.path, line_of(file.lines, ("labels",)))])
     in_need = sum(not query.needs_nothing for part in both.values() for query in part.queries)
@@ -172,13 +179,12 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Tu
     query_sets = {}
     for split, part in parts.items():
         if not len(part):
-            what = (
-                f"dataset {dataset.name}: no query is labelled or needs nothing; label some with `ctxbench data label`"
-            )
-            raise InputError([Fault(what)])
+            what = f"dataset {dataset.name}: no query is labelled or needs nothing"
+            raise InputError([Fault(f"{what}; label some with `{shlex.join(['ctxbench', 'data', 'label', named])}`")])
         drawn = select_queries(part, sample=file.sample, seed=file.seed)
         query_sets[split] = QuerySet(drawn, split, item_tokens, resources)
-    return TuningDataset(dataset=dataset, query_sets=query_sets, of={split: len(part) for split, part in parts.items()})
+    of = {split: len(part) for split, part in parts.items()}
+    return TuningDataset(dataset=dataset, query_sets=query_sets, of=of, named=named)
 
 
 def _unsuited(
@@ -240,7 +246,7 @@ def _leaking(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterato
     if TEST in opened.query_sets and is_fitted_on(pipeline, opened.query_sets[TEST]):
         yield (
             "a step of it was fitted on queries of the test split, so that nothing measured there would hold "
-            f"elsewhere; fit it with `ctxbench calibrate ... {opened.dataset.name} --split tuning`"
+            f"elsewhere; fit it anew, `ctxbench calibrate` with `{shlex.join([opened.named, '--split', 'tuning'])}`"
         )
     elif is_fitted_on(replace(pipeline, refine=pipeline.refine[one.first_cut :]), tuning_set):
         yield (

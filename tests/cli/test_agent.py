@@ -191,6 +191,19 @@ class TestServers:
         assert done.json["verdict"] == "same"
         assert Path("agent.snapshot/capture.yaml").stat().st_mtime_ns > before
 
+    def test_a_check_that_cannot_ask_them_names_the_command_that_goes_on_without(self, served, cli):
+        assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
+        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+        Path("gate.yaml").write_text(GATE)
+        works = json.loads(Path(".mcp.json").read_text())["mcpServers"]["rich"]
+        servers = {"rich": {"command": "no-such-command"}, "other": works}
+        Path(".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        done = cli("check", "gate.yaml", "--recapture")
+        assert done.code == 2
+        said = " ".join(done.err.split())
+        assert "agent.snapshot is kept as it was, since 1 of 2 failed, and it holds " in said
+        assert "`ctxbench data capture --agent agent.yaml --partial`, or --skip rich" in said
+
     @pytest.mark.parametrize("option", ["--out", "--mcp-config", "--rules", "--references"])
     def test_nothing_else_is_captured_with_an_agent(self, served, cli, option):
         done = cli("data", "capture", "--agent", "agent.yaml", option, "x")

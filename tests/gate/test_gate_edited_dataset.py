@@ -435,8 +435,8 @@ def test_queries_of_another_split_and_without_labels_are_told_as_what_they_are(d
     assert one.left_out == {"removed": ("q01", "q02", "q03", "q04", "q05", "q07")}
     place = desk.gate.with_suffix(".baseline")
     assert [reason.partition(";")[0] for reason in one.reasons] == [
-        f"5 queries of {place} are not in the split or sample that is asked now (q01, q02, q03, ...)",
-        f"1 query of {place} is no longer labelled in full (q07)",
+        f"5 queries of {place} are of split tuning, which is not asked now (q01, q02, q03, ...)",
+        f"1 query of {place} is not labelled in full now (q07)",
     ]
 
 

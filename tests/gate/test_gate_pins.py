@@ -10,6 +10,7 @@ import pytest
 from ctxbench.core.items import ItemKey
 from ctxbench.gate.pins import pin_failures, pin_text, unknown_pins
 from ctxbench.gate.settings import Pin
+from ctxbench.gate.snapshots import Unasked
 from tests.gate.gate_cases import answer, item, item_id, offered, snapshot
 
 A, B, C, D = map(item_id, "abcd")
@@ -163,12 +164,49 @@ def test_a_pin_of_a_query_or_tag_that_only_the_baseline_has_is_a_fault():
     assert unknown(older, tag="billing") == unknown(older, query="q1") == []
 
 
-def test_a_pin_of_a_query_that_is_there_but_not_asked_says_why():
-    now = replace(FOUND, unasked={"old": "no longer labelled in full"})
-    (fault,) = unknown_pins([Pin(query="old")], [snapshot({"old": []})], [now])
-    assert fault.message == (
-        "pin: query old is no longer labelled in full; take the pin out, or have the query asked again"
-    )
+UNASKED = {
+    "old": Unasked("not labelled in full", labelled=False, tags=("rare", "billing")),
+    "older": Unasked("of split tuning, which is not asked", tags=("rarer", "rare")),
+}
+LABEL, ASK = "label it (`ctxbench data label 'a b'`)", "have the gate file ask it (`split`, `sample`)"
+NONE = "no query that is asked has the tag"
+
+
+@pytest.mark.parametrize("bases", [[], [snapshot({"old": [], "older": []})]])
+@pytest.mark.parametrize(
+    ("given", "said", "mend"),
+    [
+        ({"query": "old"}, "query old is in dataset d, but not labelled in full", LABEL),
+        (
+            {"query": "older", "dataset": "d"},
+            "query older is in dataset d, but of split tuning, which is not asked",
+            ASK,
+        ),
+        (
+            {"tag": "rarer"},
+            f"{NONE} rarer: query older is in dataset d, but of split tuning, which is not asked",
+            ASK,
+        ),
+        (
+            {"tag": "rare"},
+            f"{NONE} rare: query old is in dataset d, but not labelled in full, as 1 more that has it",
+            LABEL,
+        ),
+    ],
+)
+def test_a_pin_of_what_is_there_but_not_asked_says_why_and_what_to_do(bases, given, said, mend):
+    now = replace(FOUND, unasked=UNASKED)
+    (fault,) = unknown_pins([Pin(**given)], bases, [now], folders={"d": Path("a b")})
+    assert fault.message == f"pin: {said}; {mend}, or take the pin out"
+
+
+def test_a_pin_is_not_of_what_is_unasked_where_some_of_it_is_asked_or_another_dataset_has_it():
+    now = replace(FOUND, unasked=UNASKED)
+    assert unknown_pins([Pin(tag="billing", dataset="d")], [], [now]) == []
+    (fault,) = unknown_pins([Pin(query="old", dataset="e")], [], [now, snapshot({"q1": []}, dataset="e")])
+    assert fault.message.startswith("pin: no query 'old' in dataset e")
+    (fault,) = unknown_pins([Pin(query="old")], [], [now])
+    assert "; label it, or take" in fault.message  # a dataset of the cache has no folder to name
 
 
 def test_a_pin_of_a_dataset_or_selector_that_is_gone_is_left_to_the_check():

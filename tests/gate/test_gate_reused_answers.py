@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ctxbench.core.errors import StorageError
+from ctxbench.core.errors import InputError, StorageError
 from ctxbench.gate import reused_answers as module
 from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
@@ -122,6 +122,14 @@ def test_settings_of_the_gate_are_judged_by_without_asking(gate):
     gate.write(gate={"pins": [{"query": "q01", "at_most_items": 0}]})
     assert gate.reused
     assert gate.check().verdict is Verdict.WORSE
+
+
+def test_a_pin_of_a_query_that_is_not_asked_says_why_without_asking_selectors(gate, monkeypatch):
+    gate.accepted(split="test")
+    gate.write(gate={"pins": [{"query": "q01", "at_most_items": 3}]})
+    monkeypatch.setattr("ctxbench.gate.current_answers.take", None)
+    with pytest.raises(InputError, match="query q01 is in dataset tiny, but of split tuning, which is not asked"):
+        gate.check()
 
 
 def test_one_selector_of_the_baseline_alone_can_be_reused(gate):

@@ -448,3 +448,35 @@ def test_read_a_block_at_a_time_the_page_is_the_same(made_run, tmp_path) -> None
     twin = replace(in_blocks[0], selector="twin")
     (alike,) = [g for g in score_groups(dataset, [at_once[0], twin], described) if not g.title]
     assert alike.selectors == (at_once[0].selector, "twin"), "the same scores in other blocks are the same"
+
+
+def firm(one: Any) -> Any:
+    """An estimate or a comparison with an interval that holds."""
+    return replace(one, interval=replace(one.interval, holds=True))
+
+
+@pytest.mark.parametrize("where", ["every metric", "the first tables", "nowhere"])
+def test_the_sign_behind_an_interval_is_explained_where_it_stands(made_run, where: str) -> None:
+    summary = summarise_run(made_run.folder)
+    first = ("completeness", "tokens") if where == "every metric" else ()
+    made = []
+    for one in summary.datasets:
+        selectors = []
+        for part in one.selectors:
+            if where == "the first tables":
+                selectors.append(part)
+                continue
+            estimates = {
+                key: firm(found) if where == "nowhere" or key in first else found
+                for key, found in part.estimates.items()
+            }
+            selectors.append(
+                replace(part, estimates=estimates, against={key: firm(x) for key, x in part.against.items()})
+            )
+        made.append(replace(one, selectors=tuple(selectors)))
+    told = replace(summary, datasets=tuple(made))
+    page = render_page(made_run.folder, made_run.datasets, tokens=made_run.tokens, summary=told)
+    articles = page.partition('<section id="scores"')[0].split('<article class="dataset">')[1:]
+    shown = [re.search(r"\d~<", article) is not None for article in articles]
+    assert any(shown) is (where != "nowhere")
+    assert [article.count("~ behind an interval") for article in articles] == [int(one) for one in shown]

@@ -104,7 +104,7 @@ def test_all_faults_come_at_once(tmp_path: Path) -> None:
         ("{}", "holds no tool"),
         ('"tools"', "'tools' is no list of tools; expected a list of tools"),
         ('{"a": 1}', "field 'a' holds no tools"),
-        ('{"mcpServers": {"git": {"command": "x"}}}', "`ctxbench data capture --mcp-config` starts it and asks"),
+        ('{"mcpServers": {"git": {"command": "x"}}}', "` starts it and asks"),
         ('[{"type": "web_search"}]', "holds no tool with a definition"),
         ('{"tools": [}', "malformed JSON"),
     ],

@@ -66,7 +66,7 @@ def test_a_split_that_is_not_there(faults, changed, kept, lacking):
     ((_, _, what),) = faults(datasets=[folder])
     assert what == (
         f"labels: split, but dataset copy has no labelled query of split {lacking}; make both with `ctxbench data "
-        "split copy`, or leave `labels` out"
+        f"split {folder}`, or leave `labels` out"
     )
 
 
@@ -96,6 +96,7 @@ def test_a_split_without_labels(faults, changed):
     )
     ((_, _, what),) = faults(datasets=[folder])
     assert what.startswith("labels: split, but dataset copy has no labelled query of split test; make both")
+    assert f"make both with `ctxbench data split {folder}`, or leave" in what
 
 
 def test_a_dataset_without_labels(faults, changed):
@@ -103,7 +104,8 @@ def test_a_dataset_without_labels(faults, changed):
         labels=lambda _: (), queries=lambda one: tuple(replace(query, needs_nothing=False) for query in one.queries)
     )
     ((_, _, what),) = faults(datasets=[folder], labels="")
-    assert what == "dataset copy: no query is labelled or needs nothing; label some with `ctxbench data label`"
+    said = "dataset copy: no query is labelled or needs nothing; label some with"
+    assert what == f"{said} `ctxbench data label {folder}`"
 
 
 def test_everything_at_once(faults, fitted, shop):

@@ -14,12 +14,15 @@ class Importer(Protocol):
         provides: names of the datasets it makes; no other importer may provide them.
         version: of source and importer together. It is the version of the datasets; those that are cached under
             another version are imported again.
-        install: the command that installs the source.
     """
 
     provides: ClassVar[tuple[str, ...]]
     version: ClassVar[str]
-    install: ClassVar[str]
+
+    @property
+    def install(self) -> str:
+        """The command that installs the source; a class attribute will do."""
+        ...
 
     def available(self) -> bool:
         """Whether the source is installed, in any version."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ctxbench.core.errors import StorageError, UnknownNameError
+from ctxbench.core.installation import install_command
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.reader import read_dataset
 
@@ -21,7 +22,11 @@ class PackageData:
 
     provides: ClassVar[tuple[str, ...]] = ("smoke", "workbench", "freight")
     version: ClassVar[str] = "1"
-    install: ClassVar[str] = "pip install --force-reinstall ctxbench"
+
+    @property
+    def install(self) -> str:
+        """The command that puts them there."""
+        return install_command(again=True)
 
     def available(self) -> bool:
         """Whether their files are there."""

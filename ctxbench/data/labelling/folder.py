@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -119,9 +120,10 @@ def opened(path: Path) -> Iterator[LabelFolder]:
         InputError: the dataset or the log is not valid.
     """
     if not (path / CARD).is_file():
+        copy = f"ctxbench data import {'NAME' if path.exists() else shlex.quote(str(path))} --out FOLDER"
         raise ParameterError(
-            f"{path} is no folder of a dataset; labels are written into one: copy a named dataset with "
-            "`ctxbench data import NAME --out FOLDER`, or import a log with `ctxbench data import traces`"
+            f"{path} is no folder of a dataset; labels are written into one: copy a named dataset with `{copy}`, or "
+            "import a log with `ctxbench data import traces`"
         )
     lock = path.resolve().with_name(f".{path.resolve().name}.labelling.lock")
 

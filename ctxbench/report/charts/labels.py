@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +18,24 @@ if TYPE_CHECKING:
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, bottom, right, top."""
 _MARK = 4.2  # points from the middle of a mark to its edge
+_GAP = 8.0  # between two names on one line
+_PIECES = 16  # of a line from a mark to its name
 _FONT = 12.0  # the size of letters that distances are for
+
+
+@dataclass
+class _Met:
+    """What labels should not meet, as boxes on the canvas.
+
+    Attributes:
+        drawn: marks, intervals and what else is drawn.
+        names: labels that have their place.
+        lines: those from such labels to their marks, in pieces.
+    """
+
+    drawn: list[Any]
+    names: list[Any] = field(default_factory=list)
+    lines: list[Any] = field(default_factory=list)
 
 
 def place_labels(
@@ -48,7 +66,7 @@ def place_labels(
 
 
 def _place(ax: Axes, named: Sequence[tuple[Annotation, Box]], beside: Sequence[Box], renderer: Any) -> None:
-    """Give each label the place where it meets least."""
+    """Give each label the place where it, and the line from there to its mark, meet least."""
     from matplotlib.text import Text
     from matplotlib.transforms import Bbox
 
@@ -56,10 +74,14 @@ def _place(ax: Axes, named: Sequence[tuple[Annotation, Box]], beside: Sequence[B
         return Bbox.from_extents(*box).transformed(ax.transData).padded(margin)
 
     point, whole = renderer.points_to_pixels(1.0), ax.bbox
-    taken = [drawn(box, 1.0) for box in beside]
+    met = _Met([drawn(box, 1.0) for box in beside])
     for label, (left, low, right, high) in named:
         x, y = label.xy
-        taken += [drawn((x, y, x, y), _MARK * point), drawn((x, low, x, high), 1.5), drawn((left, y, right, y), 1.5)]
+        met.drawn += [
+            drawn((x, y, x, y), _MARK * point),
+            drawn((x, low, x, high), 1.5),
+            drawn((left, y, right, y), 1.5),
+        ]
     for label, reach in named:
         x, y = ax.transData.transform(label.xy)
         unit, width = label.get_fontsize() * point / _FONT, Text.get_window_extent(label, renderer).width
@@ -68,15 +90,37 @@ def _place(ax: Axes, named: Sequence[tuple[Annotation, Box]], beside: Sequence[B
             for at, base, part, led in _places((x, y), drawn(reach, 0.0).extents, unit)
         ]
         fitting = [one for one in places if np.all(one[0].min >= whole.min) and np.all(one[0].max <= whole.max)]
-        box, part, led = min(fitting or places[:1], key=lambda one: one[0].count_overlaps(taken))
+        meets = partial(_meets, (x, y), met=met, gap=_GAP * unit)
+        box, part, led = min(fitting or places[:1], key=meets)
         left, base = min(max(box.x0, whole.x0), max(whole.x1 - width, whole.x0)), box.y0 + 4 * unit
         # Where no place lets a long name stay inside, it is pushed there, over its mark.
         base = base if left == box.x0 else y + 9 * unit
-        taken.append(Bbox.from_bounds(left, base - 4 * unit, width, 15 * unit))
+        met.names.append(Bbox.from_bounds(left, base - 4 * unit, width, 15 * unit))
+        met.lines += _line((x, y), met.names[-1]) if led else []
         moved = ((left + part * width - x) / point, (base - y) / point)
         label.set(position=moved, ha=("left", "center", "right")[round(2 * part)], va="baseline")
         if label.arrow_patch is not None:
             label.arrow_patch.set_visible(led)
+
+
+def _meets(mark: tuple[float, float], place: tuple[Any, float, bool], *, met: _Met, gap: float) -> tuple[int, int]:
+    """How much a label meets at a place: what it would cover; then names so near that both read as one, and lines."""
+    from matplotlib.transforms import Bbox
+
+    box, _, led = place
+    wide = Bbox.from_extents(box.x0 - gap, box.y0, box.x1 + gap, box.y1)
+    crossed = led and any(one.count_overlaps(met.names) for one in _line(mark, box))
+    near = 2 * wide.count_overlaps(met.names) + (box.count_overlaps(met.lines) > 0) + crossed
+    return int(box.count_overlaps([*met.drawn, *met.names])), int(near)
+
+
+def _line(mark: tuple[float, float], box: Any) -> list[Any]:
+    """The line from a mark to a label, as small boxes along it."""
+    from matplotlib.transforms import Bbox
+
+    (x, y), (to_x, to_y) = mark, ((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
+    points = [(x + part * (to_x - x), y + part * (to_y - y)) for part in np.linspace(0.0, 1.0, _PIECES)]
+    return [Bbox.from_extents(*one, *one).padded(0.5) for one in points[1:] if not box.contains(*one)]
 
 
 def _places(at: tuple[float, float], reach: Box, unit: float) -> Iterator[tuple[float, float, float, bool]]:

@@ -16,10 +16,8 @@ from ctxbench.report.gate.places import Places, place_text
 from ctxbench.report.gate.summary import loss_note, summary_sentences
 
 _P = "p is corrected over all metrics of the whole check."
-_LEGEND = (
-    "Detectable is the smallest change for the worse that so many queries would tell apart four times in five. ~ marks "
-    "an interval that too few values carry."
-)
+_LEGEND = "Detectable is the smallest change for the worse that so many queries would tell apart four times in five."
+_LOOSE = f"{wording.LOOSE} marks an interval that too few values carry."
 _SELDOM = ("left out", "swaps")
 _SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
 
@@ -348,7 +346,10 @@ def _causes(check: SelectorCheck, places: Places) -> Table:
 
 def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Block]:
     if judged := [one for one in check.selectors if one.metrics]:
-        yield Text(_LEGEND if all(one.deterministic for one in judged) else f"{_P} {_LEGEND}", note=True)
+        chance = [] if all(one.deterministic for one in judged) else [_P]
+        cells = (str(cell) for one in judged for row in _metrics(one).rows for cell in row)
+        loose = [_LOOSE] if any(map(wording.has_loose, cells)) else []
+        yield Text(" ".join([*chance, _LEGEND, *loose]), note=True)
     if any(one.latency is not None for one in check.selectors):
         yield Text(texts.LATENCY_NOTE)
     how = f"{first}, then accept it" if first else "accept it"

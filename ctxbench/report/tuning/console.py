@@ -43,7 +43,8 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
         for outcome in dataset.outcomes:
             lines += [*_outcome(dataset, outcome), ""]
     if tuning.datasets:
-        lines += [*_wrapped(_LEGEND, 0, 2), ""]
+        loose = f" {texts.LOOSE}" if any(map(wording.has_loose, lines)) else ""
+        lines += [*_wrapped(f"{_LEGEND}{loose}", 0, 2), ""]
     return "\n".join(said(line, plain) for line in lines or ["No policy was tuned for.", ""])
 
 

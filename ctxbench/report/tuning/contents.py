@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ctxbench.report import wording
 from ctxbench.report.tuning import figures, tables, texts
 from ctxbench.report.tuning.advice import advice, answer
-from ctxbench.report.tuning.document import Block, Bullets, Code, Document, Folded, Heading, Text
+from ctxbench.report.tuning.document import Block, Bullets, Code, Document, Folded, Heading, Table, Text
 from ctxbench.report.tuning.texts import ALL, COMPLETENESS, TOKENS
 from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
 
@@ -37,13 +37,15 @@ _WORST = (
 
 def document(tuning: Tuning) -> Document:
     """Make the report; the same tuning gives the same blocks."""
-    blocks = [*_recommended(tuning), *_across(tuning)]
+    rest = [*_across(tuning)]
     for dataset in tuning.datasets:
-        blocks += _dataset(dataset)
-    return Document(title=tuning.name, answer=answer(tuning), about=tuning.about, blocks=(*blocks, *_made(tuning)))
+        rest += _dataset(dataset)
+    blocks = (*_recommended(tuning, rest), *rest, *_made(tuning))
+    return Document(title=tuning.name, answer=answer(tuning), about=tuning.about, blocks=blocks)
 
 
-def _recommended(tuning: Tuning) -> Iterator[Block]:
+def _recommended(tuning: Tuning, rest: Iterable[Block]) -> Iterator[Block]:
+    """What is recommended, and how all figures are to be read, also those of the rest."""
     yield Heading(2, "What is recommended")
     if not any(True for _ in tables.outcomes(tuning)):
         yield Text("No policy was tuned for.")
@@ -53,10 +55,24 @@ def _recommended(tuning: Tuning) -> Iterator[Block]:
         tuple(f"{f'{one.dataset}, ' * several}{advice(one, outcome)}" for one, outcome in tables.outcomes(tuning))
     )
     yield Text(" ".join([_CHOSEN, *_decided(tuning)]))
-    yield tables.summary(tuning)
-    yield Bullets(tuple(_reading(tuning)))
+    summary = tables.summary(tuning)
+    yield summary
+    loose = [texts.LOOSE] if any(map(wording.has_loose, _words([summary, *rest]))) else []
+    yield Bullets((*_reading(tuning), *loose))
     yield Heading(3, "Policies")
     yield tables.policies(tuning)
+
+
+def _words(blocks: Iterable[Block]) -> Iterator[str]:
+    """The texts of blocks that may hold an interval."""
+    for block in blocks:
+        if isinstance(block, Folded):
+            yield from _words(block.blocks)
+        elif isinstance(block, Table):
+            for cell in (cell for row in block.rows for cell in row):
+                yield from (cell,) if isinstance(cell, str) else cell
+        elif isinstance(block, Bullets):
+            yield from block.texts
 
 
 def _decided(tuning: Tuning) -> Iterator[str]:
@@ -92,11 +108,6 @@ def _reading(tuning: Tuning) -> Iterator[str]:
         "points where it is no further off, is missed where the favourable end is below the target, and open in "
         "between."
     )
-    if any(not one.holds for _, outcome in tables.outcomes(tuning) for one in texts.intervals(outcome)):
-        yield (
-            f"{wording.LOOSE} behind an interval: too few values, or too few that differ, for the interval to be "
-            "relied on."
-        )
 
 
 def _across(tuning: Tuning) -> Iterator[Block]:

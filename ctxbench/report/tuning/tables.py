@@ -22,6 +22,7 @@ def summary(tuning: Tuning) -> Table:
         "dataset",
         "policy",
         "recommended",
+        "constraints",
         "figures of",
         "completeness %",
         "prompt tokens",
@@ -29,7 +30,6 @@ def summary(tuning: Tuning) -> Table:
         "completeness against the base's defaults, points",
         "against tuned fixed k",
         "completeness against first n at equal tokens, points",
-        "constraints",
     )
     rows: list[tuple[Cell, ...]] = []
     for dataset, outcome in outcomes(tuning):
@@ -41,11 +41,11 @@ def summary(tuning: Tuning) -> Table:
         told += [texts.measured(outcome.chosen.read, metric) for metric in (COMPLETENESS, TOKENS)]
         changes = [texts.changed(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
         changes += [_against_fixed(outcome), texts.changed(_at_equal_tokens(outcome), COMPLETENESS)]
-        rows.append((*start, texts.found(outcome, outcome.chosen), *told, *changes, texts.held(outcome)))
+        rows.append((*start, texts.found(outcome, outcome.chosen), texts.held(outcome), *told, *changes))
     if len({reading(dataset) for dataset in tuning.datasets}) > 1:
-        return Table("What is recommended", head, tuple(rows), frozenset({4, 5}))
-    same = (*head[:3], *head[4:])  # all figures are of the same queries, which the page says above
-    return Table("What is recommended", same, tuple((*row[:3], *row[4:]) for row in rows), frozenset({3, 4}))
+        return Table("What is recommended", head, tuple(rows), frozenset({5, 6}))
+    same = (*head[:4], *head[5:])  # all figures are of the same queries, which the page says above
+    return Table("What is recommended", same, tuple((*row[:4], *row[5:]) for row in rows), frozenset({4, 5}))
 
 
 def _against_fixed(outcome: Outcome) -> tuple[str, ...]:

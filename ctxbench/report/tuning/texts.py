@@ -123,6 +123,9 @@ def intervals(outcome: Outcome) -> Iterator[Interval]:
         yield from (one.interval for one in compared.values())
 
 
+LOOSE = f"{wording.LOOSE} behind an interval: too few values, or too few that differ, for the interval to be relied on."
+
+
 def shortened(text: str, most: int) -> str:
     """A text on one line, of at most so many letters."""
     line = wording.named(" ".join(text.split()))

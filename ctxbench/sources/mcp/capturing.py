@@ -17,7 +17,7 @@ from ctxbench.core.items import Item
 from ctxbench.sources.mcp.client import Limits, Listing, check_sdk, list_tools
 from ctxbench.sources.mcp.config import ServerSpec, read_mcp_config
 from ctxbench.sources.mcp.watching import Watch, WatchingLoop, quiet_sdk
-from ctxbench.sources.snapshots import Part, Source
+from ctxbench.sources.snapshots import SERVER, Part, Source
 from ctxbench.sources.tools import read_definition
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -109,7 +109,7 @@ async def _server(spec: ServerSpec, limits: Limits) -> Part:
     import anyio
 
     if spec.disabled:
-        return Part(name=spec.name, kind="server", state="disabled")
+        return Part(name=spec.name, kind=SERVER, state="disabled")
     watch, listing = Watch(spec.secrets, most=limits.size), Listing()
     trouble = ""
     try:
@@ -121,15 +121,15 @@ async def _server(spec: ServerSpec, limits: Limits) -> Part:
         trouble = watch.explain(error, step=listing.step)
     details = _details(spec, listing)
     if not listing.complete:
-        return Part(name=spec.name, kind="server", state="failed", details=details, error=trouble)
+        return Part(name=spec.name, kind=SERVER, state="failed", details=details, error=trouble)
     try:
         items = _items(spec, listing)
     except ParameterError as error:
-        return Part(name=spec.name, kind="server", state="failed", details=details, error=watch.told(str(error)))
+        return Part(name=spec.name, kind=SERVER, state="failed", details=details, error=watch.told(str(error)))
     notes = [*watch.notes(), *(["it lists no tools"] if not items else [])]
     if any(tool != spec.secrets.hide_in(tool) for tool in listing.tools):
         notes.append("its tools hold values of 'env' or 'headers', which are hidden in the snapshot")
-    return Part(name=spec.name, kind="server", items=items, details=details, notes=tuple(notes))
+    return Part(name=spec.name, kind=SERVER, items=items, details=details, notes=tuple(notes))
 
 
 def _items(spec: ServerSpec, listing: Listing) -> tuple[Item, ...]:

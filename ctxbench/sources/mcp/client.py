@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ctxbench.core.errors import ParameterError
+from ctxbench.core.installation import install_command
 from ctxbench.net.http_limits import AS_IT_IS
 from ctxbench.sources.mcp.config import ServerSpec
 from ctxbench.sources.mcp.watching import ListingError, Watch
@@ -202,7 +203,7 @@ def check_sdk() -> None:
     """
     from importlib.metadata import PackageNotFoundError, version
 
-    install = "install it with: pip install 'ctxbench[mcp]'"
+    install = f"install it with: {install_command('mcp')}"
     try:
         found = version("mcp")
     except PackageNotFoundError as error:

