@@ -18,6 +18,7 @@ from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.features.columns import column_values, families_of, resources_of, with_features
 from ctxbench.features.found import RETRIEVED, Found
+from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.request_level import REQUEST, request_features, request_vectors
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
@@ -99,12 +100,16 @@ class Probability(_FromFile):
         return _model(self.calibrations, self.calibrations.fit(self.calibrated, catalog))
 
     def outside(self, table: Candidates, catalog: Catalog, resources: Resources) -> float:
-        """The share of the chosen items with a feature well outside of what the fit has seen; 0 with none chosen."""
+        """The share of the chosen items with a feature well outside of what the fit has seen; 0 with none chosen.
+
+        Only features that are columns of the table count.
+        """
         model = self.model(catalog, resources)
         chosen = np.flatnonzero(table.chosen & table.ranked)
         if not len(chosen):
             return 0.0
-        features = np.stack([table.columns[name][chosen] for name in model.columns], axis=1)
+        unknown = np.full(len(table), np.nan)
+        features = np.stack([table.columns.get(name, unknown)[chosen] for name in model.columns], axis=1)
         return float(model.outside(features).mean())
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
@@ -115,7 +120,8 @@ class Probability(_FromFile):
         probability, retrieved = np.full((2, len(table)), np.nan)
         retrieved[found.rows] = found.score
         probability[found.rows] = model.probabilities(column_values(table, model.columns, found))
-        return rescored(table.with_columns(**{RETRIEVED: retrieved}), probability)
+        kept = {name: table.columns[name] for name in LABELLED if name in model.columns}
+        return rescored(candidates.with_columns(**kept, **{RETRIEVED: retrieved}), probability)
 
 
 def _model(calibrations: Calibrations, fit: Fit) -> Logistic:

@@ -124,6 +124,11 @@ class TestProbability:
         assert after.score.tolist() == pytest.approx([odds(1.0)], abs=1e-15)
         assert list(after.columns) == [RETRIEVED]
 
+    def test_columns_that_were_not_kept_are_not_outside_of_the_fit(self, path):
+        step = Probability(path)
+        after = step(asked("x?"), table([0.5]), RESOURCES)
+        assert step.outside(after, CATALOG, RESOURCES) == 0.0
+
     def test_all_but_the_session_is_scored_again(self, path):
         before = table([0.9, 0.5, 0.3], origin=np.array([0, 1, 2]))
         after = Probability(path)(asked("x"), before, RESOURCES)
