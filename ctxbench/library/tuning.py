@@ -289,7 +289,7 @@ def tune(
         "seed": seed,
         "together": together,
     }
-    ready = open_tuning(_policies(_plain(given)), list(several), opening=lambda name, **_: several[name].dataset)
+    ready = open_tuning(_policies(_plain(given)), list(several), open_one=lambda name, **_: several[name].dataset)
     return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=progress), ready)
 
 

@@ -176,7 +176,7 @@ def sweep_common(
         common = CommonLine.of(lines, worth=worth)
         settings += len(common.thresholds)
         for optimum in optima:
-            optimum.consider(common)
+            optimum.add_settings(common)
         if progress is not None:
             progress(settings)
     return settings

@@ -40,7 +40,7 @@ class CommonSetting:
         self._tuners = tuners
         self._file = tuners[0].file
         both = [one for one in tuners[0].ready.tunables if all(one in tuner.tunables for tuner in tuners)]
-        self._tunables = [one for one in both if one.family is not None and not one.beyond({})]
+        self._tunables = [one for one in both if one.family is not None and not one.has_expansion({})]
         answered = [one for one in tuners[0].policies if all(one in tuner.policies for tuner in tuners)]
         self._policies = answered if self._tunables else []
         self._choices: dict[str, Choice] = {}
@@ -85,11 +85,11 @@ class CommonSetting:
         ]
         measures = [one for one in bases[0][0].means if not one.needed and all(one in base.means for base, _ in bases)]
         means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
-        reach = float(np.mean([reach_ratio(base.within, own) for base, own in bases]))
+        reach = float(np.mean([reach_ratio(base.reachable, own) for base, own in bases]))
         optimum = Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)
         aim = Measure(policy.objective)
-        if aim.metric.declaration.scale == "amount" and not math.isnan(optimum.beat):
-            optimum.beat = math.expm1(float(np.mean([math.log1p(base.means[aim]) for base, _ in bases])))
+        if aim.metric.declaration.scale == "amount" and not math.isnan(optimum.to_beat):
+            optimum.to_beat = math.expm1(float(np.mean([math.log1p(base.means[aim]) for base, _ in bases])))
         return optimum
 
     # ------------------------------------------------------------------------------------------ both splits
@@ -176,7 +176,9 @@ class CommonSetting:
         means = {measure: one for measure, one in pooled.items() if not np.isnan(one)}
         pairs = zip(defaults, chosen, strict=True)
         reach = float(
-            np.mean([reach_ratio(base.within[base.splits[-1]], own.within[own.splits[-1]]) for base, own in pairs])
+            np.mean(
+                [reach_ratio(base.reachable[base.splits[-1]], own.reachable[own.splits[-1]]) for base, own in pairs]
+            )
         )
         ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not self._unread)
         out = []
@@ -245,7 +247,7 @@ def _pooled(rows: Sequence[SettingValues], metric: Metric, which: int, *, reacha
     """
     splits = [one.splits[which] for one in rows]
     pairs = list(zip(rows, splits, strict=True))
-    parts = [one.reachable(split, metric) if reachable else one.by_query[split][metric] for one, split in pairs]
+    parts = [one.of_reachable(split, metric) if reachable else one.by_query[split][metric] for one, split in pairs]
     counts = [int((~np.isnan(part)).sum()) for part in parts]
     total, known = sum(counts), sum(n > 0 for n in counts)
     return np.concatenate([part * (total / (known * n)) if n else part for part, n in zip(parts, counts, strict=True)])

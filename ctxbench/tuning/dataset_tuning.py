@@ -26,7 +26,7 @@ from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySe
 from ctxbench.tuning.recommendation import Choice, choose
 from ctxbench.tuning.results import DEFAULTS, PRESET, DatasetTuning, Outcome
 from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
-from ctxbench.tuning.sensitivity import first_trace, front_trace, heats, slices
+from ctxbench.tuning.sensitivity import first_trace, front_trace, heat_maps, parameter_traces
 from ctxbench.tuning.tunables import Tunable
 
 ALL_DECIDE = (
@@ -108,7 +108,7 @@ class DatasetTuner:
     def _first_n(self, searched: SearchResult, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
         """The best fixed numbers of items of the ranking that a setting cuts, be it the one of the defaults or not."""
         tunable = searched.competitor.tunable
-        if tunable.answers is not None or tunable.swept_at(values) or self.base is None:
+        if tunable.answers is not None or tunable.is_swept(values) or self.base is None:
             return searched.fixed
         heads = [tunable.head(tunable.pipeline(one)).describe() for one in ({}, values)]
         if heads[0] == heads[1]:
@@ -222,8 +222,8 @@ class DatasetTuner:
             fixed_own=self.evaluator.result(found["fixed_own"]) if "fixed_own" in found else None,
             against={kind: one for kind, one in by_kind.items() if one},
             ranking=select_comparisons(comparisons, policy.name, "ranking"),
-            heats=heats(competitor, choice.found.rounded),
-            slices=slices(competitor, choice.found.rounded, level=level),
+            heat_maps=heat_maps(competitor, choice.found.rounded),
+            slices=parameter_traces(competitor, choice.found.rounded, level=level),
             worst_scope=query_set.worst_scope(after),
             worst_server=query_set.worst_server(after),
             worse=query_set.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[query_set.split]),
@@ -274,7 +274,9 @@ def _grouped_note(base: Base, query_set: QuerySet) -> list[str]:
 def _run_note(name: str, found: SearchResult) -> str:
     """What breaks the prefix rule, and what was done instead."""
     searched = found.competitor.tunable.searched
-    what = " and ".join([", ".join(searched)] * bool(searched) + ["expansion"] * found.competitor.tunable.beyond({}))
+    what = " and ".join(
+        [", ".join(searched)] * bool(searched) + ["expansion"] * found.competitor.tunable.has_expansion({})
+    )
     return (
         f"{name}: no exact sweep over {what}, which change more than how much of one ranking is offered; "
         f"{found.tried:,} settings were run on what the steps before had found, and the best of them need not be the "

@@ -40,7 +40,7 @@ class SettingValues:
         name, role, selector, values: as `SettingResult`.
         answers: by split, what was offered.
         by_query: by split, metrics by query.
-        within: by split, the queries that the first items of its ranking make complete, shape (n_queries,).
+        reachable: by split, the queries that the first items of its ranking make complete, shape (n_queries,).
     """
 
     name: str
@@ -49,16 +49,16 @@ class SettingValues:
     values: Mapping[str, Value]
     answers: Mapping[str, Slice]
     by_query: Mapping[str, Mapping[Metric, FloatArray]]
-    within: Mapping[str, BoolArray]
+    reachable: Mapping[str, BoolArray]
 
     @property
     def splits(self) -> tuple[str, ...]:
         """What it was measured on: first what decides, last what is read."""
         return tuple(self.by_query)
 
-    def reachable(self, split: str, metric: Metric) -> FloatArray:
+    def of_reachable(self, split: str, metric: Metric) -> FloatArray:
         """A metric among the queries within reach, NaN elsewhere."""
-        return np.where(self.within[split], self.by_query[split][metric], np.nan)
+        return np.where(self.reachable[split], self.by_query[split][metric], np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class SettingEvaluator:
         """What a competitor finds, asked once for all settings that differ in how they cut only."""
         key = self._key(tunable, values, split)
         if key not in self._full_rankings:
-            self._full_rankings[key] = tunable.finds(self.dataset.query_sets[split], values)
+            self._full_rankings[key] = tunable.rank(self.dataset.query_sets[split], values)
         return self._full_rankings[key]
 
     def setting(
@@ -154,7 +154,7 @@ class SettingEvaluator:
             values=values,
             answers=answers,
             by_query={split: query_set.values(answers[split], self.metrics) for split, query_set in query_sets.items()},
-            within={split: query_sets[split].values(one, [WITHIN])[WITHIN] == 1 for split, one in ranked.items()},
+            reachable={split: query_sets[split].values(one, [WITHIN])[WITHIN] == 1 for split, one in ranked.items()},
         )
 
     def result(self, one: SettingValues) -> SettingResult:
@@ -162,9 +162,9 @@ class SettingEvaluator:
         found: dict[str, dict[str, Any]] = {}
         for split, query_set in self.dataset.query_sets.items():
             found[split] = dict(query_set.estimates(one.by_query[split], level=self.level))
-            if split in one.within and one.within[split].any():
+            if split in one.reachable and one.reachable[split].any():
                 share = grouped_estimate(
-                    one.reachable(split, COMPLETE), query_set.group, scale="yes/no", level=self.level
+                    one.of_reachable(split, COMPLETE), query_set.group, scale="yes/no", level=self.level
                 )
                 found[split][OF_REACHABLE] = share
         return SettingResult(
@@ -183,7 +183,7 @@ class SettingEvaluator:
         """
         query_set, split = self.dataset.evaluation_set, self.dataset.evaluation_set.split
         means = {Measure(m): float(np.nanmean(v)) for m, v in base.by_query[split].items() if not np.isnan(v).all()}
-        reach = reach_ratio(base.within[split], chosen.within[split])
+        reach = reach_ratio(base.reachable[split], chosen.reachable[split])
         ground = VerdictQueries(
             group=query_set.group, level=self.level, chosen_here=query_set is self.dataset.tuning_set
         )
@@ -193,7 +193,7 @@ class SettingEvaluator:
             if one.of == "base" and Measure(one.metric) not in means:
                 continue
             own, before = (which.by_query[split].get(one.metric, none) for which in (chosen, base))
-            own = chosen.reachable(split, one.metric) if one.of == "reachable" else own
+            own = chosen.of_reachable(split, one.metric) if one.of == "reachable" else own
             limit, scale = Limit.of(one, means, reach=reach), one.metric.declaration.scale
             out.append(verdict(limit, own, before, ground, scale=scale))  # type: ignore[arg-type]
         return tuple(one for one in out if one is not None)

@@ -142,7 +142,7 @@ class Limit:
             base=own,
         )
 
-    def told(self, value: float) -> float:
+    def in_text_unit(self, value: float) -> float:
         """A mean, or an end of its interval, as the text counts."""
         if self.unit == 0:
             return 0.0 if value == 0 else math.copysign(math.inf, value)
@@ -153,15 +153,15 @@ class Limit:
         """What the unfavourable end of what is chosen must reach, with room for rounding."""
         return self.target - self.sign * (USED_ROOM * self.room + rounding_error(self.target))
 
-    def nearly(self, value: float) -> bool:
+    def is_near(self, value: float) -> bool:
         """Whether a value is no further beyond the target than the room; NaN is not."""
         return self.sign * (value - self.target) >= -(self.room + rounding_error(self.target))
 
-    def reached(self, values: FloatArray) -> BoolArray:
+    def is_reached(self, values: FloatArray) -> BoolArray:
         """Whether what is held against the target reaches it, room taken; NaN does not."""
         return self.sign * values >= self.sign * self.end
 
-    def possible(self, settings: Settings) -> BoolArray:
+    def mean_reaches(self, settings: Settings) -> BoolArray:
         """Where the means do, shape (n_settings,)."""
         found = settings.mean_reaches(self.measure, self.sign, self.end)
         return found if math.isnan(self.complete) else found | settings.mean_reaches(COMPLETENESS, 1, self.complete)
@@ -196,8 +196,8 @@ def reach_ratio(base: BoolArray, own: BoolArray) -> float:
     Args:
         base, own: the queries that the first items of either ranking make complete, shape (n_queries,).
     """
-    reached = int(own.sum())
-    return int(base.sum()) / reached if reached else 1.0
+    is_reached = int(own.sum())
+    return int(base.sum()) / is_reached if is_reached else 1.0
 
 
 def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1.0) -> tuple[Limit, ...]:

@@ -88,7 +88,7 @@ def policy_block(policy: Policy) -> dict[str, Any]:
 
 def verdict_block(one: Verdict) -> dict[str, Any]:
     """What was found of a constraint."""
-    found = {"constraint": one.text, "met": one.met, "verdict": one.said, "value": _rounded(one.value)}
+    found = {"constraint": one.text, "met": one.met, "verdict": one.status, "value": _rounded(one.value)}
     return {**found, "low": _rounded(one.low), "high": _rounded(one.high), "n": one.n, "needed": one.needed}
 
 

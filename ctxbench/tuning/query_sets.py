@@ -22,7 +22,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.base import Selector
 from ctxbench.tuning.fits.examples import ALL, group_of
-from ctxbench.tuning.results import Worse
+from ctxbench.tuning.results import WorseRequest
 
 __all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Progress", "QuerySet"]
 
@@ -124,7 +124,7 @@ class QuerySet:
                 groups.setdefault(server, []).append(query)
         return _worst(values[COMPLETE], groups)
 
-    def made_worse(self, before: FloatArray, after: FloatArray, answers: Slice) -> tuple[Worse, ...]:
+    def made_worse(self, before: FloatArray, after: FloatArray, answers: Slice) -> tuple[WorseRequest, ...]:
         """The queries that were complete before and are not after, with what is missing from the answers after.
 
         Of several alternatives that are all missing the first in the order of the catalog is named.
@@ -136,7 +136,9 @@ class QuerySet:
             query, group = int(joined.label_query[label]), int(joined.label_group[label])
             items.setdefault(query, {}).setdefault(group, self.dataset.catalog[int(joined.labels.item[label])].id)
         return tuple(
-            Worse(query=self.dataset.queries[place].id, text=_shown(self.batch.requests[place].text), missing=found)
+            WorseRequest(
+                query=self.dataset.queries[place].id, text=_shown(self.batch.requests[place].text), missing=found
+            )
             for place in np.flatnonzero((before == 1) & (after == 0)).tolist()
             for found in [tuple(items.get(place, {}).values())]
         )

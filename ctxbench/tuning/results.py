@@ -65,7 +65,7 @@ class Trace:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Heat:
+class MeanGrid:
     """Means over two parameters, all others as recommended: a heat map.
 
     Attributes:
@@ -82,7 +82,7 @@ class Heat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worse:
+class WorseRequest:
     """A request that the defaults made complete and what is recommended does not.
 
     Attributes:
@@ -138,16 +138,16 @@ class Outcome:
     against: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
     at_tokens: AtTokens | None = None
     ranking: Mapping[str, Comparison] = field(default_factory=dict)
-    heats: tuple[Heat, ...] = ()
+    heat_maps: tuple[MeanGrid, ...] = ()
     slices: tuple[Trace, ...] = ()
     worst_scope: GroupMean | None = None
     worst_server: GroupMean | None = None
-    worse: tuple[Worse, ...] = ()
+    worse: tuple[WorseRequest, ...] = ()
 
     @property
     def recommended(self) -> SettingResult | None:
         """What is recommended: what was found better, unless the queries that are read say that it falls short."""
-        return None if any(one.short or one.met is False for one in self.verdicts) else self.chosen
+        return None if any(one.falls_short or one.met is False for one in self.verdicts) else self.chosen
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -39,10 +39,10 @@ from ctxbench.tuning.sweep.shared_budget import DomainPair
 from ctxbench.tuning.ties import distance, rounding_error
 from ctxbench.tuning.tunables import FIRST_N, Tunable
 
-LINES = 128  # whose sums are held to see whether they come again
-CUTS = 8  # settings of the front that are tried with what comes behind them
-Counted = Callable[[int], None]
-SHOWN = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "tokens", "items"))
+MAX_REPEATS = 128  # whose sums are held to see whether they come again
+TRIED_CUTS = 8  # settings of the front that are tried with what comes behind them
+CountProgress = Callable[[int], None]
+REPORTED = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "tokens", "items"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +74,12 @@ class Competitor:
         Raises:
             UserError: it fails, or its rankings lack scores.
         """
-        full_ranking = tunable.finds(query_set, chosen)
+        full_ranking = tunable.rank(query_set, chosen)
         powers = {**policy_measures(policies), **dict.fromkeys(kept_measures(queries_by_type(query_set.labels)), 1)}
         failed = np.array(
             [query in full_ranking.answers.errors for query in full_ranking.answers.queries], dtype=np.bool_
         )
-        measures = tuple(dict.fromkeys([*powers, *SHOWN]))
+        measures = tuple(dict.fromkeys([*powers, *REPORTED]))
         rankings = MeasuredRankings.of(
             full_ranking.answers.candidates, query_set.labels, measures, powers=powers, failed=failed
         )
@@ -96,15 +96,15 @@ class Competitor:
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, by query."""
-        if self.tunable.swept_at(values):
+        if self.tunable.is_swept(values):
             if self.tunable.family is not None:
                 return self.tunable.family.by_query(self.rankings, self.tunable.values(values))
-            if self.shared is not None:
-                return self.shared.by_query(self.tunable.values(values))
+            if self.domain_pair is not None:
+                return self.domain_pair.by_query(self.tunable.values(values))
         return dict(self.runner.values(self.tunable.values(values)))
 
     @cached_property
-    def shared(self) -> DomainPair | None:
+    def domain_pair(self) -> DomainPair | None:
         """Both domains of a selector that has two."""
         return DomainPair(self.rankings, self.tunable.domains) if self.tunable.domains else None
 
@@ -143,7 +143,7 @@ class Base:
     means: Mapping[Measure, float]
     pairing: Pairing
     queries_needing: Mapping[str, BoolArray]
-    within: BoolArray
+    reachable: BoolArray
     complete: FloatArray
     answers: float
 
@@ -169,7 +169,7 @@ class Base:
                 base={one: values[one] for one in paired_measures(policies)}, group=competitor.query_set.group
             ),
             queries_needing=competitor.rankings.queries_needing,
-            within=competitor.rankings.reachable,
+            reachable=competitor.rankings.reachable,
             complete=complete,
             answers=worth_of(complete, competitor.query_set.group),
         )
@@ -196,7 +196,7 @@ class SearchResult:
     tried: int
 
 
-def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Counted) -> SearchResult:
+def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: CountProgress) -> SearchResult:
     """Look through all settings of a competitor.
 
     Args:
@@ -210,20 +210,20 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Co
     collectors: list[Collector] = [*best.values(), front]
     settings, cuts = 0, front
     if competitor.tunable.family is not None:
-        always = competitor.tunable.beyond({})
+        always = competitor.tunable.has_expansion({})
         cuts = Front(cost=TOKENS, gain=COMPLETENESS) if always else front
         shown = RepeatFilter([cuts] if always else [*best.values(), front], competitor.tunable.values())
         seen = sweep(competitor.tunable.family, competitor.rankings, [shown], progress=progress)
         settings = 0 if always else seen
-    if competitor.shared is not None:
-        settings = _both_domains(competitor.shared, file.policies, collectors, base=base)
+    if competitor.domain_pair is not None:
+        settings = _both_domains(competitor.domain_pair, file.policies, collectors, base=base)
     tried = 0
-    if competitor.tunable.searched or competitor.tunable.beyond({}):
-        for line in _tried(competitor, file, cuts):
+    if competitor.tunable.searched or competitor.tunable.has_expansion({}):
+        for line in _run_settings(competitor, file, cuts):
             if line.axis:
                 settings += len(line)
             for collector in collectors:
-                collector.take(line)
+                collector.add(line)
         tried = competitor.runner.runs
     return SearchResult(competitor=competitor, optima=best, fixed=fixed, front=front, settings=settings, tried=tried)
 
@@ -239,24 +239,24 @@ class RepeatFilter:
         self._keepers, self._defaults = collectors, defaults
         self._nearest: OrderedDict[int, tuple[object, float]] = OrderedDict()  # by identity, held so that it stays
 
-    def take(self, line: Line) -> None:
+    def add(self, line: Line) -> None:
         """Look at a line, or count its settings only."""
-        far = distance(line.values, self._defaults)
+        distance_to_defaults = distance(line.values, self._defaults)
         sums, nearest = self._nearest.get(id(line.sums), (None, 0.0))
-        if sums is line.sums and far >= nearest - rounding_error(nearest):
+        if sums is line.sums and distance_to_defaults >= nearest - rounding_error(nearest):
             for collector in self._keepers:
                 collector.settings += len(line)
             return
-        self._nearest[id(line.sums)] = (line.sums, far)
-        while len(self._nearest) > LINES:
+        self._nearest[id(line.sums)] = (line.sums, distance_to_defaults)
+        while len(self._nearest) > MAX_REPEATS:
             self._nearest.popitem(last=False)
         for collector in self._keepers:
-            collector.take(line)
+            collector.add(line)
 
 
 def optima_of(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
     """Where the best setting for each policy will be kept, by name of the policy."""
-    reach = reach_ratio(base.within, competitor.rankings.reachable)
+    reach = reach_ratio(base.reachable, competitor.rankings.reachable)
     defaults = competitor.tunable.values()
     return {
         policy.name: Optimum(
@@ -274,7 +274,7 @@ def first_n(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str
 
 
 def _both_domains(
-    shared: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector], *, base: Base
+    domain_pair: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector], *, base: Base
 ) -> int:
     """Show collectors what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
 
@@ -288,15 +288,15 @@ def _both_domains(
     floors = {one: MIN_KEPT * base.means[one] * float(base.queries_needing[one.needed].sum()) for one in typed}
     for gain in sorted(wanted):
         for kept in ({}, floors) if floors else ({},):
-            front = shared.front(gain, TOKENS, floors=kept)
+            front = domain_pair.front(gain, TOKENS, floors=kept)
             settings = max(settings, front.settings)
-            for line in shared.lines(front):
+            for line in domain_pair.lines(front):
                 for collector in collectors:
-                    collector.take(line)
+                    collector.add(line)
     return settings
 
 
-def _tried(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[Line]:
+def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[Line]:
     """Settings that are run, as lines: values that the file lists behind cuts of the front, or drawn from all.
 
     What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.
@@ -306,9 +306,9 @@ def _tried(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[Li
         settings = draw_settings(
             tunable.definition, tunable.searched, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
         )
-        yield from runner.lines([setting for setting in settings if tunable.possible(setting)])
+        yield from runner.lines([setting for setting in settings if tunable.is_valid(setting)])
         return
-    behind = cuts.thinned(min(CUTS, file.trials))
+    behind = cuts.thinned(min(TRIED_CUTS, file.trials))
     for cut in behind:
         settings = draw_settings(
             tunable.definition,
@@ -317,7 +317,7 @@ def _tried(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[Li
             trials=max(file.trials // len(behind), 1),
             seed=file.seed,
         )
-        for setting in filter(tunable.possible, settings):
+        for setting in filter(tunable.is_valid, settings):
             if why_not_exact(tunable.definition, setting):
                 yield from runner.lines([setting])
             else:

@@ -129,7 +129,7 @@ def _checked(one: Tunable) -> Tunable:
 def _without_effect(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
     """What the file gives a selector that would do nothing."""
     for name in one.entry.search:
-        if name in one.swept:
+        if name in one.swept_thresholds:
             yield f"{name} is tried at every value that matters; leave it out of `search`", ("search", name)
         for place, value in enumerate(one.entry.search[name]):
             try:

@@ -13,7 +13,7 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.labels import DatasetQuery, Label
 from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.tuning.dataset_tuning import Work
+from ctxbench.tuning.dataset_tuning import DatasetTuner
 
 ABOUT = {"licence": "Apache-2.0", "source": "Written for a test.", "labelling": "As written."}
 WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet", "jetty", "knoll", "larch"]
@@ -333,7 +333,7 @@ def test_stopping_leaves_nothing_behind(cli, shop, policy, unharmed, monkeypatch
     def result(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Work, "result", result)
+    monkeypatch.setattr(DatasetTuner, "result", result)
     done = unharmed(cli, "tune", shop, "-p", policy(), "--out", "made")
     assert (done.code, done.out) == (130, "")
     assert done.err.splitlines()[-1] == "stopped: nothing is half-written"

@@ -138,7 +138,7 @@ def test_the_plot_of_the_front_is_drawn_of_its_frame(tuned):
 def test_a_map_over_two_parameters():
     found = ctxbench.tune(WORKBENCH, "learned", **FEWER, **CHEAP)
     (outcome,) = found.found.datasets[0].outcomes
-    heat = outcome.heats[0]
+    heat = outcome.heat_maps[0]
     for x, y, means in ((heat.x, heat.y, heat.means["tokens"]), (heat.y, heat.x, heat.means["tokens"].T)):
         axes = found.plot.heat(x, y, metric="tokens")
         (cells,) = axes.collections

@@ -25,7 +25,7 @@ def one(ready):
 def at(one, values, name="mine"):
     """A setting as it is measured, from values by query."""
     by_query = {one.query_set.split: values}
-    return SettingValues(name=name, role="", selector="", values={}, answers={}, by_query=by_query, within={})
+    return SettingValues(name=name, role="", selector="", values={}, answers={}, by_query=by_query, reachable={})
 
 
 def test_the_curve_is_what_the_first_n_offer(one):

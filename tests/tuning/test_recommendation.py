@@ -68,7 +68,7 @@ def flat(*values, n):
 def ran(policy_, *lines, **options):
     optimum = Optimum(policy_, **options)
     for one in lines:
-        optimum.take(one)
+        optimum.add(one)
     return optimum
 
 

@@ -287,7 +287,7 @@ def test_few_labels_decide_all_together(ready):
 
 @pytest.mark.parametrize(("given", "few", "expected"), [("", 100, False), ("", 300, True), ("all", 100, True)])
 def test_the_split_is_kept_from_enough_labels_on_unless_all_are_asked_for(ready, monkeypatch, given, few, expected):
-    monkeypatch.setattr(inputs, "FEW", few)
+    monkeypatch.setattr(inputs, "MIN_LABELS", few)
     (opened,) = ready(SEMANTIC, labels=given).datasets
     assert list(opened.query_sets) == (["all"] if expected else [TUNING, TEST])
 
@@ -318,7 +318,7 @@ def test_an_expansion_alone_is_recommended_with_what_it_gives(ready):
     assert outcome.chosen.values["contextExpansionEnabled"] is True
     assert "contextExpansionThreshold" in outcome.chosen.values
     assert {trace.name for trace in outcome.slices} >= {"contextTopN", "contextExpansionDepth"}
-    assert outcome.heats == ()
+    assert outcome.heat_maps == ()
 
 
 def test_two_domains_are_recommended_without_a_mode_that_says_nothing(ready):
@@ -335,7 +335,7 @@ def test_answers_are_tuned_like_a_selector(ready, tmp_path):
     (tunable,), (opened,) = one.tunables, one.datasets
     lines = []
     for query_set in opened.query_sets.values():
-        table = tunable.finds(query_set).answers.candidates
+        table = tunable.rank(query_set).answers.candidates
         for place, query in enumerate(query_set.dataset.queries):
             own = np.flatnonzero(table.request == place)
             ranking = [{"id": query_set.dataset.catalog[int(table.item[r])].id, "score": table.score[r]} for r in own]

@@ -49,7 +49,7 @@ def advice(dataset: DatasetTuning, outcome: Outcome) -> str:
         return f"{name}: {_offers(outcome, outcome.recommended)}{_holds(outcome)}."
     kept = f"{name}: keep the default{_called(dataset)}"
     if outcome.chosen is not None:
-        missed = wording.listed([one.text for one in outcome.verdicts if one.short or one.met is False])
+        missed = wording.listed([one.text for one in outcome.verdicts if one.falls_short or one.met is False])
         return f"{kept}; what was chosen, {setting(outcome.chosen)}, misses {missed} on the test split."
     if not outcome.answered:
         return f"{kept}; {outcome.reason.rstrip('.')}."
@@ -98,14 +98,14 @@ def _changed(tokens: Comparison) -> tuple[str, str]:
 
 def _holds(outcome: Outcome) -> str:
     """What the verdicts come to."""
-    said = {one.said for one in outcome.verdicts}
+    said = {one.status for one in outcome.verdicts}
     targets = "its target" if len(outcome.verdicts) == 1 else "its targets"
     if not said:
         return ""
     if "too few to say" in said:
         return f"; there are too few labels to say whether it holds {targets}"
     if "open" in said:
-        needed = [one.needed for one in outcome.verdicts if one.said == "open" and one.needed is not None]
+        needed = [one.needed for one in outcome.verdicts if one.status == "open" and one.needed is not None]
         tell = (
             f"about {wording.two_digits(max(needed)):,} more labels would tell" if needed else "more labels hardly tell"
         )

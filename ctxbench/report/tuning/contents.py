@@ -195,9 +195,9 @@ def _doubts(outcome: Outcome) -> Iterator[str]:
     if chosen is None:
         return
     for one in outcome.verdicts:
-        if one.said not in ("holds", "holds within 2 points"):
+        if one.status not in ("holds", "holds within 2 points"):
             more = f"; about {one.needed:,} more labels would tell" if one.needed else ""
-            yield f"{name}: {one.text} is {one.said}: {one.value:.4g} ({one.low:.4g} to {one.high:.4g}){more}."
+            yield f"{name}: {one.text} is {one.status}: {one.value:.4g} ({one.low:.4g} to {one.high:.4g}){more}."
     for metric in (COMPLETENESS, TOKENS):
         before, after = chosen.tuning.get(str(metric)), chosen.test.get(str(metric))
         if before is None or after is None or not math.isfinite(before.value) or not math.isfinite(after.value):

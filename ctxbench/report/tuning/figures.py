@@ -28,7 +28,7 @@ from ctxbench.tuning.results import (
     PRESET,
     RECOMMENDED,
     DatasetTuning,
-    Heat,
+    MeanGrid,
     Outcome,
     SettingResult,
     Trace,
@@ -216,7 +216,7 @@ def _place(value: Value | None, names: Sequence[str]) -> float:
 def two_at_a_time(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
     """Two parameters at a time: completeness and tokens, all others as recommended; None where there are none."""
     chosen, maps, left = outcome.chosen, [], set()
-    for heat in outcome.heats if chosen is not None else ():
+    for heat in outcome.heat_maps if chosen is not None else ():
         if chosen is not None and heat.xs and heat.ys and {"completeness", "tokens"} <= set(heat.means):
             maps += [cells(heat, str(metric), chosen, most=_CELLS) for metric in (COMPLETENESS, TOKENS)]
             left |= {name for name, found in ((heat.x, heat.xs), (heat.y, heat.ys)) if len(found) > _CELLS}
@@ -236,7 +236,7 @@ def two_at_a_time(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
     )
 
 
-def cells(heat: Heat, metric: str, chosen: SettingResult | None, *, most: int) -> HeatMap:
+def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, most: int) -> HeatMap:
     """A map of a metric with at most so many rows and columns."""
     wanted = chosen.values if chosen is not None else {}
     columns, rows = _thinned(heat.xs, wanted.get(heat.x), most), _thinned(heat.ys, wanted.get(heat.y), most)

@@ -99,8 +99,8 @@ def held(outcome: Outcome) -> str:
     if outcome.chosen is None or not outcome.verdicts:
         return wording.NONE
     if len(outcome.verdicts) == 1:
-        return outcome.verdicts[0].said
-    return "; ".join(f"{one.text}: {one.said}" for one in outcome.verdicts)
+        return outcome.verdicts[0].status
+    return "; ".join(f"{one.text}: {one.status}" for one in outcome.verdicts)
 
 
 def asked(policy: Policy) -> str:
