@@ -38,7 +38,7 @@ class CommonLine(Settings):
         places: Sequence[IntArray],
         worth: Sequence[float] | None = None,
     ) -> None:
-        """Take lines as they are; `of` finds the thresholds.
+        """Use thresholds that are known; `of` finds them.
 
         Args:
             lines: one a dataset, of equal values and axis.
@@ -54,7 +54,7 @@ class CommonLine(Settings):
 
     @classmethod
     def of(cls, lines: Sequence[Line], *, worth: Sequence[float] | None = None, most: int = GRID) -> CommonLine:
-        """Put the lines of several datasets side by side.
+        """Find the common thresholds of the lines of several datasets.
 
         Args:
             lines: one a dataset, in the same order of datasets each time.
@@ -83,7 +83,7 @@ class CommonLine(Settings):
         return self._thresholds
 
     def select_place(self, place: int) -> CommonLine:
-        """One setting alone, holding nothing of the others."""
+        """One of them alone, in arrays of its own."""
         alone, here = self.line_at(place), np.zeros(1, dtype=np.int64)
         picked = [
             replace(line.select_place(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
@@ -96,7 +96,7 @@ class CommonLine(Settings):
         return sum(line.n(measure) for line in self._lines)
 
     def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
-        """The means of the datasets' means; NaN where it applies to no query of any."""
+        """The means of the datasets' means; NaN where a measure applies to no query of any."""
         return _mean(self._each(measure, places))
 
     def objective_means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
@@ -110,7 +110,7 @@ class CommonLine(Settings):
     def bounds(
         self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
     ) -> tuple[FloatArray, FloatArray]:
-        """MOVER: the distances of the datasets' ends from their means, weighted, add up in squares."""
+        """Intervals by MOVER: the squared distances of the datasets' ends from their means add up."""
         each = self._each(measure, places)
         ends = [
             line.bounds(measure, own[places], level=level, times=times * worth)
@@ -159,7 +159,7 @@ def sweep_common(
     worth: Sequence[float] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Show the settings of a family, with the same values on several datasets, to optima.
+    """Show optima every setting of a family, with the same values on several datasets.
 
     Args:
         family: which settings there are; its lines have the same fixed values, in the same order, on every dataset.

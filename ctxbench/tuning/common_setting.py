@@ -31,7 +31,7 @@ DECIDING, READING = 0, -1  # of the splits that a dataset is measured on
 
 
 class CommonSetting:
-    """One setting for all datasets of a tuning.
+    """Chooses one setting for all datasets, and measures it.
 
     Selectors that are swept exactly compete; what has to be tried does not.
     """
@@ -100,7 +100,7 @@ class CommonSetting:
         measured = {policy.name: self._chosen(policy, self._choices[policy.name]) for policy in self._file.policies}
         measured = {name: found for name, found in measured.items() if found}
         every += [rows for found in measured.values() for rows in found.values()]
-        comparisons = self._compared(measured)
+        comparisons = self._comparisons(measured)
         results = {rows[0].name: self._result(rows, level) for rows in every}
         outcomes = []
         for policy in self._file.policies:
@@ -131,8 +131,10 @@ class CommonSetting:
             version="",
             hash=hashlib.sha256(" ".join(one.dataset.hash for one in opened).encode()).hexdigest(),
             items=sum(len(one.dataset.catalog) for one in opened),
-            queries=_summed([{split: len(query_set) for split, query_set in one.query_sets.items()} for one in opened]),
-            of=_summed([one.of for one in opened]),
+            queries=_sum_counts(
+                [{split: len(query_set) for split, query_set in one.query_sets.items()} for one in opened]
+            ),
+            of=_sum_counts([one.of for one in opened]),
             tokens=self._tuners[0].ready.counter.name,
             results=tuple(results.values()),
             traces=(),
@@ -140,12 +142,12 @@ class CommonSetting:
             notes=(
                 f"One setting for all of {names}; every figure is the mean over datasets, each weighing the same.",
                 "The objective is the geometric mean over datasets where it is an amount, such as prompt tokens.",
-                *self._read(),
+                *self._split_notes(),
             ),
         )
 
-    def _read(self) -> Iterator[str]:
-        """On what the figures rest."""
+    def _split_notes(self) -> Iterator[str]:
+        """Which labels decided, and which figures are of."""
         decided = [tuner.name for tuner in self._tuners if TEST not in tuner.opened.query_sets]
         if len(decided) < len(self._tuners):
             yield READ_ONCE
@@ -166,13 +168,13 @@ class CommonSetting:
         return {kind: [row[kind] for row in rows] for kind in rows[0]}
 
     def _verdicts(self, policy: Policy, chosen: Sequence[SettingValues]) -> tuple[Verdict, ...]:
-        """What is read of all datasets says of the constraints.
+        """Verdicts of the constraints on the evaluation sets of all datasets.
 
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
         """
         defaults, group = [tuner.defaults for tuner in self._tuners], self._group(READING)
         metrics = list(defaults[0].by_query[defaults[0].splits[READING]])
-        pooled = {Measure(metric): mean(_pooled(defaults, metric, READING)).value for metric in metrics}
+        pooled = {Measure(metric): mean(_join_values(defaults, metric, READING)).value for metric in metrics}
         means = {measure: one for measure, one in pooled.items() if not np.isnan(one)}
         pairs = zip(defaults, chosen, strict=True)
         reach = float(
@@ -180,41 +182,41 @@ class CommonSetting:
                 [reach_ratio(base.reachable[base.splits[-1]], own.reachable[own.splits[-1]]) for base, own in pairs]
             )
         )
-        ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not self._unread)
+        ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not self._has_test_splits)
         out = []
         for one in policy.constraints:
             if one.of != "base" or Measure(one.metric) in means:
-                own = _pooled(chosen, one.metric, READING, reachable=one.of == "reachable")
-                base = _pooled(defaults, one.metric, READING)
+                own = _join_values(chosen, one.metric, READING, reachable=one.of == "reachable")
+                base = _join_values(defaults, one.metric, READING)
                 out.append(verdict(Limit.of(one, means, reach=reach), own, base, ground, scale="amount"))
         return tuple(one for one in out if one is not None)
 
     @property
-    def _unread(self) -> bool:
+    def _has_test_splits(self) -> bool:
         """Whether every dataset has a test split, which nothing was chosen on."""
         return all(TEST in tuner.opened.query_sets for tuner in self._tuners)
 
-    def _compared(self, measured: Mapping[str, Mapping[str, list[SettingValues]]]) -> dict[Key, Comparison]:
+    def _comparisons(self, measured: Mapping[str, Mapping[str, list[SettingValues]]]) -> dict[Key, Comparison]:
         defaults = [tuner.defaults for tuner in self._tuners]
         found: dict[Key, Comparison] = {}
         for policy, rows in measured.items():
             for kind, (base, other) in comparison_pairs(defaults, rows).items():
                 for metric in COMPARED:
-                    left, right = _pooled(base, metric, READING), _pooled(other, metric, READING)
+                    left, right = _join_values(base, metric, READING), _join_values(other, metric, READING)
                     found[policy, kind, str(metric)] = grouped_compare(
                         left, right, self._group(READING), scale="amount", seed=self._file.seed
                     )
         return correct(found)
 
     def _result(self, rows: Sequence[SettingValues], level: float) -> SettingResult:
-        """A setting on all datasets."""
+        """The mean of a setting's figures over datasets."""
         first = rows[0]
 
         def means(which: int) -> dict[str, Estimate]:
             metrics = list(first.by_query[first.splits[which]])
             group = self._group(which)
             found = {
-                str(one): grouped_estimate(_pooled(rows, one, which), group, scale="amount", level=level)
+                str(one): grouped_estimate(_join_values(rows, one, which), group, scale="amount", level=level)
                 for one in metrics
             }
             return {metric: one for metric, one in found.items() if one.n}
@@ -234,8 +236,8 @@ class CommonSetting:
         return np.concatenate([group + sum(map(len, groups[:place])) for place, group in enumerate(groups)])
 
 
-def _pooled(rows: Sequence[SettingValues], metric: Metric, which: int, *, reachable: bool = False) -> FloatArray:
-    """Values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
+def _join_values(rows: Sequence[SettingValues], metric: Metric, which: int, *, reachable: bool = False) -> FloatArray:
+    """Join values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
 
     A dataset that the metric applies to on no query has no part in it, and NaN for all of its queries.
 
@@ -253,7 +255,7 @@ def _pooled(rows: Sequence[SettingValues], metric: Metric, which: int, *, reacha
     return np.concatenate([part * (total / (known * n)) if n else part for part, n in zip(parts, counts, strict=True)])
 
 
-def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+def _sum_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Counts by split over datasets; those of a dataset where all labels decide count for both splits."""
     if not any(TEST in one for one in counts):
         return {ALL: sum(sum(one.values()) for one in counts)}

@@ -1,4 +1,4 @@
-"""Tuning on one dataset: choices on the queries that decide first, then what they come to."""
+"""Tuning on one dataset: settings are chosen on the tuning set first, and then measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ctxbench.tuning.evaluation import (
     metrics_of,
     select_comparisons,
 )
-from ctxbench.tuning.first_items import at_own_tokens, first_items_curve
+from ctxbench.tuning.first_items import compare_at_tokens, first_items_curve
 from ctxbench.tuning.inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.policies import Policy
@@ -37,7 +37,7 @@ READ_ONCE = "The test split was read once, for the figures here, when all values
 
 
 class DatasetTuner:
-    """Tuning on one dataset.
+    """Chooses settings on one dataset, and measures them.
 
     Attributes:
         name: of the dataset.
@@ -64,35 +64,35 @@ class DatasetTuner:
         return self.ready.tunables[0]
 
     def choose(self) -> None:
-        """Look at the queries that decide and choose for every policy."""
+        """Choose a setting for every policy, on the tuning set alone."""
         query_set, file = self.opened.tuning_set, replace(self.file, policies=self.policies)
         for place, tunable in enumerate(self.tunables):
             self._say(f"{tunable.name}, ranking", place, len(self.tunables))
             competitor = Competitor.of(tunable, query_set, self.policies)
             base = self.base = self.base or Base.of(competitor, self.policies)
 
-            def told(settings: int, name: str = tunable.name, done: int = place) -> None:
+            def report_settings(settings: int, name: str = tunable.name, done: int = place) -> None:
                 self._say(f"{name}, {settings:,} settings", done, len(self.tunables))
 
-            self.searched[tunable.name] = search(competitor.with_base(base), file, base=base, progress=told)
-        alone = self._alone()
+            self.searched[tunable.name] = search(competitor.with_base(base), file, base=base, progress=report_settings)
+        one_group = self._one_group_reason()
         for policy in self.file.policies:
             if policy.name in self.opened.unanswered:
                 self.choices[policy.name] = Choice(reason=self.opened.unanswered[policy.name], answered=False)
-            elif alone:
-                self.choices[policy.name] = Choice(reason=alone, answered=False)
+            elif one_group:
+                self.choices[policy.name] = Choice(reason=one_group, answered=False)
             else:
                 optima = {name: one.optima[policy.name] for name, one in self.searched.items()}
-                self.choices[policy.name] = self._with_enough(choose(policy, optima))
+                self.choices[policy.name] = self._with_lacking_labels(choose(policy, optima))
 
-    def _with_enough(self, choice: Choice) -> Choice:
-        """The same; with too few labels for any advice it is not said that more are unlikely to help."""
+    def _with_lacking_labels(self, choice: Choice) -> Choice:
+        """The same choice; with too few labels for any, how many more are needed."""
         lacking = 0 if self.base is None else MIN_QUERIES - self.base.in_need
         if choice.found is not None or choice.needed is not None or lacking <= 0:
             return choice
         return replace(choice, needed=(lacking, lacking))
 
-    def _alone(self) -> str:
+    def _one_group_reason(self) -> str:
         """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""
         query_set = self.opened.tuning_set
         if self.base is None or len(np.unique(query_set.group[~np.isnan(self.base.complete)])) > 1:
@@ -106,7 +106,7 @@ class DatasetTuner:
         self._progress(f"{self.name}, {what}; done", done, total)
 
     def _first_n(self, searched: SearchResult, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
-        """The best fixed numbers of items of the ranking that a setting cuts, be it the one of the defaults or not."""
+        """The best fixed numbers of items of the ranking that a setting cuts, by policy."""
         tunable = searched.competitor.tunable
         if tunable.answers is not None or tunable.is_swept(values) or self.base is None:
             return searched.fixed
@@ -120,10 +120,10 @@ class DatasetTuner:
 
     @cached_property
     def evaluator(self) -> SettingEvaluator:
-        """Where settings are measured; reads the test split, if there is one."""
+        """Measures settings; reads the test split, if there is one."""
         evaluator = SettingEvaluator(self.opened, metrics_of(self.file.policies), self.file.confidence)
         for one in self.searched.values():
-            evaluator.know(one.competitor.tunable, one.competitor.full_ranking)
+            evaluator.keep_ranking(one.competitor.tunable, one.competitor.full_ranking)
         return evaluator
 
     @cached_property
@@ -131,7 +131,7 @@ class DatasetTuner:
         """The base with its defaults."""
         return self.evaluator.setting(self._base, {}, name=defaults_name(self._base), role=DEFAULTS)
 
-    def _at_own_tokens(
+    def _with_equal_tokens(
         self, outcomes: tuple[Outcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
     ) -> tuple[Outcome, ...]:
         """The outcomes, each with what is chosen against the first n items of the base's ranking at equal tokens."""
@@ -139,11 +139,11 @@ class DatasetTuner:
         ranking = self.evaluator.full_ranking(self._base, {}, query_set.split)
         curve = first_items_curve(ranking.answers.candidates, query_set.labels)
         chosen = {policy: found["chosen"] for policy, found in measured.items()}
-        found = at_own_tokens(chosen, curve, query_set, seed=self.file.seed)
+        found = compare_at_tokens(chosen, curve, query_set, seed=self.file.seed)
         return tuple(replace(one, at_tokens=found.get(one.policy.name)) for one in outcomes)
 
     def result(self) -> DatasetTuning:
-        """Measure what is recommended and what it is held against."""
+        """Measure what is recommended and what it is compared with."""
         opened, file, defaults = self.opened, self.file, self.defaults
         self._say("measuring", 0, len(file.policies))
         others = [*self._presets(), self.evaluator.everything()]
@@ -156,7 +156,7 @@ class DatasetTuner:
         }
         comparisons = compare_pairs(pairs, opened.evaluation_set, seed=file.seed)
         outcomes = tuple(self._outcome(policy, measured, comparisons) for policy in file.policies)
-        outcomes = self._at_own_tokens(outcomes, measured)
+        outcomes = self._with_equal_tokens(outcomes, measured)
         unique = {
             one.name: one for one in [defaults, *others, *(m for each in measured.values() for m in each.values())]
         }
@@ -178,7 +178,7 @@ class DatasetTuner:
         )
 
     def _presets(self) -> list[SettingValues]:
-        """The presets that the base comes with, but for any that is its defaults."""
+        """The presets of the base, without any that equals its defaults."""
         base, found = self._base, []
         for preset, values in base.definition.presets.items():
             own = {name: value for name, value in values.items() if name not in base.entry.set}
@@ -239,7 +239,7 @@ class DatasetTuner:
                 notes.append(f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn.")
         notes += [f"{name} was left out: {reason}." for name, reason in self.opened.left_out.items()]
         if self.base is not None:
-            notes += _grouped_note(self.base, self.opened.tuning_set)
+            notes += _group_notes(self.base, self.opened.tuning_set)
         for name, one in self.searched.items():
             if one.competitor.full_ranking.refitted:
                 notes.append(
@@ -257,7 +257,7 @@ class DatasetTuner:
         return notes
 
 
-def _grouped_note(base: Base, query_set: QuerySet) -> list[str]:
+def _group_notes(base: Base, query_set: QuerySet) -> list[str]:
     """What groups of queries do to intervals; nothing where every query in need is alone."""
     groups = len(np.unique(query_set.group[~np.isnan(base.complete)]))
     if groups == base.in_need:

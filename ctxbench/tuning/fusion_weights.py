@@ -1,4 +1,4 @@
-"""Weights of a fusion, fitted on labelled queries: those that are surely better than the best single source."""
+"""Weights of a fusion, fitted on labelled queries: those with the highest lower bound of their gain."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def best_by_lower_bound(values: FloatArray, single: Sequence[bool]) -> tuple[int, int]:
-    """Which choice gains most over the best single source at the lower bound of its gain, and that source.
+    """The choice with the highest lower bound of its gain over the best single source, and that source.
 
     Args:
         values: of each choice on each query, shape (n_choices, n_queries), n_queries >= 1.

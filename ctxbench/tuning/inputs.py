@@ -1,4 +1,4 @@
-"""Opens what a policy file and a command line name, and finds all that is wrong with it before anything is embedded."""
+"""Opens the datasets and selectors of a tuning, and finds all that is wrong before anything is embedded."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ class TuningDataset:
 
     @property
     def tuning_set(self) -> QuerySet:
-        """The queries that decide."""
+        """The queries that settings are chosen on."""
         return self.query_sets.get(ALL) or self.query_sets[TUNING]
 
     @property
     def evaluation_set(self) -> QuerySet:
-        """The queries that figures are read from: those that decide, or the test split."""
+        """The queries that figures are of: the test split, or the tuning set where all labels decide."""
         return self.query_sets.get(ALL) or self.query_sets[TEST]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TuningInputs:
-    """Tuning that was checked whole; nothing is embedded and no model is loaded.
+    """The checked inputs of a tuning; nothing is embedded and no model is loaded.
 
     Attributes:
         file: the policies.
@@ -184,7 +184,7 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources) -> Tu
 def _check_suited(
     file: PolicyFile, tunables: Sequence[Tunable], opened: TuningDataset
 ) -> tuple[dict[str, str], list[Fault]]:
-    """Why competitors cannot compete on a dataset, by name; and what is wrong wherever they do.
+    """Why selectors do not suit a dataset, by name; and what is wrong with those that do.
 
     That the base does not suit it is wrong, since all others are held against it.
     """
@@ -225,7 +225,7 @@ def _check_answers(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
             continue
         scores = searched_scores(found)
         if len(scores) and (scores <= 0).mean() > MAX_NONPOSITIVE:
-            where = f"answers {answers.name!r}, {query_set.called}"
+            where = f"answers {answers.name!r}, {query_set.title}"
             what = (
                 f"{where}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, and a cut offers only "
                 "what scores above 0; give scores that are higher by so much, or probabilities"
@@ -235,7 +235,7 @@ def _check_answers(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
 
 
 def _leaks(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:
-    """What would make figures look better than they are: a fit that has seen the queries that it is measured on."""
+    """Steps that were fitted on queries that they are measured on, which makes figures look better than they are."""
     tuning_set = opened.tuning_set
     if TEST in opened.query_sets and is_fitted_on(pipeline, opened.query_sets[TEST]):
         yield (
@@ -256,7 +256,7 @@ def _leaks(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[
 
 
 def _check_names(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]) -> list[Fault]:
-    """Names that stand for something else in reports, and `together` where nothing can be swept for all."""
+    """What is wrong with names that reports use themselves, and with `together` where no selector can be swept."""
     faults = []
     for policy in file.policies:
         if policy.name == EVERYTHING:

@@ -1,4 +1,4 @@
-"""What a recommended setting must keep: the constraints of a policy, and what holds whatever the policy asks.
+"""Limits that a recommended setting must keep: the constraints of a policy, and some that hold for every policy.
 
 * A constraint `of: base` is held by paired differences to the base: the mean difference less `SAFETY_ERRORS` standard
   errors must reach the target. So many since the best of many settings looks better than it is. Other constraints are
@@ -81,7 +81,7 @@ def kept_measures(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What a setting must reach or keep below, with its target as a number.
+    """A bound on a mean, with its target as a number.
 
     Attributes:
         text: as messages say it.
@@ -110,7 +110,7 @@ class Limit:
 
     @classmethod
     def of(cls, constraint: Constraint, base: Mapping[Measure, float], *, reach: float = 1.0) -> Limit:
-        """Take a constraint's target, as a multiple of the base's mean where it is one.
+        """The limit of a constraint, with its target as a multiple of the base's mean where it is one.
 
         Args:
             constraint: as the policy has it.
@@ -143,14 +143,14 @@ class Limit:
         )
 
     def in_text_unit(self, value: float) -> float:
-        """A mean, or an end of its interval, as the text counts."""
+        """A mean, or an end of its interval, in the unit of the text."""
         if self.unit == 0:
             return 0.0 if value == 0 else math.copysign(math.inf, value)
         return value / self.unit
 
     @property
     def end(self) -> float:
-        """What the unfavourable end of what is chosen must reach, with room for rounding."""
+        """The value that the unfavourable end must reach, with room for rounding."""
         return self.target - self.sign * (USED_ROOM * self.room + rounding_error(self.target))
 
     def is_near(self, value: float) -> bool:
@@ -158,16 +158,16 @@ class Limit:
         return self.sign * (value - self.target) >= -(self.room + rounding_error(self.target))
 
     def is_reached(self, values: FloatArray) -> BoolArray:
-        """Whether what is held against the target reaches it, room taken; NaN does not."""
+        """Whether values reach the target less the used room; NaN does not."""
         return self.sign * values >= self.sign * self.end
 
     def mean_reaches(self, settings: Settings) -> BoolArray:
-        """Where the means do, shape (n_settings,)."""
+        """Where the means reach the target, shape (n_settings,)."""
         found = settings.mean_reaches(self.measure, self.sign, self.end)
         return found if math.isnan(self.complete) else found | settings.mean_reaches(COMPLETENESS, 1, self.complete)
 
     def ends(self, settings: Settings, places: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
-        """What is held against the target at some places, if there were `times` as many queries."""
+        """The values compared with the target at some places, if there were `times` as many queries."""
         if self.by == "paired":
             mean, error = settings.differences(self.measure, places, times=times)
             return self.base + mean - self.sign * SAFETY_ERRORS * error
@@ -235,7 +235,7 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
     return (*asked, *(one for one in kept if not _implied(one, asked)))
 
 
-def no_worse(measure: Measure, base: Mapping[Measure, float]) -> Limit:
+def no_worse_limit(measure: Measure, base: Mapping[Measure, float]) -> Limit:
     """What is maximised must be no worse than the base's beyond doubt, but for the room, and not by its mean alone."""
     own = base[measure]
     return Limit(

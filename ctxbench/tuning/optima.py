@@ -1,4 +1,4 @@
-"""The best setting by a policy, kept while lines of settings go by; and until there is one what comes nearest.
+"""The best setting by a policy, of all lines of settings that it is shown; without one the nearest to the policy.
 
 An optimum keeps a handful of settings, however many it looks at. Rules:
 
@@ -23,7 +23,7 @@ import numpy as np
 from ctxbench.bench.stats import LEVEL
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, limits_of, no_worse
+from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, limits_of, no_worse_limit
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.settings import LineSettings, Settings
 from ctxbench.tuning.sweep.lines import Line, Measure
@@ -57,7 +57,7 @@ class BestSetting:
 
 
 class Optimum:
-    """Keeps the best setting that meets a policy, and until there is one what comes nearest; a keeper of sweeps.
+    """Keeps the best setting that meets a policy, and until there is one the nearest; a collector of sweeps.
 
     Attributes:
         policy: what is chosen by.
@@ -99,7 +99,7 @@ class Optimum:
         self._aims = [(Measure(policy.objective), 1 if policy.minimise else -1), (COMPLETENESS, -1), (TOKENS, 1)]
         self.to_beat = self._objective_to_beat(base or {})
         if not math.isnan(self.to_beat) and not policy.minimise and policy.objective.declaration.scale != "amount":
-            self.limits += (no_worse(Measure(policy.objective), base or {}),)
+            self.limits += (no_worse_limit(Measure(policy.objective), base or {}),)
         self._best: Settings | None = None
         self._key: tuple[float, ...] = ()
         self._nearest: Settings | None = None
@@ -118,7 +118,7 @@ class Optimum:
         self.add_settings(LineSettings(line))
 
     def add_settings(self, settings: Settings) -> None:
-        """Look at settings along one threshold."""
+        """See settings along one threshold."""
         self.settings += len(settings.thresholds)
         best = self._key[0] if self._best is not None else math.nan
         reached = [self._better(settings, best)] if not math.isnan(best) else []
@@ -166,7 +166,7 @@ class Optimum:
         return self._worth if limit.by == "interval" else 1.0
 
     def _best_place(self, settings: Settings, places: IntArray) -> int:
-        """The best of these places by the rules at the top."""
+        """The best of these places by the rules of this module."""
         for measure, sign in self._aims:
             values = sign * settings.objective_means(measure, places)
             best = float(values.min())
@@ -233,21 +233,21 @@ class Optimum:
         if kept is None or not all(kept.n(measure) for measure in self.measures):
             return None
         now = self._queries(kept)
-        fewest, most = (self._smallest(kept, now, doubt=doubt) for doubt in (0.0, _DOUBT))
+        fewest, most = (self._fewest_queries(kept, now, doubt=doubt) for doubt in (0.0, _DOUBT))
         if fewest is None:
             return None
         return max(fewest - now, 1), max((MAX_FACTOR * max(now, _KNOWN) if most is None else most) - now, 1)
 
-    def _smallest(self, kept: Settings, now: int, *, doubt: float) -> int | None:
+    def _fewest_queries(self, kept: Settings, now: int, *, doubt: float) -> int | None:
         """The smallest number of queries that is enough, from as many as there are; None above `MAX_FACTOR` times."""
         low, high = now, MAX_FACTOR * max(now, _KNOWN)
-        if self._enough(kept, 1.0, doubt=doubt):
+        if self._is_enough(kept, 1.0, doubt=doubt):
             return now
-        if not self._enough(kept, high / now, doubt=doubt):
+        if not self._is_enough(kept, high / now, doubt=doubt):
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self._enough(kept, middle / now, doubt=doubt) else (middle, high)
+            low, high = (low, middle) if self._is_enough(kept, middle / now, doubt=doubt) else (middle, high)
         return high
 
     @property
@@ -273,7 +273,7 @@ class Optimum:
     def _queries(self, settings: Settings) -> int:
         return max(settings.n(measure) for measure in (COMPLETENESS, TOKENS, *self.measures))
 
-    def _enough(self, kept: Settings, times: float, *, doubt: float) -> bool:
+    def _is_enough(self, kept: Settings, times: float, *, doubt: float) -> bool:
         here = np.zeros(1, dtype=np.int64)
         if any(kept.n(measure) * times < MIN_QUERIES - SAME * MIN_QUERIES for measure in self.measures):
             return False

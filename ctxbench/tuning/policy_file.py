@@ -36,7 +36,7 @@ _FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectorEntry:
-    """A competitor as the file names it, checked in form; whether it exists is for who opens it.
+    """A selector as the file names it, checked in form; whether it exists is for who opens it.
 
     Attributes:
         name: what tables call it, unique in the file.
@@ -59,7 +59,7 @@ class SelectorEntry:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PolicyFile:
-    """What is tuned, and how.
+    """The content of a policy file: what is tuned, and how.
 
     Attributes:
         name: of the report; does for a file.
@@ -118,7 +118,7 @@ def read_policies(path: Path) -> PolicyFile:
 def policies_of(
     data: Mapping[str, Any], *, lines: Mapping[YamlPath, int], path: Path | None, name: str, digest: str
 ) -> PolicyFile:
-    """What a policy file says, checked whole.
+    """Make a policy file from its data, checked whole.
 
     Args:
         data: the file, read as YAML; or as one would write it, from Python.
@@ -160,7 +160,7 @@ class _Reader(YamlForm):
     """Reads the parts of a policy file and collects faults."""
 
     def unknown(self, data: Mapping[str, Any], known: Sequence[str], what: str, *where: str | int) -> None:
-        """A fault for every key that there is none of."""
+        """Add a fault for every unknown key."""
         for key in data:
             if key not in known:
                 self.fault(f"{what} has no {key!r}{suggest(key, known)}", *where, key)

@@ -1,4 +1,4 @@
-"""Fits that a policy asks for (`fit: own`): made on the labels that decide, and kept beside the presets."""
+"""Fits that a policy file asks for (`fit: own`): made on the tuning sets, and kept beside the presets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def open_fitted(
 def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> tuple[PolicyFile, list[str]]:
     """Fit what the policy file asks for, and name the fitted selectors in the place of the shipped ones.
 
-    Every fit is made around the shipped weights. A dataset whose labels cannot be fitted keeps the shipped fit.
+    Every fit starts from the shipped weights. A dataset whose labels cannot be fitted keeps the shipped fit.
 
     Args:
         ready: opened with the selectors as the file names them.
@@ -109,7 +109,7 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> t
 
 
 def _fit(query_set: QuerySet, pipeline: Pipeline) -> Fit:
-    """A fit on the queries of a side.
+    """A fit on the queries of a tuning set.
 
     Raises:
         ParameterError: these cannot be fitted, or cannot be scored out of fold.
@@ -124,7 +124,7 @@ def _fit(query_set: QuerySet, pipeline: Pipeline) -> Fit:
 
 
 def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:
-    """A fit belongs to a catalog, so that two datasets of one could not be told apart.
+    """Refuse two datasets of one catalog, since a fit belongs to a catalog.
 
     Raises:
         InputError: two datasets have the same catalog.

@@ -1,4 +1,4 @@
-"""From what tuning found to presets files, which experiments and requests read."""
+"""Writes what is recommended as presets files, which experiments and requests read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queries that decide on a dataset, or those of its test split: answers to them, and what they are worth."""
+"""Query sets: the judged queries of a split, with answers to them and the metrics of these."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class QuerySet:
 
     @cached_property
     def labels(self) -> Labels:
-        """What answers are held against."""
+        """The labels of the queries."""
         return Labels.of(self.dataset, self.item_tokens, self.resources.text_tokens)
 
     @cached_property
@@ -64,14 +64,14 @@ class QuerySet:
         return len(self.dataset)
 
     @property
-    def called(self) -> str:
+    def title(self) -> str:
         """What messages call it."""
         which = "all labels" if self.split == ALL else f"{self.split} split"
         return f"{which} of dataset {self.dataset.name}"
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """What keeps a query together with others: its group, else its conversation, else itself."""
+        """The name of each query's group: its group, else its conversation, else itself."""
         return tuple(map(group_of, self.dataset.queries))
 
     @cached_property
@@ -80,12 +80,12 @@ class QuerySet:
         return np.unique(np.array(self.groups, dtype=object), return_inverse=True)[1].astype(np.int64)
 
     @property
-    def seen(self) -> tuple[str, ...]:
-        """What a fit calls the split that it was made on where it has seen queries of this one."""
+    def fit_splits(self) -> tuple[str, ...]:
+        """The splits that a fit may name if it has seen some of these queries."""
         return (self.split, TUNING, TEST, *self.dataset.split_names) if self.split == ALL else (self.split, ALL)
 
     def answers(self, selector: Selector) -> Slice:
-        """Ask a selector.
+        """Ask a selector all requests.
 
         Raises:
             UserError: it fails as a whole; queries that fail on their own are `Slice.errors`.

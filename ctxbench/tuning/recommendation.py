@@ -1,4 +1,4 @@
-"""Choosing by a policy among competing selectors: what is recommended, or why nothing is."""
+"""Chooses among the best settings of several selectors: what is recommended, or why nothing is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ctxbench.tuning.sweep.lines import REACH, Measure
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice:
-    """What a policy came to.
+    """The choice for a policy: a setting, or why the default is kept.
 
     Attributes:
         selector: the name of the selector that is recommended; empty where the default is kept.
@@ -39,7 +39,7 @@ class Choice:
 
 
 def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
-    """What policies ask for that the labels cannot answer: a metric that applies to no query.
+    """Find policies that the labels cannot answer, since a metric of theirs applies to no query.
 
     Args:
         policies: as read.
@@ -72,7 +72,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
 
 
 def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
-    """The best of what competing selectors reach; of equals that of the earlier selector.
+    """Choose the best setting of all selectors; of equals that of the earlier selector.
 
     The default is kept where no setting keeps all limits beyond doubt, and where a measure of the policy applies to
     fewer than `MIN_QUERIES` queries: then it is said how many more labels would do.
@@ -111,7 +111,7 @@ def setting_text(selector: str, values: Mapping[str, Value]) -> str:
 
 
 def _best(optima: Mapping[str, Optimum]) -> str:
-    """The first name of those whose best is beaten by none."""
+    """The selector with the best setting; of equals the first."""
     names = list(optima)
     best = names[0]
     for name in names[1:]:
@@ -152,7 +152,7 @@ def _unsure_reason(optimum: Optimum, selector: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """The best that competitors come to on one constraint: its mean as the constraint counts, and by what."""
+    """The best mean of a constraint over all selectors, in the unit of the constraint, and the setting that has it."""
 
     value: float
     by: str
@@ -182,7 +182,7 @@ def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
 
 
 def _reach(optima: Mapping[str, Optimum], which: int, *, with_others: bool) -> _Reach | None:
-    """The best of all competitors, of equals that of the first; None if there is none."""
+    """The best mean over all selectors, of equals that of the first; None if there is none."""
     best: _Reach | None = None
     for name, optimum in optima.items():
         limit, found = optimum.limits[which], optimum.best_means(which)[1 if with_others else 0]

@@ -1,4 +1,4 @@
-"""What tuning found on a dataset, as data: everything that the presets file and the report say."""
+"""Results of tuning as data: everything that presets files and reports say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.verdicts import Verdict
 
-# Contenders' roles
+# Roles of settings
 RECOMMENDED, DEFAULTS, PRESET, FIXED, EVERYTHING = "recommended", "defaults", "preset", "fixed", "everything"
 TOGETHER = "together"
 """What the setting for all datasets is called, in the place of a dataset."""
@@ -48,10 +48,10 @@ class SettingResult:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
-    """Settings along which one thing is turned up, with means and bands on what decides: a line of a figure.
+    """Settings along which one thing rises, with means and intervals on the tuning set: a line of a figure.
 
     Attributes:
-        name: what is turned up, as a legend says it: `semantic: front`, `semantic: first n`, or a parameter's name.
+        name: what rises, as a legend says it: `semantic: front`, `semantic: first n`, or a parameter's name.
         settings: the values of each point, as a table or a tooltip shows them, length n_points.
         means: by metric name, shape (n_points,).
         low, high: ends of the 95% interval of each mean, by metric name, shape (n_points,).
@@ -152,7 +152,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DatasetTuning:
-    """One dataset.
+    """What tuning found on one dataset.
 
     Attributes:
         dataset, version, hash: which one.
@@ -193,7 +193,7 @@ class DatasetTuning:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tuning:
-    """All of a `ctxbench tune`.
+    """The results of a `ctxbench tune` on all datasets.
 
     Attributes:
         name, about: of the policy file.

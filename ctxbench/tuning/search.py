@@ -1,4 +1,4 @@
-"""Looks through the settings of one selector on the tuning split: exactly where a sweep can, else by trials."""
+"""Searches the settings of one selector on the tuning set: by an exact sweep where it can be, else by trials."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REPORTED = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "t
 
 @dataclass(frozen=True, eq=False)
 class Competitor:
-    """A competitor on the tuning split of a dataset.
+    """A selector with its rankings of the tuning set of a dataset.
 
     Attributes:
         tunable: which.
@@ -69,7 +69,7 @@ class Competitor:
         policies: Sequence[Policy],
         chosen: Mapping[str, Value] | None = None,
     ) -> Competitor:
-        """Ask it once, with its defaults or with what is chosen, and measure its rankings at every length.
+        """Rank with its defaults, or with what is chosen, and measure the rankings at every length.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
@@ -91,7 +91,7 @@ class Competitor:
         return self.tunable.name
 
     def with_base(self, base: Base) -> Competitor:
-        """The same, with differences taken to the base."""
+        """The same, with the base that differences are to."""
         return replace(self, rankings=self.rankings.with_base(base.pairing))
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
@@ -129,7 +129,7 @@ class Competitor:
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """What recommendations are held against, and kept without one: the first selector of the file with its defaults.
+    """The baseline of recommendations: the first selector of the file with its defaults.
 
     Attributes:
         means: by measure, of those that apply to any query.
@@ -159,7 +159,7 @@ class Base:
 
     @classmethod
     def of(cls, competitor: Competitor, policies: Sequence[Policy]) -> Base:
-        """Measure it, and keep what differences are taken to for some policies."""
+        """Measure the base, for some policies."""
         values = competitor.by_query({})
         known = {measure: found for measure, found in values.items() if not np.isnan(found).all()}
         complete = values[COMPLETENESS]
@@ -177,7 +177,7 @@ class Base:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SearchResult:
-    """What was found for one competitor.
+    """The result of a search through the settings of one selector.
 
     Attributes:
         competitor: which.
@@ -197,7 +197,7 @@ class SearchResult:
 
 
 def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: CountProgress) -> SearchResult:
-    """Look through all settings of a competitor.
+    """Search all settings of a selector.
 
     Args:
         competitor: which, with differences to the base.
@@ -240,7 +240,7 @@ class RepeatFilter:
         self._nearest: OrderedDict[int, tuple[object, float]] = OrderedDict()  # by identity, held so that it stays
 
     def add(self, line: Line) -> None:
-        """Look at a line, or count its settings only."""
+        """Show a line, or count its settings only."""
         distance_to_defaults = distance(line.values, self._defaults)
         sums, nearest = self._nearest.get(id(line.sums), (None, 0.0))
         if sums is line.sums and distance_to_defaults >= nearest - rounding_error(nearest):
@@ -255,7 +255,7 @@ class RepeatFilter:
 
 
 def optima_of(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
-    """Where the best setting for each policy will be kept, by name of the policy."""
+    """New optima that keep the best setting for each policy, by name of the policy."""
     reach = reach_ratio(base.reachable, competitor.rankings.reachable)
     defaults = competitor.tunable.values()
     return {
@@ -297,7 +297,7 @@ def _both_domains(
 
 
 def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[Line]:
-    """Settings that are run, as lines: values that the file lists behind cuts of the front, or drawn from all.
+    """Run settings, as lines: values that the file lists behind cuts of the front, or settings drawn from all.
 
     What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.
     """

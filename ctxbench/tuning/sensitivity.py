@@ -1,4 +1,4 @@
-"""What lies around a recommended setting: sensitivity to each parameter, heat maps over two, and fronts."""
+"""How means change near a recommended setting: along each parameter, over two of them, and along fronts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def front_trace(found: SearchResult, *, level: float) -> Trace:
 
 
 def first_trace(competitor: Competitor, *, level: float) -> Trace:
-    """The first n items of the ranking."""
+    """Means and intervals of the first n items of the ranking."""
     settings: list[dict[str, Value]] = [{"n": n} for n in FIRST]
     by_query = [FIRST_N.by_query(competitor.rankings, values) for values in settings]
     return _trace(competitor, f"{competitor.name}: first n", settings, by_query, level=level)
@@ -49,7 +49,7 @@ def parameter_traces(competitor: Competitor, chosen: Mapping[str, Value], *, lev
 
 
 def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[MeanGrid, ...]:
-    """Heat maps over pairs of parameters that the exact sweep turns; none where settings would have to be run."""
+    """Heat maps over pairs of swept parameters; none where settings would have to be run."""
     turned = [
         one
         for one in _varied_values(competitor, chosen, MAP_CELLS)
@@ -75,18 +75,18 @@ def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[Mean
 def _varied_values(
     competitor: Competitor, chosen: Mapping[str, Value], most: int
 ) -> list[tuple[Parameter, tuple[Value, ...]]]:
-    """The numbers that tuning turns and that have an effect at a setting, with at most so many values each."""
+    """The numeric parameters that tuning varies with an effect at a setting, with at most so many values each."""
     values, found = competitor.tunable.values(chosen), []
     for name in competitor.tunable.varied_parameters(chosen):
         value = values[name]
         if not isinstance(value, bool | str):
             one, listed = competitor.tunable.definition.parameters[name], competitor.tunable.entry.search.get(name)
-            own = _repeat(one, value, most) if listed is None else tuple(sorted({*listed, value}))
+            own = _spaced_values(one, value, most) if listed is None else tuple(sorted({*listed, value}))
             found.append((one, tuple(at for at in own if competitor.tunable.is_valid({**chosen, name: at}))))
     return found
 
 
-def _repeat(parameter: Parameter, value: float, most: int) -> tuple[Value, ...]:
+def _spaced_values(parameter: Parameter, value: float, most: int) -> tuple[Value, ...]:
     """Values over the range of a parameter, denser below, where more changes; that which is chosen among them."""
     low, high = parameter.low, parameter.high
     steps = low + (high - low) * np.linspace(0.0, 1.0, most - 1) ** 2

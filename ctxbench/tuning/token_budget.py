@@ -33,7 +33,7 @@ MARGIN, AT_MOST = "margin", "at_most"  # the parameters that are set
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSetting:
-    """What a budget came to.
+    """The setting that a budget gives.
 
     Attributes:
         values: of all parameters of the selector.
@@ -162,7 +162,7 @@ def _checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """What was found for every request, best first: the price of each item, and how far it has fallen from the best.
+    """The items found for every request, best first: their prices, and how far they score below the best.
 
     Attributes:
         request, place: of every row, shape (n_rows,); the best of a request has place 0.
@@ -181,7 +181,7 @@ class Prices:
 
     @classmethod
     def of_table(cls, table: Candidates, item_tokens: IntArray, *, ceiling: int = 100, highest: float = 20.0) -> Prices:
-        """Take what is chosen of a ranking.
+        """Read them off the chosen rows of a ranking.
 
         Args:
             table: what was found, in order.
@@ -198,7 +198,7 @@ class Prices:
         return cls(request, place, fallen, table.prices(item_tokens)[rows], table.n_requests, (ceiling, highest))
 
     def select_requests(self, requests: BoolArray) -> Prices:
-        """Those of the requests where `requests`, shape (n_requests,), is True."""
+        """The prices of the requests where `requests`, shape (n_requests,), is True."""
         rows, new = requests[self.request], np.cumsum(requests) - 1
         return replace(
             self,

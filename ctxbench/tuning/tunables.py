@@ -1,4 +1,4 @@
-"""What competes in tuning: a selector, the part of it that finds, the part that cuts, and what can be swept of it."""
+"""Selectors that can be tuned: the part that ranks, the part that cuts, and the parameters that can be swept."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CUTS = ("first", "standard", "at_least", "margin")  # a cut that decides how ma
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tunable:
-    """One competitor.
+    """A selector that can be tuned.
 
     Attributes:
         entry: as the policy file has it.
@@ -70,7 +70,7 @@ class Tunable:
         return self.definition.pipeline(self.values(chosen))
 
     def is_valid(self, chosen: Mapping[str, Value]) -> bool:
-        """Whether its steps take the values beside each other."""
+        """Whether its steps accept the values."""
         try:
             self.pipeline(chosen)
         except PipelineError:
@@ -78,7 +78,7 @@ class Tunable:
         return True
 
     def rank(self, query_set: QuerySet, chosen: Mapping[str, Value] | None = None) -> FullRanking:
-        """What it finds before it cuts, with the defaults, what the file gives, and what is chosen.
+        """Its ranking before any cut, with the defaults, what the file gives, and what is chosen.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
@@ -91,8 +91,8 @@ class Tunable:
         """What it offers at one setting."""
         return full_ranking.cut(self.pipeline(chosen).refine[self.first_cut :], query_set)
 
-    def first(self, full_ranking: FullRanking, n: int, query_set: QuerySet) -> Slice:
-        """The first n items of what it finds."""
+    def first_items(self, full_ranking: FullRanking, n: int, query_set: QuerySet) -> Slice:
+        """The first n items of its ranking."""
         return full_ranking.cut(
             Pipeline.of({"retrieve": "everything", "refine": [{"first": {"n": n}}]}).refine, query_set
         )
@@ -151,7 +151,7 @@ class Tunable:
 
     @cached_property
     def searched(self) -> dict[str, tuple[Value, ...]]:
-        """The parameters that the exact sweep does not turn, with the values to try; empty = there is nothing to try.
+        """The parameters that are not swept but tried, with their values; empty = there is nothing to try.
 
         Without a family all that the file does not give; else those that the file lists.
         """
@@ -170,7 +170,7 @@ class Tunable:
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
-        """The two domains whose cuts are swept together; empty where it has no such."""
+        """The two domains whose cuts are swept in pairs; empty where it has none."""
         steps = [_step_name(step)[0] for step in self._refining[self.first_cut :]]
         if steps != ["by_domain"]:
             return ()
@@ -199,7 +199,7 @@ class Tunable:
         return self.definition.refining(self.values())
 
     def varied_parameters(self, chosen: Mapping[str, Value]) -> tuple[str, ...]:
-        """The parameters that tuning turns at a setting and that have an effect there, in order."""
+        """The parameters that tuning varies at a setting and that have an effect there, in order."""
         names = {*self.swept_parameters, *self.searched} - self._fixed_names
         if self.has_expansion(chosen):
             steps = [_step_name(step) for step in self.definition.refining(self.values(chosen))]
@@ -210,7 +210,7 @@ class Tunable:
 
     @cached_property
     def swept_parameters(self) -> frozenset[str]:
-        """The parameters that the exact sweep turns, or holds at what the file gives; empty where there is none."""
+        """The parameters of the exact sweep, fixed ones included; empty where there is none."""
         return frozenset({part.name for part in self._swept_parts} - {""})
 
     @cached_property
@@ -220,7 +220,7 @@ class Tunable:
         return tuple(part for family in families for part in _parameters(family))
 
     def is_swept(self, chosen: Mapping[str, Value]) -> bool:
-        """Whether a setting is one that the exact sweep evaluates: all that it does not turn is as without `chosen`."""
+        """Whether a setting is one that the exact sweep evaluates: all else is as without `chosen`."""
         if (self.family is None and not self.domains) or self.has_expansion(chosen):
             return False
         now, before = self.values(chosen), self.values()
@@ -314,7 +314,7 @@ def _parameters(family: Swept | None) -> Iterator[Counts | Span]:
 
 
 def _step_name(step: Any) -> tuple[str, Mapping[str, Any]]:
-    """Name and parameters of a step as a specification writes it."""
+    """The name and the parameters of a step of a specification."""
     if isinstance(step, str):
         return step, {}
     name, written = next(iter(step.items()))

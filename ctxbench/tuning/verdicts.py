@@ -1,4 +1,4 @@
-"""Verdicts of constraints: whether what was measured holds, and how many labels would tell where it does not say."""
+"""Verdicts on constraints: whether a setting keeps them, or how many labels would tell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the queries say of a constraint.
+    """Whether a constraint holds on some queries.
 
     Attributes:
         text: the constraint.
@@ -64,7 +64,7 @@ class VerdictQueries:
 
 
 def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale) -> Verdict | None:
-    """Hold what was measured against a constraint.
+    """Judge a constraint by measured values.
 
     Args:
         limit: the constraint, with its target on these queries.
@@ -121,7 +121,7 @@ def _interval(
 
 
 def _labels_needed(limit: Limit, n: int, value: float, worse: float, better: float) -> int | None:
-    """How many queries more would settle a constraint, as what is likely narrows with the root of their number."""
+    """How many more queries would settle a constraint, as intervals narrow with the root of their number."""
     edge = limit.target - limit.sign * limit.room
     distance, room = (
         (abs(value - worse), abs(value - edge))

@@ -10,7 +10,7 @@ import pytest
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.presets import read_presets
-from ctxbench.tuning.common_setting import READING, CommonSetting, _pooled
+from ctxbench.tuning.common_setting import READING, CommonSetting, _join_values
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.presets import write_presets_of
 from ctxbench.tuning.query_sets import TEST, TUNING
@@ -108,10 +108,10 @@ class _Rows:
 
 def test_values_are_scaled_so_that_every_dataset_weighs_the_same():
     small, large, none = _Rows(1, 0), _Rows(1, 1, 1, 1, 1, np.nan), _Rows(np.nan)
-    pooled = _pooled([small, large], COMPLETE, READING)
+    pooled = _join_values([small, large], COMPLETE, READING)
     assert np.nanmean(pooled) == pytest.approx((0.5 + 1.0) / 2)
-    assert np.nanmean(_pooled([small, none], COMPLETE, READING)) == 0.5
-    assert np.isnan(_pooled([none], COMPLETE, READING)).all()
+    assert np.nanmean(_join_values([small, none], COMPLETE, READING)) == 0.5
+    assert np.isnan(_join_values([none], COMPLETE, READING)).all()
 
 
 def test_a_constraint_that_no_test_query_can_answer_is_neither_met_nor_missed():

@@ -78,7 +78,7 @@ def test_the_first_n_is_what_a_cut_of_n_leaves(ready):
     query_set = opened.query_sets[TUNING]
     found = tunable.rank(query_set)
     for n in (0, 3, 500):
-        first, cut = tunable.first(found, n, query_set), tunable.cut(found, {"n": min(n, 100)}, query_set)
+        first, cut = tunable.first_items(found, n, query_set), tunable.cut(found, {"n": min(n, 100)}, query_set)
         same(first.candidates, cut.candidates)
 
 
