@@ -109,7 +109,7 @@ class Half:
         """Features and labels."""
         return self.examples(TEXT)
 
-    def make_examples(self, columns: Sequence[str]) -> Examples:
+    def examples(self, columns: Sequence[str]) -> Examples:
         """Features of other columns, and labels."""
         return make_examples(
             PROBABILITY, self.side.dataset, in_front(learned(), PROBABILITY), self.side.resources, columns=columns
@@ -148,7 +148,7 @@ class Half:
     def within(self, table: Candidates, tokens: float) -> tuple[FloatArray, FloatArray]:
         """Completeness and tokens of a ranking cut to a mean number of tokens (see `tune --unlabelled`)."""
         prices = Prices.of_table(table, self.side.resources.tokens(self.side.batch.catalog))
-        most, margin = prices.within(tokens)
+        most, margin = prices.setting_within(tokens)
         return self.measured(cut(table, self, margin=margin, at_most=most))
 
 
