@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -306,10 +307,7 @@ class Optimum:
 
 def _all(masks: Sequence[BoolArray], n: int) -> BoolArray:
     """Where all masks hold, shape (n,)."""
-    out = np.ones(n, dtype=np.bool_)
-    for mask in masks:
-        out &= mask
-    return out
+    return reduce(np.logical_and, masks, np.ones(n, dtype=np.bool_))
 
 
 def _shortage_of(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArray:

@@ -298,7 +298,7 @@ def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -
     """How far every item scores below the best of its query, as the step `margin` has it, shape (n_ranked,)."""
     best = np.zeros(rankings.n_queries)
     some = rankings.sizes > 0
-    best[some] = rankings.score[rankings.start[:-1][some]]
+    best[some] = rankings.score[rankings.items.start[:-1][some]]
     return fallen(rankings.score, best[rankings.items.owner], of)
 
 

@@ -138,16 +138,6 @@ class MeasuredRankings:
         )
 
     @property
-    def start(self) -> IntArray:
-        """CSR starts of the ranked items, shape (n_queries + 1,)."""
-        return self.items.start
-
-    @property
-    def item(self) -> IntArray:
-        """The catalog position of each ranked item, shape (n_ranked,)."""
-        return self.items.item
-
-    @property
     def n_queries(self) -> int:
         """How many rankings there are."""
         return self.items.n
@@ -161,7 +151,7 @@ class MeasuredRankings:
     def cumulative_tokens(self) -> IntArray:
         """The prompt tokens of each ranked item and all before it in its ranking, shape (n_ranked,)."""
         total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.items.tokens)])
-        cumulative_tokens: IntArray = total[1:] - total[self.start[:-1]][self.items.owner]
+        cumulative_tokens: IntArray = total[1:] - total[self.items.start[:-1]][self.items.owner]
         return cumulative_tokens
 
     def values(self, measure: Measure, lengths: IntArray) -> FloatArray:

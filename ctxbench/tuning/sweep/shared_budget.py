@@ -140,11 +140,11 @@ class DomainPair:
         if len(domains) != 2:
             raise ParameterError(f"a budget is shared by two domains, got {len(domains)}")
         held = domain_items(rankings.items.labels.dataset.catalog, [domain.types for domain in domains])
-        if not (held[0] | held[1])[rankings.item].all():
+        if not (held[0] | held[1])[rankings.items.item].all():
             raise ParameterError("an item of a ranking belongs to neither domain; add its type, or '*'")
         self.rankings = rankings
         self.domains = tuple(domains)
-        self._parts = tuple(rankings.select_items(one[rankings.item]) for one in held)
+        self._parts = tuple(rankings.select_items(one[rankings.items.item]) for one in held)
         self._required = Requirements.of(rankings.items)
 
     def front(
@@ -299,10 +299,10 @@ def _settings(cut: Cut, line: Line, query: IntArray, length: IntArray) -> IntArr
     if cut.axis is None or not len(moves):
         return first
     own, rises = cut.rankings, cut.axis[0].rises
-    last = own.start[query[moves]] + length[moves] - 1
+    last = own.items.start[query[moves]] + length[moves] - 1
     key = own.score[last]
     if rises:
-        key = -fallen(key, own.score[own.start[query[moves]]], "ratio")
+        key = -fallen(key, own.score[own.items.start[query[moves]]], "ratio")
     first[moves] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")
     return first
 

@@ -166,7 +166,7 @@ def offered(step, candidates: Candidates, *, alone: bool = True) -> list[list[in
     for query, length in enumerate(lengths.tolist()):
         rows = candidates.rows(query)
         item, origin = candidates.item[rows][candidates.chosen[rows]], candidates.origin[rows][candidates.chosen[rows]]
-        found = own.item[own.start[query] : own.start[query] + length]
+        found = own.items.item[own.items.start[query] : own.items.start[query] + length]
         parts = [item[origin == Origin.SESSION], found, item[origin > Origin.SEARCH]]
         out.append(np.concatenate(parts).tolist())
     return out
