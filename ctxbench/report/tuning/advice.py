@@ -67,7 +67,7 @@ def more(needed: tuple[int, int] | None) -> str:
 
 def setting(chosen: SettingResult) -> str:
     """A selector with its values, as a sentence has it."""
-    values = texts.setting(chosen.values)
+    values = texts.setting_text(chosen.values)
     return f"{chosen.selector} with {values}" if values else chosen.selector
 
 
@@ -91,7 +91,7 @@ def _offers(outcome: Outcome, chosen: SettingResult) -> str:
 
 def _changed(tokens: Comparison) -> tuple[str, str]:
     """By how many per cent tokens change, and the interval of that."""
-    value, interval = texts.changed({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
+    value, interval = texts.change_text({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
     way = "more" if tokens.difference > 0 else "fewer"
     return f"{value.lstrip('+' + wording.MINUS)} {way}", interval
 

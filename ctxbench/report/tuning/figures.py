@@ -1,4 +1,4 @@
-"""Figures of what tuning found: trade-offs with every contender, each parameter on its own, and two at a time."""
+"""Figures of what tuning found: trade-offs of every setting, each parameter alone, and two at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ctxbench.report.charts.line_chart import MEDIUM, SMALL, Panel, Ring, Scale,
 from ctxbench.report.tuning import texts
 from ctxbench.report.tuning.document import Drawing
 from ctxbench.report.tuning.geometry import amounts, order, shares, upper
-from ctxbench.report.tuning.tables import compared
+from ctxbench.report.tuning.tables import all_results
 from ctxbench.report.tuning.texts import COMPLETENESS, ITEMS, RECALL, TOKENS
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.results import (
@@ -59,8 +59,8 @@ def file_name(*parts: str) -> str:
 
 
 def tags(dataset: DatasetTuning) -> dict[str, str]:
-    """A number for every contender that a figure marks, by name, in the order of the table."""
-    return {one.name: str(place) for place, one in enumerate(compared(dataset), start=1)}
+    """A number for every setting that a figure marks, by name, in the order of the table."""
+    return {one.name: str(place) for place, one in enumerate(all_results(dataset), start=1)}
 
 
 def trade_off(dataset: DatasetTuning) -> Drawing | None:
@@ -86,7 +86,7 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
 
 def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
     """Traces by what a legend calls them: the selectors' names shortened, if that leaves them apart."""
-    short = [texts.shortened(_selector(one.name), 80) + one.name[len(_selector(one.name)) :] for one in traces]
+    short = [texts.short_text(_selector(one.name), 80) + one.name[len(_selector(one.name)) :] for one in traces]
     names = short if len(set(short)) == len(short) else [one.name for one in traces]
     return dict(zip(names, traces, strict=True))
 
@@ -101,7 +101,7 @@ def trade_panel(dataset: DatasetTuning, lines: Mapping[str, Trace], across: Metr
     The axes reach as far as the contenders need it, but for the one that offers everything: what lies far beyond has
     little to say, and would leave no room for the rest.
     """
-    rings = list(_marked(dataset, across, up))
+    rings = list(_marks(dataset, across, up))
     points = {name: _points(trace, across, up) for name, trace in lines.items()}
     near = [ring for ring in rings if ring.shape != _SHAPES[EVERYTHING]] or rings
     ys = upper([ring.y for ring in near])
@@ -124,15 +124,15 @@ def _scale(metric: Metric, values: Sequence[float]) -> Scale:
     return shares(title, values or [0.0]) if wording.unit(metric) == "%" else amounts(title, values)
 
 
-def _marked(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]:
-    """A mark for each contender that has both figures."""
+def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]:
+    """A mark for each setting that has both figures."""
     tag = tags(dataset)
-    for one in compared(dataset):
+    for one in all_results(dataset):
         x, y = (float(one.tuning[str(m)].value) if str(m) in one.tuning else math.nan for m in (across, up))
         if math.isfinite(x) and math.isfinite(y):
             unit = "%" * (wording.unit(up) == "%")
-            told = f"{texts.measured(one.tuning, up)}{unit} {up}, {texts.measured(one.tuning, across)} "
-            name = f"{'recommended: ' * (one.role == RECOMMENDED)}{texts.shortened(one.name, _NAME)}"
+            told = f"{texts.estimate_text(one.tuning, up)}{unit} {up}, {texts.estimate_text(one.tuning, across)} "
+            name = f"{'recommended: ' * (one.role == RECOMMENDED)}{texts.short_text(one.name, _NAME)}"
             yield Ring(f"{name}: {told}{_AXES.get(across, across)}", x, y, tag[one.name], name, _SHAPES[one.role])
 
 
@@ -239,7 +239,7 @@ def two_at_a_time(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
 def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, most: int) -> HeatMap:
     """A map of a metric with at most so many rows and columns."""
     wanted = chosen.values if chosen is not None else {}
-    columns, rows = _thinned(heat.xs, wanted.get(heat.x), most), _thinned(heat.ys, wanted.get(heat.y), most)
+    columns, rows = _spaced_places(heat.xs, wanted.get(heat.x), most), _spaced_places(heat.ys, wanted.get(heat.y), most)
     at = [
         next((place for place, i in enumerate(kept) if values[i] == wanted.get(name)), None)
         for kept, values, name in ((columns, heat.xs, heat.x), (rows, heat.ys, heat.y))
@@ -263,7 +263,7 @@ def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, most: in
     )
 
 
-def _thinned(values: Sequence[Value], chosen: Value | None, most: int) -> list[int]:
+def _spaced_places(values: Sequence[Value], chosen: Value | None, most: int) -> list[int]:
     """Places of at most so many values, spread evenly, the first, the last and the chosen one among them."""
     if len(values) <= most:
         return list(range(len(values)))
