@@ -76,14 +76,14 @@ class Tuned:
         rows = [
             {
                 "dataset": one.dataset,
-                "contender": contender.name,
-                "role": contender.role,
-                "selector": contender.selector,
-                "values": dict(contender.values),
-                **_measured(contender),
+                "contender": result.name,
+                "role": result.role,
+                "selector": result.selector,
+                "values": dict(result.values),
+                **_estimate_columns(result),
             }
             for one in self.found.datasets
-            for contender in one.results
+            for result in one.results
         ]
         return pd.DataFrame(rows)
 
@@ -353,8 +353,8 @@ def _constraint(name: str, value: float | str) -> dict[str, Any]:
         ) from None
 
 
-def _measured(contender: SettingResult) -> dict[str, float]:
+def _estimate_columns(result: SettingResult) -> dict[str, float]:
     row: dict[str, float] = {}
-    for metric, found in contender.read.items():
+    for metric, found in result.figures.items():
         row |= {metric: found.value, f"{metric} low": found.interval.low, f"{metric} high": found.interval.high}
     return row

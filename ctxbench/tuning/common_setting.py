@@ -39,7 +39,7 @@ class CommonSetting:
     def __init__(self, tuners: Sequence[DatasetTuner]) -> None:
         self._tuners = tuners
         self._file = tuners[0].file
-        both = [one for one in tuners[0].ready.tunables if all(one in tuner.tunables for tuner in tuners)]
+        both = [one for one in tuners[0].inputs.tunables if all(one in tuner.tunables for tuner in tuners)]
         self._tunables = [one for one in both if one.family is not None and not one.has_expansion({})]
         answered = [one for one in tuners[0].policies if all(one in tuner.policies for tuner in tuners)]
         self._policies = answered if self._tunables else []
@@ -70,7 +70,7 @@ class CommonSetting:
                 )
 
     def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Progress) -> None:
-        rankings = [tuner.searched[name].competitor.rankings for tuner in self._tuners]
+        rankings = [tuner.searches[name].competitor.rankings for tuner in self._tuners]
         sweep_common(
             family,
             rankings,
@@ -81,7 +81,7 @@ class CommonSetting:
 
     def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
         bases = [
-            (tuner.base, tuner.searched[name].competitor.rankings.reachable) for tuner in self._tuners if tuner.base
+            (tuner.base, tuner.searches[name].competitor.rankings.reachable) for tuner in self._tuners if tuner.base
         ]
         measures = [one for one in bases[0][0].means if not one.needed and all(one in base.means for base, _ in bases)]
         means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
@@ -124,18 +124,18 @@ class CommonSetting:
                     ranking=select_comparisons(comparisons, policy.name, "ranking"),
                 )
             )
-        opened = [tuner.opened for tuner in self._tuners]
+        datasets = [tuner.dataset for tuner in self._tuners]
         names = ", ".join(tuner.name for tuner in self._tuners)
         return DatasetTuning(
             dataset=TOGETHER,
             version="",
-            hash=hashlib.sha256(" ".join(one.dataset.hash for one in opened).encode()).hexdigest(),
-            items=sum(len(one.dataset.catalog) for one in opened),
+            hash=hashlib.sha256(" ".join(one.dataset.hash for one in datasets).encode()).hexdigest(),
+            items=sum(len(one.dataset.catalog) for one in datasets),
             queries=_sum_counts(
-                [{split: len(query_set) for split, query_set in one.query_sets.items()} for one in opened]
+                [{split: len(query_set) for split, query_set in one.query_sets.items()} for one in datasets]
             ),
-            of=_sum_counts([one.of for one in opened]),
-            tokens=self._tuners[0].ready.counter.name,
+            of=_sum_counts([one.of for one in datasets]),
+            tokens=self._tuners[0].inputs.counter.name,
             results=tuple(results.values()),
             traces=(),
             outcomes=tuple(outcomes),
@@ -148,7 +148,7 @@ class CommonSetting:
 
     def _split_notes(self) -> Iterator[str]:
         """Which labels decided, and which figures are of."""
-        decided = [tuner.name for tuner in self._tuners if TEST not in tuner.opened.query_sets]
+        decided = [tuner.name for tuner in self._tuners if TEST not in tuner.dataset.query_sets]
         if len(decided) < len(self._tuners):
             yield READ_ONCE
         if decided:
@@ -158,7 +158,7 @@ class CommonSetting:
         """What is recommended, and fixed numbers of items, on every dataset; nothing, if the default is kept."""
         if choice.found is None:
             return {}
-        base, values = self._tuners[0].ready.tunables[0], choice.found.rounded
+        base, values = self._tuners[0].inputs.tunables[0], choice.found.rounded
         tunable = next(one for one in self._tunables if one.name == choice.selector)
         fixed = {
             "fixed": (base, {}, self._fixed.get((policy.name, base.name))),
@@ -194,7 +194,7 @@ class CommonSetting:
     @property
     def _has_test_splits(self) -> bool:
         """Whether every dataset has a test split, which nothing was chosen on."""
-        return all(TEST in tuner.opened.query_sets for tuner in self._tuners)
+        return all(TEST in tuner.dataset.query_sets for tuner in self._tuners)
 
     def _comparisons(self, measured: Mapping[str, Mapping[str, list[SettingValues]]]) -> dict[Key, Comparison]:
         defaults = [tuner.defaults for tuner in self._tuners]
@@ -232,7 +232,7 @@ class CommonSetting:
 
     def _group(self, which: int) -> IntArray:
         """The group of every query of all datasets, none shared between two."""
-        groups = [list(tuner.opened.query_sets.values())[which].group for tuner in self._tuners]
+        groups = [list(tuner.dataset.query_sets.values())[which].group for tuner in self._tuners]
         return np.concatenate([group + sum(map(len, groups[:place])) for place, group in enumerate(groups)])
 
 

@@ -43,29 +43,29 @@ class DatasetTuner:
         name: of the dataset.
         policies: those that the labels can answer.
         base: the first selector with its defaults, on the queries that decide; None before `choose`.
-        searched: what was found, by name of the competitor.
+        searches: what was found, by name of the selector.
         choices: by policy.
     """
 
-    def __init__(self, ready: TuningInputs, opened: TuningDataset, progress: Progress) -> None:
-        self.ready, self.opened, self._progress = ready, opened, progress
-        self.file = ready.file
-        self.name = opened.dataset.name
-        self.tunables = tuple(one for one in ready.tunables if one.name not in opened.left_out)
-        self.policies = tuple(one for one in ready.file.policies if one.name not in opened.unanswered)
+    def __init__(self, inputs: TuningInputs, dataset: TuningDataset, progress: Progress) -> None:
+        self.inputs, self.dataset, self._progress = inputs, dataset, progress
+        self.file = inputs.file
+        self.name = dataset.dataset.name
+        self.tunables = tuple(one for one in inputs.tunables if one.name not in dataset.left_out)
+        self.policies = tuple(one for one in inputs.file.policies if one.name not in dataset.unanswered)
         self.base: Base | None = None
-        self.searched: dict[str, SearchResult] = {}
+        self.searches: dict[str, SearchResult] = {}
         self.choices: dict[str, Choice] = {}
 
     # ------------------------------------------------------------------------------------------ what decides
 
     @property
     def _base(self) -> Tunable:
-        return self.ready.tunables[0]
+        return self.inputs.tunables[0]
 
     def choose(self) -> None:
         """Choose a setting for every policy, on the tuning set alone."""
-        query_set, file = self.opened.tuning_set, replace(self.file, policies=self.policies)
+        query_set, file = self.dataset.tuning_set, replace(self.file, policies=self.policies)
         for place, tunable in enumerate(self.tunables):
             self._say(f"{tunable.name}, ranking", place, len(self.tunables))
             competitor = Competitor.of(tunable, query_set, self.policies)
@@ -74,15 +74,15 @@ class DatasetTuner:
             def report_settings(settings: int, name: str = tunable.name, done: int = place) -> None:
                 self._say(f"{name}, {settings:,} settings", done, len(self.tunables))
 
-            self.searched[tunable.name] = search(competitor.with_base(base), file, base=base, progress=report_settings)
+            self.searches[tunable.name] = search(competitor.with_base(base), file, base=base, progress=report_settings)
         one_group = self._one_group_reason()
         for policy in self.file.policies:
-            if policy.name in self.opened.unanswered:
-                self.choices[policy.name] = Choice(reason=self.opened.unanswered[policy.name], answered=False)
+            if policy.name in self.dataset.unanswered:
+                self.choices[policy.name] = Choice(reason=self.dataset.unanswered[policy.name], answered=False)
             elif one_group:
                 self.choices[policy.name] = Choice(reason=one_group, answered=False)
             else:
-                optima = {name: one.optima[policy.name] for name, one in self.searched.items()}
+                optima = {name: one.optima[policy.name] for name, one in self.searches.items()}
                 self.choices[policy.name] = self._with_lacking_labels(choose(policy, optima))
 
     def _with_lacking_labels(self, choice: Choice) -> Choice:
@@ -94,7 +94,7 @@ class DatasetTuner:
 
     def _one_group_reason(self) -> str:
         """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""
-        query_set = self.opened.tuning_set
+        query_set = self.dataset.tuning_set
         if self.base is None or len(np.unique(query_set.group[~np.isnan(self.base.complete)])) > 1:
             return ""
         return (
@@ -113,7 +113,7 @@ class DatasetTuner:
         heads = [tunable.head(tunable.pipeline(one)).describe() for one in ({}, values)]
         if heads[0] == heads[1]:
             return searched.fixed
-        other = Competitor.of(tunable, self.opened.tuning_set, self.policies, values).with_base(self.base)
+        other = Competitor.of(tunable, self.dataset.tuning_set, self.policies, values).with_base(self.base)
         return first_n(other, replace(self.file, policies=self.policies), base=self.base)
 
     # ------------------------------------------------------------------------------------------ what is read
@@ -121,8 +121,8 @@ class DatasetTuner:
     @cached_property
     def evaluator(self) -> SettingEvaluator:
         """Measures settings; reads the test split, if there is one."""
-        evaluator = SettingEvaluator(self.opened, metrics_of(self.file.policies), self.file.confidence)
-        for one in self.searched.values():
+        evaluator = SettingEvaluator(self.dataset, metrics_of(self.file.policies), self.file.confidence)
+        for one in self.searches.values():
             evaluator.keep_ranking(one.competitor.tunable, one.competitor.full_ranking)
         return evaluator
 
@@ -135,7 +135,7 @@ class DatasetTuner:
         self, outcomes: tuple[Outcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
     ) -> tuple[Outcome, ...]:
         """The outcomes, each with what is chosen against the first n items of the base's ranking at equal tokens."""
-        query_set = self.opened.evaluation_set
+        query_set = self.dataset.evaluation_set
         ranking = self.evaluator.full_ranking(self._base, {}, query_set.split)
         curve = first_items_curve(ranking.answers.candidates, query_set.labels)
         chosen = {policy: found["chosen"] for policy, found in measured.items()}
@@ -144,7 +144,7 @@ class DatasetTuner:
 
     def result(self) -> DatasetTuning:
         """Measure what is recommended and what it is compared with."""
-        opened, file, defaults = self.opened, self.file, self.defaults
+        dataset, file, defaults = self.dataset, self.file, self.defaults
         self._say("measuring", 0, len(file.policies))
         others = [*self._presets(), self.evaluator.everything()]
         measured = {policy.name: self._chosen(policy, self.choices[policy.name]) for policy in file.policies}
@@ -154,23 +154,23 @@ class DatasetTuner:
             for name, found in measured.items()
             for kind, pair in comparison_pairs(defaults, found).items()
         }
-        comparisons = compare_pairs(pairs, opened.evaluation_set, seed=file.seed)
+        comparisons = compare_pairs(pairs, dataset.evaluation_set, seed=file.seed)
         outcomes = tuple(self._outcome(policy, measured, comparisons) for policy in file.policies)
         outcomes = self._with_equal_tokens(outcomes, measured)
         unique = {
             one.name: one for one in [defaults, *others, *(m for each in measured.values() for m in each.values())]
         }
         level = file.confidence
-        traces = [front_trace(one, level=level) for one in self.searched.values() if one.settings or one.tried]
-        traces += [first_trace(one.competitor, level=level) for one in self.searched.values()]
+        traces = [front_trace(one, level=level) for one in self.searches.values() if one.settings or one.tried]
+        traces += [first_trace(one.competitor, level=level) for one in self.searches.values()]
         return DatasetTuning(
             dataset=self.name,
-            version=opened.dataset.version,
-            hash=opened.dataset.hash,
-            items=len(opened.dataset.catalog),
-            queries={split: len(query_set) for split, query_set in opened.query_sets.items()},
-            of=opened.of,
-            tokens=self.ready.counter.name,
+            version=dataset.dataset.version,
+            hash=dataset.dataset.hash,
+            items=len(dataset.dataset.catalog),
+            queries={split: len(query_set) for split, query_set in dataset.query_sets.items()},
+            of=dataset.of,
+            tokens=self.inputs.counter.name,
             results=tuple(self.evaluator.result(one) for one in unique.values()),
             traces=tuple(traces),
             outcomes=outcomes,
@@ -190,9 +190,9 @@ class DatasetTuner:
         """What is recommended, and the fixed numbers of items that meet the policy; nothing, if the default is kept."""
         if choice.found is None:
             return {}
-        found, values = self.searched[choice.selector], choice.found.rounded
+        found, values = self.searches[choice.selector], choice.found.rounded
         tunable = found.competitor.tunable
-        own, base = self._first_n(found, values), self.searched[self._base.name].fixed
+        own, base = self._first_n(found, values), self.searches[self._base.name].fixed
         first = {"fixed": (self._base, {}, base[policy.name].n), "fixed_own": (tunable, values, own[policy.name].n)}
         return self.evaluator.chosen(policy, tunable, values, first)
 
@@ -203,12 +203,12 @@ class DatasetTuner:
         comparisons: Mapping[tuple[str, str, str], Comparison],
     ) -> Outcome:
         choice, found = self.choices[policy.name], measured.get(policy.name)
-        tried = sum(one.tried for one in self.searched.values())
+        tried = sum(one.tried for one in self.searches.values())
         outcome = Outcome(policy=policy, chosen=None, settings=choice.settings, tried=tried)
         if choice.found is None or found is None:
             return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
-        query_set, chosen = self.opened.evaluation_set, found["chosen"]
-        competitor, level = self.searched[choice.selector].competitor, self.file.confidence
+        query_set, chosen = self.dataset.evaluation_set, found["chosen"]
+        competitor, level = self.searches[choice.selector].competitor, self.file.confidence
         by_kind = {
             kind: select_comparisons(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")
         }
@@ -231,16 +231,16 @@ class DatasetTuner:
 
     def _notes(self) -> list[str]:
         """What a reader must know."""
-        query_sets = self.opened.query_sets
+        query_sets = self.dataset.query_sets
         notes = [READ_ONCE if TEST in query_sets else ALL_DECIDE]
-        for split, n in self.opened.of.items():
+        for split, n in self.dataset.of.items():
             if len(query_sets[split]) < n:
                 of = f"of the {split} split " if split in (TUNING, TEST) else ""
                 notes.append(f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn.")
-        notes += [f"{name} was left out: {reason}." for name, reason in self.opened.left_out.items()]
+        notes += [f"{name} was left out: {reason}." for name, reason in self.dataset.left_out.items()]
         if self.base is not None:
-            notes += _group_notes(self.base, self.opened.tuning_set)
-        for name, one in self.searched.items():
+            notes += _group_notes(self.base, self.dataset.tuning_set)
+        for name, one in self.searches.items():
             if one.competitor.full_ranking.refitted:
                 notes.append(
                     f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
@@ -273,7 +273,7 @@ def _group_notes(base: Base, query_set: QuerySet) -> list[str]:
 
 def _run_note(name: str, found: SearchResult) -> str:
     """What breaks the prefix rule, and what was done instead."""
-    searched = found.competitor.tunable.searched
+    searched = found.competitor.tunable.tried_values
     what = " and ".join(
         [", ".join(searched)] * bool(searched) + ["expansion"] * found.competitor.tunable.has_expansion({})
     )

@@ -247,8 +247,8 @@ def _leaks(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[
             "a step behind its first cut, or in a domain, was fitted on the queries that are tuned on, where it says "
             "too much, and only what stands in front of all cuts is fitted anew by fold; leave the step out"
         )
-    elif is_fitted_on(pipeline, tuning_set) and (one.searched or one.has_expansion({})):
-        what = f"{', '.join(one.searched)} can" if one.searched else "an expansion behind it can"
+    elif is_fitted_on(pipeline, tuning_set) and (one.tried_values or one.has_expansion({})):
+        what = f"{', '.join(one.tried_values)} can" if one.tried_values else "an expansion behind it can"
         yield (
             f"{what} only be tried by running it, and a step of it was fitted on the queries that are tuned on, where "
             "running it says too much; leave `search` and expansion out, or the fitted step"

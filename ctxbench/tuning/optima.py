@@ -65,6 +65,7 @@ class Optimum:
         limits: what a setting must keep, the policy's constraints first.
         beat: the base's objective, which must be bettered; NaN = none must.
         settings: how many were looked at.
+        shortage: about how many times as many queries the nearest would need; infinite if there is none.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Optimum:
         self._best: Settings | None = None
         self._key: tuple[float, ...] = ()
         self._nearest: Settings | None = None
-        self._shortage = math.inf  # how many times as many queries the nearest would need, roughly
+        self.shortage = math.inf
         self._means_alone: list[Settings | None] = [None] * len(policy.constraints)
         self._means_beside: list[Settings | None] = [None] * len(policy.constraints)
 
@@ -159,8 +160,8 @@ class Optimum:
                 self._best, self._key = settings.select_place(place), key
         elif self._best is None:
             nearest = int(short.argmin())
-            if self._nearest is None or short[nearest] < self._shortage:
-                self._nearest, self._shortage = settings.select_place(int(places[nearest])), float(short[nearest])
+            if self._nearest is None or short[nearest] < self.shortage:
+                self._nearest, self.shortage = settings.select_place(int(places[nearest])), float(short[nearest])
 
     def _times(self, limit: Limit) -> float:
         """How many queries a query is worth to a limit; differences are by group themselves."""
@@ -216,11 +217,6 @@ class Optimum:
         None if there is no such setting, or one that meets the constraints.
         """
         return None if self._best is not None or self._nearest is None else self._best_setting(self._nearest)
-
-    @property
-    def shortage(self) -> float:
-        """About how many times as many queries the nearest would need; infinite if there is no such setting."""
-        return self._shortage
 
     def needed(self) -> tuple[int, int] | None:
         """About how many more queries of the same kinds as those measured it would take to recommend a setting.

@@ -41,7 +41,7 @@ class SettingResult:
     test: Mapping[str, Estimate]
 
     @property
-    def read(self) -> Mapping[str, Estimate]:
+    def figures(self) -> Mapping[str, Estimate]:
         """The figures that count: those of the test split, or of all labels where these decide."""
         return self.test or self.tuning
 

@@ -218,7 +218,7 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Co
     if competitor.domain_pair is not None:
         settings = _both_domains(competitor.domain_pair, file.policies, collectors, base=base)
     tried = 0
-    if competitor.tunable.searched or competitor.tunable.has_expansion({}):
+    if competitor.tunable.tried_values or competitor.tunable.has_expansion({}):
         for line in _run_settings(competitor, file, cuts):
             if line.axis:
                 settings += len(line)
@@ -236,21 +236,21 @@ class RepeatFilter:
     """
 
     def __init__(self, collectors: Sequence[Optimum | Front], defaults: Mapping[str, Value]) -> None:
-        self._keepers, self._defaults = collectors, defaults
+        self._collectors, self._defaults = collectors, defaults
         self._nearest: OrderedDict[int, tuple[object, float]] = OrderedDict()  # by identity, held so that it stays
 
     def add(self, line: Line) -> None:
         """Show a line, or count its settings only."""
-        distance_to_defaults = distance(line.values, self._defaults)
+        from_defaults = distance(line.values, self._defaults)
         sums, nearest = self._nearest.get(id(line.sums), (None, 0.0))
-        if sums is line.sums and distance_to_defaults >= nearest - rounding_error(nearest):
-            for collector in self._keepers:
+        if sums is line.sums and from_defaults >= nearest - rounding_error(nearest):
+            for collector in self._collectors:
                 collector.settings += len(line)
             return
-        self._nearest[id(line.sums)] = (line.sums, distance_to_defaults)
+        self._nearest[id(line.sums)] = (line.sums, from_defaults)
         while len(self._nearest) > MAX_REPEATS:
             self._nearest.popitem(last=False)
-        for collector in self._keepers:
+        for collector in self._collectors:
             collector.add(line)
 
 
@@ -304,7 +304,7 @@ def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iter
     tunable, runner = competitor.tunable, competitor.runner
     if tunable.family is None:
         settings = draw_settings(
-            tunable.definition, tunable.searched, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
+            tunable.definition, tunable.tried_values, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
         )
         yield from runner.lines([setting for setting in settings if tunable.is_valid(setting)])
         return
@@ -312,7 +312,7 @@ def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iter
     for cut in behind:
         settings = draw_settings(
             tunable.definition,
-            tunable.searched,
+            tunable.tried_values,
             fixed={**tunable.entry.set, **cut},
             trials=max(file.trials // len(behind), 1),
             seed=file.seed,

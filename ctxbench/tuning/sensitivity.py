@@ -50,16 +50,16 @@ def parameter_traces(competitor: Competitor, chosen: Mapping[str, Value], *, lev
 
 def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[MeanGrid, ...]:
     """Heat maps over pairs of swept parameters; none where settings would have to be run."""
-    turned = [
+    varied = [
         one
         for one in _varied_values(competitor, chosen, MAP_CELLS)
         if one[0].name in competitor.tunable.swept_parameters
     ]
     if not competitor.tunable.is_swept(chosen):
         return ()
-    pairs = list(itertools.combinations(turned, 2))
+    pairs = list(itertools.combinations(varied, 2))
     if len(pairs) > MAPS:
-        pairs = list(itertools.pairwise(turned))[:MAPS]
+        pairs = list(itertools.pairwise(varied))[:MAPS]
     found = []
     for (y, ys), (x, xs) in pairs:
         rows = [[competitor.by_query({**chosen, x.name: at, y.name: of}) for at in xs] for of in ys]

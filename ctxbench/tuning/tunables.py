@@ -150,7 +150,7 @@ class Tunable:
         return frozenset(part.name for part in self._swept_parts if isinstance(part, Span) and part.swept)
 
     @cached_property
-    def searched(self) -> dict[str, tuple[Value, ...]]:
+    def tried_values(self) -> dict[str, tuple[Value, ...]]:
         """The parameters that are not swept but tried, with their values; empty = there is nothing to try.
 
         Without a family all that the file does not give; else those that the file lists.
@@ -200,7 +200,7 @@ class Tunable:
 
     def varied_parameters(self, chosen: Mapping[str, Value]) -> tuple[str, ...]:
         """The parameters that tuning varies at a setting and that have an effect there, in order."""
-        names = {*self.swept_parameters, *self.searched} - self._fixed_names
+        names = {*self.swept_parameters, *self.tried_values} - self._fixed_names
         if self.has_expansion(chosen):
             steps = [_step_name(step) for step in self.definition.refining(self.values(chosen))]
             names |= {parameter_name(value) for name, own in steps if name == EXPANSION for value in own.values()}

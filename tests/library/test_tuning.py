@@ -46,7 +46,7 @@ def test_what_is_found_is_what_the_command_finds(tuned, tmp_path):
     command = tune(ready, command="")
     (one,), (other,) = tuned.found.datasets, command.datasets
     assert one.outcomes[0].chosen.values == other.outcomes[0].chosen.values
-    figures = [{name: found.value for name, found in each.read.items()} for each in other.results]
+    figures = [{name: found.value for name, found in each.figures.items()} for each in other.results]
     frame = tuned.to_frame()
     assert frame["contender"].tolist() == [each.name for each in other.results]
     assert [{name: row[name] for name in found} for (_, row), found in zip(frame.iterrows(), figures, strict=True)] == (

@@ -120,7 +120,7 @@ def test_a_constraint_that_no_test_query_can_answer_is_neither_met_nor_missed():
     rows.reachable = {TEST: np.ones(3, dtype=bool)}
     opened = SimpleNamespace(query_sets={TEST: SimpleNamespace(group=np.arange(3))})
     every = CommonSetting.__new__(CommonSetting)
-    every._tuners = [SimpleNamespace(defaults=rows, opened=opened)]
+    every._tuners = [SimpleNamespace(defaults=rows, dataset=opened)]
     every._file = SimpleNamespace(confidence=0.95)
     told, base, alone = (
         Constraint(metric=COMPLETE, at_least=0.5),

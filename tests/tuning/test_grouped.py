@@ -152,7 +152,7 @@ def test_the_base_says_what_its_queries_are_worth(opened):
     assert base.worth == pytest.approx(answers / base.in_need)
     assert 0.5 < base.worth < 1
     found = work.choices["aggressive"].found
-    own = work.searched["semantic"].competitor.by_query(found.rounded)[COMPLETENESS] - base.complete
+    own = work.searches["semantic"].competitor.by_query(found.rounded)[COMPLETENESS] - base.complete
     sums, sizes = (np.bincount(group, each) for each in (own[known], np.ones(known.sum())))
     mean = sums.sum() / sizes.sum()
     spread = ((sums - mean * sizes) ** 2).sum() * len(sums) / (len(sums) - 1) + 2 * sizes.mean()

@@ -50,7 +50,7 @@ def test_semantic_is_swept_over_its_cut_and_its_margin(tunable):
     )
     assert (family.includeScore, family.margin) == (Span("contextIncludeScore", 0, 1), Span("contextMargin", 0, 1))
     assert tunable("semantic").swept_thresholds == {"contextIncludeScore", "contextMargin"}
-    assert tunable("semantic").searched == {}
+    assert tunable("semantic").tried_values == {}
 
 
 def test_the_original_has_no_margin(tunable):
@@ -76,7 +76,7 @@ def test_two_domains_are_swept_together(tunable):
     assert [domain.types for domain in one.domains] == [("tool",), ("*",)]
     assert one.domains[0].family.topK == Counts("contextTopK", TOP_K)
     assert one.domains[1].family.margin == Span("rulesMargin", 0, 1)
-    assert one.searched == {}
+    assert one.tried_values == {}
     assert one.swept_thresholds == {"toolsIncludeScore", "toolsMargin", "rulesIncludeScore", "rulesMargin"}
 
 
@@ -96,7 +96,7 @@ def test_other_cuts_are_tried(tunable, selector, refine):
     one = tunable(selector(refine, {"n": {"default": 5, "range": [1, 9]}}))
     assert one.family is None
     assert one.domains == ()
-    assert one.searched == {"n": tuple(range(1, 10))}
+    assert one.tried_values == {"n": tuple(range(1, 10))}
     assert one.swept_thresholds == one.swept_parameters == frozenset()
     assert not one.is_swept({})
 
@@ -138,7 +138,7 @@ def test_a_limit_that_no_sweep_turns_can_be_searched(tunable, selector):
     parameters = {**N, "margin": {"default": 0.3, "range": [0.0, 1.0]}, "most": {"default": 9, "range": [1, 50]}}
     one = tunable({"selector": selector(refine, parameters), "search": {"most": [3, 6]}})
     assert one.family.at_most == 9
-    assert one.searched == {"most": (3, 6)}
+    assert one.tried_values == {"most": (3, 6)}
     assert one.is_swept({"n": 2, "margin": 0.1})
     assert not one.is_swept({"n": 2, "most": 3})
 
@@ -163,7 +163,7 @@ def test_what_is_set_is_not_turned(tunable):
 def test_of_whole_numbers_those_that_are_listed_are_tried(tunable):
     one = tunable({"selector": "semantic", "search": {"contextTopN": [5, 1]}})
     assert one.family.topN == Counts("contextTopN", (1, 5))
-    assert one.searched == {}
+    assert one.tried_values == {}
 
 
 def test_a_choice_that_is_set_holds_what_it_sets(tunable):
@@ -179,7 +179,7 @@ def test_two_domains_try_what_is_listed(tunable):
     tools, rules = (domain.family for domain in one.domains)
     assert (tools.topN.values, rules.topN.values) == ((2, 4), TOP_N)
     assert tools.topK.values == rules.topK.values == (20,)
-    assert one.searched == {}
+    assert one.tried_values == {}
 
 
 def test_expansion_stands_behind_what_is_swept(tunable):
@@ -188,7 +188,7 @@ def test_expansion_stands_behind_what_is_swept(tunable):
     assert isinstance(one.family, StandardMargin)
     assert one.has_expansion({})
     assert not one.is_swept({})
-    assert one.searched == {"contextExpansionDepth": (1, 2)}
+    assert one.tried_values == {"contextExpansionDepth": (1, 2)}
     assert not tunable("semantic").has_expansion({})
     assert "contextExpansionThreshold" in one.varied_parameters({})
     assert "contextExpansionThreshold" not in tunable("semantic").varied_parameters({})
@@ -304,7 +304,7 @@ def test_a_token_budget_that_is_searched_is_tried(tunable):
     search = {"contextTokenBudgetEnabled": [False, True], "contextTokenBudget": [300, 900]}
     one = tunable({"selector": "semantic", "search": search})
     assert isinstance(one.family, StandardMargin)
-    assert one.searched == {name: tuple(values) for name, values in search.items()}
+    assert one.tried_values == {name: tuple(values) for name, values in search.items()}
     assert not one.is_swept({"contextTokenBudgetEnabled": True})
     assert one.is_swept({"contextTokenBudgetEnabled": False})
     assert "contextTokenBudgetEnabled" in one.varied_parameters({})
@@ -313,16 +313,16 @@ def test_a_token_budget_that_is_searched_is_tried(tunable):
 def test_what_a_domain_alone_has_is_tried(tunable):
     one = tunable({"selector": "semantic-domains", "set": {"toolsTopK": 20}})
     assert (one.family, one.domains) == (None, ())
-    assert "contextSearchEnabled" not in one.searched
-    assert "toolsTopN" in one.searched
+    assert "contextSearchEnabled" not in one.tried_values
+    assert "toolsTopN" in one.tried_values
     one = tunable({"selector": "semantic-domains", "search": {"toolsTopK": [20, 100]}})
     assert len(one.domains) == 2
-    assert one.searched == {"toolsTopK": (20, 100)}
+    assert one.tried_values == {"toolsTopK": (20, 100)}
 
 
 def test_with_the_search_off_there_is_nothing_to_try(tunable):
     one = tunable({"selector": "semantic", "set": {"contextSearchEnabled": False}})
-    assert (one.family, one.domains, one.searched) == (None, (), {})
+    assert (one.family, one.domains, one.tried_values) == (None, (), {})
     assert one.in_force({}) == {"contextSearchEnabled": False}
 
 
@@ -340,4 +340,4 @@ def test_a_cut_behind_an_expansion_that_a_rank_step_follows_is_swept(tunable, se
 def test_a_cut_in_front_of_it_is_tried(tunable, selector, ahead):
     one = tunable(selector([ahead, *RANKED_ANEW], {"n": {"default": 5, "range": [1, 9]}}))
     assert (one.first_cut, one.family) == (0, None)
-    assert one.searched == {"n": tuple(range(1, 10))}
+    assert one.tried_values == {"n": tuple(range(1, 10))}

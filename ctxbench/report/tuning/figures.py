@@ -34,7 +34,7 @@ from ctxbench.tuning.results import (
     Trace,
 )
 
-_BEYOND = 1.6  # an axis goes on before the first contender and behind the last by this factor
+_BEYOND = 1.6  # an axis goes on before the first setting and behind the last by this factor
 _CELLS = 10  # rows and columns of a heat map at most
 _NAME = 42  # letters of a name in a legend at most
 _SHAPES = {RECOMMENDED: "diamond", DEFAULTS: "square", PRESET: "triangle", FIXED: "ring", EVERYTHING: "cross"}
@@ -96,9 +96,9 @@ def _selector(trace: str) -> str:
 
 
 def trade_panel(dataset: DatasetTuning, lines: Mapping[str, Trace], across: Metric, up: Metric) -> Panel | None:
-    """One metric against another; None where neither a line nor a contender has both.
+    """One metric against another; None where neither a line nor a setting has both.
 
-    The axes reach as far as the contenders need it, but for the one that offers everything: what lies far beyond has
+    The axes reach as far as the settings need it, but for the one that offers everything: what lies far beyond has
     little to say, and would leave no room for the rest.
     """
     rings = list(_marks(dataset, across, up))

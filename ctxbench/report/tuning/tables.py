@@ -38,7 +38,7 @@ def summary(tuning: Tuning) -> Table:
             rows.append((*start, texts.default_text(outcome), *([wording.NONE] * 8)))
             continue
         cells = [SPLITS[reported_split(dataset)]]
-        cells += [texts.estimate_text(outcome.chosen.read, metric) for metric in (COMPLETENESS, TOKENS)]
+        cells += [texts.estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
         changes = [texts.change_text(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
         changes += [_against_fixed(outcome), texts.change_text(_at_equal_tokens(outcome), COMPLETENESS)]
         rows.append(
