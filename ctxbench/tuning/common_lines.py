@@ -1,4 +1,4 @@
-"""One setting for several datasets, each weighing the same: their lines side by side, at common thresholds.
+"""One setting for several datasets, each weighing the same: their lines, at common thresholds.
 
 A measure's mean is the mean of the datasets' means, over the datasets in which it applies to any query; its interval is
 put together from theirs by MOVER. An objective that counts (tokens, items) is the geometric mean over datasets, so
@@ -23,6 +23,7 @@ from ctxbench.tuning.settings import LineSettings, Settings, neighbours
 from ctxbench.tuning.sweep.families import Family
 from ctxbench.tuning.sweep.lines import Line, Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_sums import count_at_least
 
 GRID = 2000
 """Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
@@ -63,18 +64,18 @@ class CommonLine(Settings):
         """
         first = lines[0]
         if any(line.axis != first.axis or line.values != first.values for line in lines):
-            raise RuntimeError("lines of different settings were put together")
+            raise RuntimeError("lines of different settings cannot share thresholds")
         if not first.axis:
             return cls(lines, first.thresholds, [np.zeros(1, dtype=np.int64) for _ in lines], worth)
         sign = -1.0 if _rises(first) else 1.0
-        falling = [sign * line.thresholds for line in lines]
-        if sum(map(len, falling)) > most:
+        by_line = [sign * line.thresholds for line in lines]
+        if sum(map(len, by_line)) > most:
             share = max(most // len(lines), 2)
-            tried = [keys[np.unique(np.linspace(0, len(keys) - 1, share).round().astype(np.int64))] for keys in falling]
+            tried = [keys[np.unique(np.linspace(0, len(keys) - 1, share).round().astype(np.int64))] for keys in by_line]
         else:
-            tried = falling
+            tried = by_line
         common = np.unique(np.concatenate(tried))[::-1]
-        places = [np.maximum(_reached(keys, common) - 1, 0) for keys in falling]
+        places = [np.maximum(count_at_least(keys, common) - 1, 0) for keys in by_line]
         return cls(lines, sign * common, places, worth)
 
     @property
@@ -85,11 +86,11 @@ class CommonLine(Settings):
     def select_place(self, place: int) -> CommonLine:
         """One of them alone, in arrays of its own."""
         alone, here = self.line_at(place), np.zeros(1, dtype=np.int64)
-        picked = [
+        selected = [
             replace(line.select_place(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
             for line, places in zip(self._lines, self._places, strict=True)
         ]
-        return CommonLine(picked, alone.thresholds, [here for _ in picked], self._worth)
+        return CommonLine(selected, alone.thresholds, [here for _ in selected], self._worth)
 
     def n(self, measure: Measure) -> int:
         """How many queries of all datasets a measure applies to."""
@@ -185,12 +186,6 @@ def sweep_common(
 def _rises(line: Line) -> bool:
     """Whether more is offered as the threshold rises."""
     return line.beyond[0] < line.beyond[1]
-
-
-def _reached(falling: FloatArray, thresholds: FloatArray) -> IntArray:
-    """How many keys, in falling order, are at least each threshold."""
-    reached: IntArray = len(falling) - np.searchsorted(falling[::-1], thresholds, side="left")
-    return reached
 
 
 def _mean(each: FloatArray) -> FloatArray:
