@@ -83,7 +83,9 @@ class CommonSetting:
         bases = [
             (tuner.base, tuner.searches[name].competitor.rankings.reachable) for tuner in self._tuners if tuner.base
         ]
-        measures = [one for one in bases[0][0].means if not one.needed and all(one in base.means for base, _ in bases)]
+        measures = [
+            one for one in bases[0][0].means if not one.required_type and all(one in base.means for base, _ in bases)
+        ]
         means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
         reach = float(np.mean([reach_ratio(base.reachable, own) for base, own in bases]))
         optimum = Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)

@@ -72,10 +72,10 @@ def kept_measures(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
     """
     in_need = np.logical_or.reduce([*types.values()]) if types else np.empty(0, dtype=np.bool_)
     found = []
-    for name, needing in types.items():
-        if 0 < needing.sum() < in_need.sum():
-            rare = needing.sum() < FEW_LABELS
-            found.append(Measure(Metric("items") if rare else COMPLETENESS.metric, needed=name))
+    for name, queries in types.items():
+        if 0 < queries.sum() < in_need.sum():
+            rare = queries.sum() < FEW_LABELS
+            found.append(Measure(Metric("items") if rare else COMPLETENESS.metric, required_type=name))
     return tuple(found)
 
 
@@ -214,7 +214,7 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
     asked = tuple(Limit.of(one, base, reach=reach) for one in policy.constraints)
     kept = []
     for measure, mean in base.items():
-        if (measure == COMPLETENESS or measure.needed) and not math.isnan(mean):
+        if (measure == COMPLETENESS or measure.required_type) and not math.isnan(mean):
             text = f"{measure} >= {MIN_KEPT:g} x the base's"
             kept.append(
                 Limit(text=text, measure=measure, sign=1, target=MIN_KEPT * mean, unit=mean, by="mean", asked=False)

@@ -218,7 +218,7 @@ class Optimum:
         """
         return None if self._best is not None or self._nearest is None else self._best_setting(self._nearest)
 
-    def needed(self) -> tuple[int, int] | None:
+    def labels_needed(self) -> tuple[int, int] | None:
         """About how many more queries of the same kinds as those measured it would take to recommend a setting.
 
         From the smallest number at which the best setting, or else the nearest, keeps all limits and every measure of

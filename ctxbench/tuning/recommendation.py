@@ -90,10 +90,10 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
     near = {name: optimum for name, optimum in optima.items() if optimum.nearest is not None}
     if met:
         name = _best(met)
-        return Choice(reason=_few_reason(met[name]), needed=met[name].needed(), settings=settings)
+        return Choice(reason=_few_reason(met[name]), needed=met[name].labels_needed(), settings=settings)
     if near and not _is_unreachable(optima):
         name = min(near, key=lambda one: near[one].shortage)
-        return Choice(reason=_unsure_reason(near[name], name), needed=near[name].needed(), settings=settings)
+        return Choice(reason=_unsure_reason(near[name], name), needed=near[name].labels_needed(), settings=settings)
     return Choice(reason=_unreachable_reason(policy, optima), settings=settings)
 
 

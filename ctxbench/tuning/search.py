@@ -134,7 +134,7 @@ class Base:
     Attributes:
         means: by measure, of those that apply to any query.
         pairing: its values by query, for what differences are taken of.
-        queries_needing: by item type of which something must be kept, the queries that require it, shape (n_queries,).
+        queries_by_type: by item type of which something must be kept, the queries that require it, shape (n_queries,).
         within: the queries that the first items of its ranking make complete, shape (n_queries,).
         complete: completeness by query, shape (n_queries,); NaN where nothing is needed.
         answers: how many independent queries in need its completeness is worth, as queries come in groups.
@@ -142,7 +142,7 @@ class Base:
 
     means: Mapping[Measure, float]
     pairing: Pairing
-    queries_needing: Mapping[str, BoolArray]
+    queries_by_type: Mapping[str, BoolArray]
     reachable: BoolArray
     complete: FloatArray
     answers: float
@@ -168,7 +168,7 @@ class Base:
             pairing=Pairing(
                 base={one: values[one] for one in paired_measures(policies)}, group=competitor.query_set.group
             ),
-            queries_needing=competitor.rankings.queries_needing,
+            queries_by_type=competitor.rankings.queries_by_type,
             reachable=competitor.rankings.reachable,
             complete=complete,
             answers=worth_of(complete, competitor.query_set.group),
@@ -284,8 +284,8 @@ def _both_domains(
     """
     settings = 0
     wanted = {COMPLETENESS, *(one for one in policy_measures(policies) if one.metric == COMPLETENESS.metric)}
-    typed = [one for one in base.means if one.needed and not one.counts]
-    floors = {one: MIN_KEPT * base.means[one] * float(base.queries_needing[one.needed].sum()) for one in typed}
+    typed = [one for one in base.means if one.required_type and not one.counts]
+    floors = {one: MIN_KEPT * base.means[one] * float(base.queries_by_type[one.required_type].sum()) for one in typed}
     for gain in sorted(wanted):
         for kept in ({}, floors) if floors else ({},):
             front = domain_pair.front(gain, TOKENS, floors=kept)

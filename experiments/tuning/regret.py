@@ -125,7 +125,7 @@ class Ground:
         dataset = sampled(open_dataset(reference, base=ROOT).judged(), SAMPLE, seed=SEED)
         side = QuerySet(dataset, ALL, resources.tokens(dataset.catalog), resources)
         types = queries_by_type(side.labels)
-        typed = [Measure(Metric(one), needed=name) for name in types for one in ("completeness", "items")]
+        typed = [Measure(Metric(one), required_type=name) for name in types for one in ("completeness", "items")]
         found = []
         for tunable in tunables:
             if tunable.family is None:

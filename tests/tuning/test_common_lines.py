@@ -158,7 +158,7 @@ def test_where_intervals_are_too_wide_the_number_of_queries_is_that_of_all_datas
     optimum.add_settings(CommonLine.of([line([1.0], one) for one in by_query]))
     assert optimum.found is None
     assert optimum.queries == 150
-    needed = 150 + optimum.needed()[0]
+    needed = 150 + optimum.labels_needed()[0]
 
     def low(queries):
         ends = []

@@ -81,7 +81,7 @@ def test_the_number_of_queries_that_are_needed_accounts_for_groups(factor):
     optimum = Optimum(policy(0.8), worth=factor)
     optimum.add(line(shares(51, n=60), [[5.0] * 60]))
     assert optimum.found is None
-    needed = 60 + optimum.needed()[0]
+    needed = 60 + optimum.labels_needed()[0]
     low = [float(wilson_bounds(0.85, queries * factor)[0]) for queries in (needed - 1, needed)]
     assert low[0] < 0.8 <= low[1]
     assert needed == math.ceil(1.959964**2 * 0.8 * 0.2 / 0.05**2 / factor)  # 246 independent ones
@@ -90,7 +90,7 @@ def test_the_number_of_queries_that_are_needed_accounts_for_groups(factor):
 def test_past_ten_times_as_many_no_number_is_named():
     optimum = Optimum(policy(0.8), worth=0.25)  # 984 of 60
     optimum.add(line(shares(51, n=60), [[5.0] * 60]))
-    assert optimum.needed() is None
+    assert optimum.labels_needed() is None
 
 
 # --------------------------------------------------------------------------------------------- all datasets
@@ -208,6 +208,6 @@ def test_a_metric_that_no_query_needs_leaves_the_factor_at_one():
     nothing = Pairing(base={}, group=np.arange(3))
     within, complete = np.ones(3, dtype=bool), np.full(3, np.nan)
     base = Base(
-        means={TOKENS: 1.0}, pairing=nothing, queries_needing={}, reachable=within, complete=complete, answers=0.0
+        means={TOKENS: 1.0}, pairing=nothing, queries_by_type={}, reachable=within, complete=complete, answers=0.0
     )
     assert (base.in_need, base.worth) == (0, 1.0)

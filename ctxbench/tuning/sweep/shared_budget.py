@@ -204,7 +204,7 @@ class DomainPair:
         found = evaluate(list(dict.fromkeys(one.metric for one in whole.measures)), evidence)
         catalog = whole.items.labels.dataset.catalog
         return values_of_measures(
-            whole.measures, found, evidence, catalog, needing=whole.queries_needing, reachable=whole.reachable
+            whole.measures, found, evidence, catalog, by_type=whole.queries_by_type, reachable=whole.reachable
         )
 
     def lines(self, front: PairFront) -> Iterator[Line]:
