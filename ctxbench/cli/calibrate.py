@@ -47,7 +47,7 @@ class FitRequest:
     embedder: str
 
 
-def calibrate(asked: FitRequest, *, out: Path, as_json: bool) -> None:
+def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     """Fit, write, and print what was fitted and, with folds, what it is worth.
 
     Raises:
@@ -67,32 +67,32 @@ def calibrate(asked: FitRequest, *, out: Path, as_json: bool) -> None:
     from ctxbench.tuning.fits.figures import measure
     from ctxbench.tuning.fits.fit import fit
 
-    if asked.what not in KINDS:
-        raise ParameterError(f"what is fitted must be one of {', '.join(KINDS)}, got {asked.what!r}")
-    if asked.folds and asked.what == WEIGHTS:
+    if request.what not in KINDS:
+        raise ParameterError(f"what is fitted must be one of {', '.join(KINDS)}, got {request.what!r}")
+    if request.folds and request.what == WEIGHTS:
         raise ParameterError("folds are for probability and abstention; weights are measured by an experiment")
     if out.exists():
         read_calibrations(out)  # a file of something else is refused before anything is fitted
-    definition, preset = find_definition(asked.selector)
+    definition, preset = find_definition(request.selector)
     pipeline = definition.pipeline(definition.values(preset))
-    writes_selector = asked.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None
+    writes_selector = request.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None
     if writes_selector:
         fitted_file(definition, out)  # what stands in the way is said before anything is fitted
-    embedder = open_embedder(asked.embedder)
+    embedder = open_embedder(request.embedder)
     fits: dict[str, Fit] = {}
     figures: dict[str, FoldFigures] = {}
     with progress() as shown:
-        opened = [open_dataset(name, notify=shown.say) for name in asked.datasets]
+        opened = [open_dataset(name, notify=shown.say) for name in request.datasets]
         names = [dataset.name for dataset in opened]
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
             raise ParameterError(f"two datasets are called {', '.join(twice)}; name each once, or rename one")
         vectors = open_vectors(embedder, progress=partial(shown, "embedding texts"))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         for dataset in opened:
-            fits[dataset.name] = fit(asked.what, dataset, pipeline, resources, split=asked.split)
-            if asked.folds:
-                rows = make_examples(asked.what, labelled_queries(dataset, asked.split), pipeline, resources)
-                figures[dataset.name] = measure(rows, asked.folds, progress=partial(shown, f"{dataset.name}: folds"))
+            fits[dataset.name] = fit(request.what, dataset, pipeline, resources, split=request.split)
+            if request.folds:
+                rows = make_examples(request.what, labelled_queries(dataset, request.split), pipeline, resources)
+                figures[dataset.name] = measure(rows, request.folds, progress=partial(shown, f"{dataset.name}: folds"))
     write_calibrations(out, fits.values())
     written = [out]
     if writes_selector:

@@ -276,10 +276,10 @@ def tune(
             "policies are given, so that minimise, maximise and constraints stand in them; leave them out"
         )
     one = {aim: metric for aim, metric in aims.items() if metric}
-    told = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
+    rest = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
     given: dict[str, Any] = {
         "selectors": [_entry(entry) for entry in entries],
-        "policies": {NORMAL: {**one, **told}} if policies is None else policies,
+        "policies": {NORMAL: {**one, **rest}} if policies is None else policies,
         "embedder": embedder_name(embedder),
         "tokens": counter,
         "labels": labels,

@@ -138,10 +138,10 @@ def _fit_datasets(step: Step | ByDomain, query_set: QuerySet) -> int:
     kinds = KINDS if query_set.split == TEST else REFITTED
     if not isinstance(step, Step) or step.says("calibrated") not in kinds:
         return 0
-    held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
+    stored: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
     what, catalog = step.says("calibrated"), query_set.dataset.catalog
     try:
-        fits = [held.fit(what, catalog)] if what == PROBABILITY else held.fits
+        fits = [stored.fit(what, catalog)] if what == PROBABILITY else stored.fits
     except ParameterError:  # there is none for this catalog, which the step says when it is asked
         return 0
     for fit in fits:
@@ -189,8 +189,8 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
     for step in head.refine:
         if isinstance(step, Step) and _is_step_fitted_on(step, query_set):
             before = replace(head, refine=tuple(steps))
-            made = make_examples(step.says("calibrated"), query_set.dataset, before, query_set.resources)
-            steps.append(replace(step, call=_fixed_step(step.call, made.names, out_of_fold(made, fold))))
+            rows = make_examples(step.says("calibrated"), query_set.dataset, before, query_set.resources)
+            steps.append(replace(step, call=_fixed_step(step.call, rows.names, out_of_fold(rows, fold))))
         else:
             steps.append(step)
     found = _ask(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)

@@ -57,9 +57,9 @@ def policy_measures(policies: Sequence[Policy]) -> dict[Measure, int]:
 
 def paired_measures(policies: Sequence[Policy]) -> tuple[Measure, ...]:
     """The measures whose differences to the base are wanted: completeness, those of constraints, what is maximised."""
-    asked = (measure_of(one) for policy in policies for one in policy.constraints if one.of == "base")
+    from_policy = (measure_of(one) for policy in policies for one in policy.constraints if one.of == "base")
     aims = (Measure(policy.objective) for policy in policies if not policy.minimise)
-    return tuple(dict.fromkeys([COMPLETENESS, *asked, *aims]))
+    return tuple(dict.fromkeys([COMPLETENESS, *from_policy, *aims]))
 
 
 def kept_measures(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
@@ -106,7 +106,7 @@ class Limit:
     by: Literal["paired", "interval", "mean"] = "interval"
     base: float = math.nan
     complete: float = math.nan
-    asked: bool = True
+    from_policy: bool = True
 
     @classmethod
     def of(cls, constraint: Constraint, base: Mapping[Measure, float], *, reach: float = 1.0) -> Limit:
@@ -130,12 +130,12 @@ class Limit:
             unit = own
         elif constraint.of == "reachable":
             unit = reach
-        given = constraint.at_least if constraint.at_least is not None else constraint.at_most
+        bound = constraint.at_least if constraint.at_least is not None else constraint.at_most
         return cls(
             text=str(constraint),
             measure=measure,
             sign=1 if constraint.at_least is not None else -1,
-            target=float(given if given is not None else math.nan) * unit,
+            target=float(bound if bound is not None else math.nan) * unit,
             unit=unit,
             room=room_of(base) if constraint.metric.declaration.scale != "amount" else 0.0,
             by="paired" if constraint.of == "base" else "interval",
@@ -211,13 +211,15 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
     Raises:
         ParameterError: the base has no mean of a metric that a constraint relates to it.
     """
-    asked = tuple(Limit.of(one, base, reach=reach) for one in policy.constraints)
+    from_policy = tuple(Limit.of(one, base, reach=reach) for one in policy.constraints)
     kept = []
     for measure, mean in base.items():
         if (measure == COMPLETENESS or measure.required_type) and not math.isnan(mean):
             text = f"{measure} >= {MIN_KEPT:g} x the base's"
             kept.append(
-                Limit(text=text, measure=measure, sign=1, target=MIN_KEPT * mean, unit=mean, by="mean", asked=False)
+                Limit(
+                    text=text, measure=measure, sign=1, target=MIN_KEPT * mean, unit=mean, by="mean", from_policy=False
+                )
             )
     if TOKENS in base and COMPLETENESS in base:
         kept.append(
@@ -229,10 +231,10 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
                 unit=base[TOKENS],
                 by="mean",
                 complete=base[COMPLETENESS],
-                asked=False,
+                from_policy=False,
             )
         )
-    return (*asked, *(one for one in kept if not _implied(one, asked)))
+    return (*from_policy, *(one for one in kept if not _implied(one, from_policy)))
 
 
 def no_worse_limit(measure: Measure, base: Mapping[Measure, float]) -> Limit:
@@ -247,15 +249,15 @@ def no_worse_limit(measure: Measure, base: Mapping[Measure, float]) -> Limit:
         room=room_of(base),
         by="paired",
         base=own,
-        asked=False,
+        from_policy=False,
     )
 
 
-def _implied(one: Limit, asked: Sequence[Limit]) -> bool:
+def _implied(one: Limit, from_policy: Sequence[Limit]) -> bool:
     """Whether what the policy asks is no less than a limit on the same mean."""
     return any(
         (other.measure, other.sign, other.by) == (one.measure, one.sign, "paired")
         and one.sign * other.end >= one.sign * one.target
-        for other in asked
+        for other in from_policy
         if math.isnan(one.complete)
     )

@@ -111,7 +111,7 @@ class Optimum:
 
     def _objective_to_beat(self, base: Mapping[Measure, float]) -> float:
         """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
-        means = {limit: base.get(limit.measure, math.nan) for limit in self.limits if limit.asked}
+        means = {limit: base.get(limit.measure, math.nan) for limit in self.limits if limit.from_policy}
         kept = all(limit.sign * (mean - limit.target) >= -rounding_error(limit.target) for limit, mean in means.items())
         return base.get(self._aims[0][0], math.nan) if kept else math.nan
 
@@ -250,8 +250,8 @@ class Optimum:
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The measures of objective and constraints."""
-        asked = (limit.measure for limit in self.limits if limit.asked)
-        return tuple(dict.fromkeys([self._aims[0][0], *asked]))
+        from_policy = (limit.measure for limit in self.limits if limit.from_policy)
+        return tuple(dict.fromkeys([self._aims[0][0], *from_policy]))
 
     @property
     def queries(self) -> int:
@@ -295,7 +295,7 @@ class Optimum:
             bounds={
                 limit.text: limit.in_text_unit(max(float(end[0]), 0.0))
                 for limit, end in zip(self.limits, ends, strict=True)
-                if limit.asked
+                if limit.from_policy
             },
             missed=tuple(place for place, end in enumerate(ends) if not self.limits[place].is_reached(end)[0]),
         )

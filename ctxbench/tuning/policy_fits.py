@@ -114,13 +114,13 @@ def _fit(query_set: QuerySet, pipeline: Pipeline) -> Fit:
     Raises:
         ParameterError: these cannot be fitted, or cannot be scored out of fold.
     """
-    made = fit(PROBABILITY, query_set.dataset, pipeline, query_set.resources, split="all")
+    fitted = fit(PROBABILITY, query_set.dataset, pipeline, query_set.resources, split="all")
     groups = len(set(query_set.groups))
     if groups < 2:
         raise ParameterError("all labels are of one group, so that none can be judged by a fit on the others")
     rows = make_examples(PROBABILITY, query_set.dataset, in_front(pipeline, PROBABILITY), query_set.resources)
     out_of_fold(rows, folds_of(query_set.groups, min(OUT_OF_FOLD, groups)))
-    return replace(made, split=query_set.split)
+    return replace(fitted, split=query_set.split)
 
 
 def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:

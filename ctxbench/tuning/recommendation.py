@@ -48,7 +48,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
     Returns:
         By name of the policy what is wrong, as a sentence without its end; those that can be answered are left out.
     """
-    asked = dict.fromkeys(measure.metric for measure in policy_measures(policies))
+    metrics = dict.fromkeys(measure.metric for measure in policy_measures(policies))
     nothing = np.zeros(0, dtype=np.int64)
     start = np.zeros(len(labels.dataset) + 1, dtype=np.int64)
     evidence = Evidence(
@@ -60,7 +60,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
         kinship=labels.kinship,
         pool=labels.pool,
     )
-    lacking = {metric for metric, values in evaluate(asked, evidence).items() if np.isnan(values).all()}
+    lacking = {metric for metric, values in evaluate(metrics, evidence).items() if np.isnan(values).all()}
     found = {}
     for policy in policies:
         for metric in dict.fromkeys(
@@ -100,7 +100,7 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
 def _is_unreachable(optima: Mapping[str, Optimum]) -> bool:
     """Whether some constraint is kept by no setting even by its mean, so that no number of labels would help."""
     limits = next(iter(optima.values())).limits
-    reached = [_reach(optima, which, with_others=False) for which, limit in enumerate(limits) if limit.asked]
+    reached = [_reach(optima, which, with_others=False) for which, limit in enumerate(limits) if limit.from_policy]
     return any(one is None or not one.enough for one in reached)
 
 
@@ -141,7 +141,7 @@ def _unsure_reason(optimum: Optimum, selector: str) -> str:
         return ""
     missed = []
     for limit in (optimum.limits[place] for place in found.missed):
-        if not limit.asked:
+        if not limit.from_policy:
             missed.append(f"not beyond doubt: {limit.text}")
             continue
         mean, query_set = limit.in_text_unit(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
@@ -170,15 +170,15 @@ def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
         if not best.enough:
             return f"no setting reaches {limit.text}: the best reachable is {best.value:.4g}, by {best.by}"
     aim = f"{'fewer' if policy.minimise else 'more'} {policy.objective}"
-    kept = [limit.text for limit in next(iter(optima.values())).limits if not limit.asked]
+    kept = [limit.text for limit in next(iter(optima.values())).limits if not limit.from_policy]
     for which, limit in enumerate(limits):
         best = _reach(optima, which, with_others=True)
         if best is not None and not best.enough:
             rest = ", ".join([*(one.text for one in limits if one != limit), *kept])
             what = f"{limit.measure} comes to {best.value:.4g} at best, by {best.by}"
             return f"no setting reaches {limit.text} beside the rest: where that is kept ({rest}), {what}"
-    together = " and ".join([limit.text for limit in limits] + kept)
-    return f"no setting that keeps {together} has {aim} than the default"
+    limits_text = " and ".join([limit.text for limit in limits] + kept)
+    return f"no setting that keeps {limits_text} has {aim} than the default"
 
 
 def _reach(optima: Mapping[str, Optimum], which: int, *, with_others: bool) -> _Reach | None:
@@ -189,7 +189,7 @@ def _reach(optima: Mapping[str, Optimum], which: int, *, with_others: bool) -> _
         if found is None:
             continue
         mean = found.means[limit.measure]
-        told = limit.in_text_unit(mean)
-        if best is None or limit.sign * told > limit.sign * best.value:
-            best = _Reach(told, setting_text(name, found.rounded), bool(limit.is_reached(np.array([mean]))[0]))
+        value = limit.in_text_unit(mean)
+        if best is None or limit.sign * value > limit.sign * best.value:
+            best = _Reach(value, setting_text(name, found.rounded), bool(limit.is_reached(np.array([mean]))[0]))
     return best

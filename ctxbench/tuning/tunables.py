@@ -127,22 +127,22 @@ class Tunable:
         chain = dict(steps)
         if len(chain) != len(steps):
             return None
-        made = self._cut(chain)
+        cut_family = self._cut(chain)
         budget = chain.pop("budget", None)
-        if made is None or chain:
+        if cut_family is None or chain:
             return None
         if budget is None:
-            return made
+            return cut_family
         if any(self._reader.value(budget.get(name)) for name in ("skip", "session", "frame")):
             return None
         tokens = budget.get("tokens", 2000)
         name = parameter_name(tokens)
         if not name or name in self._fixed_names:
-            return Budget(made, self._reader.counts(tokens))
-        if isinstance(made, FixedK):
+            return Budget(cut_family, self._reader.counts(tokens))
+        if isinstance(cut_family, FixedK):
             own = self.definition.parameters[name]
-            return Budget(made, Span(name, float(own.low), float(own.high)))
-        return Budget(coarsen(made), Counts(name, self.entry.search.get(name) or self._budgets(name)))  # type: ignore[arg-type]
+            return Budget(cut_family, Span(name, float(own.low), float(own.high)))
+        return Budget(coarsen(cut_family), Counts(name, self.entry.search.get(name) or self._budgets(name)))  # type: ignore[arg-type]
 
     @property
     def swept_thresholds(self) -> frozenset[str]:
@@ -285,8 +285,8 @@ _ITEMWISE_STEPS = ("abstain", "truncate")  # steps that treat a request or an it
 def coarsen(family: Swept) -> Swept:
     """The same family with fewer whole numbers: topK of `TOP_K`, others of `TOP_N`, or the ones that are given."""
     if isinstance(family, Budget):
-        made = coarsen(family.of)
-        return family if isinstance(made, Budget) else Budget(made, family.tokens)
+        cut_family = coarsen(family.of)
+        return family if isinstance(cut_family, Budget) else Budget(cut_family, family.tokens)
     if isinstance(family, Threshold):
         most = None if family.at_most is None else _select_counts(family.at_most, TOP_N)
         return replace(family, at_least=_select_counts(family.at_least, TOP_N[:4]), at_most=most)

@@ -92,14 +92,14 @@ def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQuer
     else:
         status = "open"
     needed = _labels_needed(limit, n, value, worse, better) if status in ("open", "too few to say") else None
-    told = [limit.in_text_unit(one) for one in (value, low, high)]
+    values = [limit.in_text_unit(one) for one in (value, low, high)]
     falls_short = not limit.is_near(value)
     return Verdict(
         text=limit.text,
         status=status,
-        value=told[0],
-        low=told[1],
-        high=told[2],
+        value=values[0],
+        low=values[1],
+        high=values[2],
         n=n,
         needed=needed,
         falls_short=falls_short,

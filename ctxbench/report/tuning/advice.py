@@ -25,10 +25,10 @@ def answer(tuning: Tuning) -> str:
 
 def _over_datasets(name: str, several: Sequence[Outcome]) -> str:
     """For how many datasets another setting than the default is recommended, and what these change."""
-    told = [one.against["defaults"] for one in several if one.recommended is not None and "defaults" in one.against]
-    said = f"{name}: another setting than the default for {len(told)} of {len(several)} datasets"
-    tokens = [one["tokens"] for one in told if "tokens" in one and one["tokens"].base]
-    points = [one["completeness"].difference for one in told if "completeness" in one and one["completeness"].n]
+    changes = [one.against["defaults"] for one in several if one.recommended is not None and "defaults" in one.against]
+    said = f"{name}: another setting than the default for {len(changes)} of {len(several)} datasets"
+    tokens = [one["tokens"] for one in changes if "tokens" in one and one["tokens"].base]
+    points = [one["completeness"].difference for one in changes if "completeness" in one and one["completeness"].n]
     ranges = []
     if tokens:
         ranges.append(f"{_range([one.difference / one.base for one in tokens], texts.percent)} prompt tokens")

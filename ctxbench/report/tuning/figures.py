@@ -131,9 +131,9 @@ def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]
         x, y = (float(one.tuning[str(m)].value) if str(m) in one.tuning else math.nan for m in (across, up))
         if math.isfinite(x) and math.isfinite(y):
             unit = "%" * (wording.unit(up) == "%")
-            told = f"{texts.estimate_text(one.tuning, up)}{unit} {up}, {texts.estimate_text(one.tuning, across)} "
+            figures = f"{texts.estimate_text(one.tuning, up)}{unit} {up}, {texts.estimate_text(one.tuning, across)} "
             name = f"{'recommended: ' * (one.role == RECOMMENDED)}{texts.short_text(one.name, _NAME)}"
-            yield Ring(f"{name}: {told}{_AXES.get(across, across)}", x, y, tag[one.name], name, _SHAPES[one.role])
+            yield Ring(f"{name}: {figures}{_AXES.get(across, across)}", x, y, tag[one.name], name, _SHAPES[one.role])
 
 
 def _points(trace: Trace, across: Metric, up: Metric) -> tuple[FloatArray, ...]:

@@ -266,5 +266,7 @@ def _tables(
     tables = items.values_by_length([metric for metric in metrics if metric not in item_values])
     for metric, (bare, single) in item_values.items():
         tables[metric] = (items.sum_by_length if metric.name in ADDITIVE else items.mean_by_length)(bare, single)
-    gone = np.repeat(failed, np.diff(items.length_start))
-    return {m: np.where(gone, np.nan, table) if m.name in NOT_OF_FAILED else table for m, table in tables.items()}
+    failed_rows = np.repeat(failed, np.diff(items.length_start))
+    return {
+        m: np.where(failed_rows, np.nan, table) if m.name in NOT_OF_FAILED else table for m, table in tables.items()
+    }
