@@ -388,11 +388,11 @@ def calibrate(
 
     ctxbench calibrate probability bfcl-simple --out fits.json --folds 5
     """
-    from ctxbench.cli.calibrate import Calibrated
+    from ctxbench.cli.calibrate import FitRequest
     from ctxbench.cli.calibrate import calibrate as fit
 
     selector = selector or ("learned" if what == "probability" else "semantic")
-    asked = Calibrated(
+    asked = FitRequest(
         what, datasets, selector=selector, split=split, folds=folds, embedder=embedder, texts=not no_text
     )
     fit(asked, out=out, as_json=json_)

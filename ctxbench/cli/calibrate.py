@@ -27,7 +27,7 @@ _HEADS = {
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class FitRequest:
     """What the command line asks for.
 
     Attributes:
@@ -49,7 +49,7 @@ class Calibrated:
     texts: bool = True
 
 
-def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
+def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     """Fit, write, and print what was fitted and, with folds, what it is worth.
 
     Raises:
@@ -69,43 +69,45 @@ def calibrate(asked: Calibrated, *, out: Path, as_json: bool) -> None:
     from ctxbench.tuning.fits.figures import measure
     from ctxbench.tuning.fits.fit import columns_of, fit
 
-    if asked.what not in KINDS:
-        raise ParameterError(f"what is calibrated must be one of {', '.join(KINDS)}, got {asked.what!r}")
-    if asked.folds and asked.what == WEIGHTS:
+    if request.what not in KINDS:
+        raise ParameterError(f"what is fitted must be one of {', '.join(KINDS)}, got {request.what!r}")
+    if request.folds and request.what == WEIGHTS:
         raise ParameterError("folds are for probability and abstention; weights are measured by an experiment")
     if out.exists():
         read_calibrations(out)  # a file of something else is refused before anything is fitted
-    definition, preset = find_definition(asked.selector)
+    definition, preset = find_definition(request.selector)
     pipeline = definition.pipeline(definition.values(preset))
-    carries = asked.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None
-    if carries:
+    writes_selector = request.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None
+    if writes_selector:
         fitted_file(definition, out)  # what stands in the way is said before anything is fitted
-    embedder = open_embedder(asked.embedder)
+    embedder = open_embedder(request.embedder)
     fits: dict[str, Fit] = {}
     figures: dict[str, FoldFigures] = {}
     with progress() as shown:
-        opened = [open_dataset(name, notify=shown.say) for name in asked.datasets]
+        opened = [open_dataset(name, notify=shown.say) for name in request.datasets]
         names = [dataset.name for dataset in opened]
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
             raise ParameterError(f"two datasets are called {', '.join(twice)}; name each once, or rename one")
         vectors = open_vectors(embedder, progress=partial(shown, "embedding texts"))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         for dataset in opened:
-            fits[dataset.name] = fit(asked.what, dataset, pipeline, resources, split=asked.split, requests=asked.texts)
-            if asked.folds:
-                part, columns = labelled_queries(dataset, asked.split), columns_of(requests=asked.texts)
-                made = make_examples(asked.what, part, pipeline, resources, columns=columns)
-                figures[dataset.name] = measure(made, asked.folds, progress=partial(shown, f"{dataset.name}: folds"))
+            fits[dataset.name] = fit(
+                request.what, dataset, pipeline, resources, split=request.split, requests=request.texts
+            )
+            if request.folds:
+                part, columns = labelled_queries(dataset, request.split), columns_of(requests=request.texts)
+                made = make_examples(request.what, part, pipeline, resources, columns=columns)
+                figures[dataset.name] = measure(made, request.folds, progress=partial(shown, f"{dataset.name}: folds"))
     write_calibrations(out, fits.values())
     written = [out]
-    if carries:
+    if writes_selector:
         written.append(write_fitted(definition, out, preset))
     if as_json:
         facts = {name: _facts(fits[name], figures.get(name)) for name in fits}
         print_json({"fits": facts, "written": str(out), "selector": str(written[1]) if len(written) > 1 else None})
         return
     for name, one in fits.items():
-        say(_said(one))
+        say(_summary(one))
         if name in figures:
             say(*_table(figures[name]))
     say(f"written to {out}")
@@ -118,7 +120,7 @@ def _facts(fit: Fit, figures: FoldFigures | None) -> dict[str, Any]:
     return facts | ({"values": fit.values} if figures is None else {"out_of_fold": figures.as_dict()})
 
 
-def _said(fit: Fit) -> str:
+def _summary(fit: Fit) -> str:
     where = "every split" if fit.split == "all" else f"split {fit.split}"
     line = f"{fit.dataset}: {fit.what} fitted on {fit.queries:,} queries of {where}"
     weights = fit.values.get("weights")
@@ -137,10 +139,13 @@ def _table(figures: FoldFigures) -> list[str]:
     )
     names = [_HEADS[name] for name in figures.columns]
     lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]
-    lines += [f"  {point[0]:>10.4f}  {_shown(point[1]):>28}  {_shown(point[2]):>28}" for point in figures.points]
+    lines += [
+        f"  {point[0]:>10.4f}  {_estimate_text(point[1]):>28}  {_estimate_text(point[2]):>28}"
+        for point in figures.points
+    ]
     return lines
 
 
-def _shown(value: Estimate) -> str:
+def _estimate_text(value: Estimate) -> str:
     digits = 3 if value.value <= 1 else 2
     return f"{value.value:.{digits}f} [{value.interval.low:.{digits}f}, {value.interval.high:.{digits}f}]"

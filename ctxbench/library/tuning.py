@@ -76,14 +76,14 @@ class Tuned:
         rows = [
             {
                 "dataset": one.dataset,
-                "contender": contender.name,
-                "role": contender.role,
-                "selector": contender.selector,
-                "values": dict(contender.values),
-                **_measured(contender),
+                "contender": result.name,
+                "role": result.role,
+                "selector": result.selector,
+                "values": dict(result.values),
+                **_estimate_columns(result),
             }
             for one in self.found.datasets
-            for contender in one.results
+            for result in one.results
         ]
         return pd.DataFrame(rows)
 
@@ -276,10 +276,10 @@ def tune(
             "policies are given, so that minimise, maximise and constraints stand in them; leave them out"
         )
     one = {aim: metric for aim, metric in aims.items() if metric}
-    told = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
+    rest = {"constraints": [_constraint(name, _plain(value)) for name, value in constraints.items()]}
     given: dict[str, Any] = {
         "selectors": [_entry(entry) for entry in entries],
-        "policies": {NORMAL: {**one, **told}} if policies is None else policies,
+        "policies": {NORMAL: {**one, **rest}} if policies is None else policies,
         "embedder": embedder_name(embedder),
         "tokens": counter,
         "labels": labels,
@@ -289,7 +289,7 @@ def tune(
         "seed": seed,
         "together": together,
     }
-    ready = open_tuning(_policies(_plain(given)), list(several), opening=lambda name, **_: several[name].dataset)
+    ready = open_tuning(_policies(_plain(given)), list(several), open_one=lambda name, **_: several[name].dataset)
     return Tuned(run_tuning(ready, command="ctxbench.tune(...)", progress=progress), ready)
 
 
@@ -353,8 +353,8 @@ def _constraint(name: str, value: float | str) -> dict[str, Any]:
         ) from None
 
 
-def _measured(contender: SettingResult) -> dict[str, float]:
+def _estimate_columns(result: SettingResult) -> dict[str, float]:
     row: dict[str, float] = {}
-    for metric, found in contender.read.items():
+    for metric, found in result.figures.items():
         row |= {metric: found.value, f"{metric} low": found.interval.low, f"{metric} high": found.interval.high}
     return row

@@ -12,7 +12,7 @@ from ctxbench.report.charts.axes import mark_numbers
 from ctxbench.report.charts.heat_map import heat_map
 from ctxbench.report.charts.line_chart import lines
 from ctxbench.report.tuning import figures
-from ctxbench.tuning.results import DatasetTuning, Heat
+from ctxbench.tuning.results import DatasetTuning, MeanGrid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,15 +72,15 @@ class TuningPlots:
         outcomes = {one.policy.name: one for one in self._found.outcomes}
         if policy is not None and policy not in outcomes:
             raise UnknownNameError("policy", policy, outcomes)
-        with_maps = [one for name, one in outcomes.items() if one.heats and policy in (None, name)]
+        with_maps = [one for name, one in outcomes.items() if one.heat_maps and policy in (None, name)]
         if not with_maps:
             raise ParameterError(
                 "there is no map: nothing was found better than the default, or its settings cannot be swept"
             )
-        heats = {frozenset((one.x, one.y)): one for one in with_maps[0].heats}
-        heat = heats.get(frozenset((x, y)))
+        heat_maps = {frozenset((one.x, one.y)): one for one in with_maps[0].heat_maps}
+        heat = heat_maps.get(frozenset((x, y)))
         if heat is None or x == y:
-            pairs = "; ".join(f"{one.x} and {one.y}" for one in with_maps[0].heats)
+            pairs = "; ".join(f"{one.x} and {one.y}" for one in with_maps[0].heat_maps)
             raise ParameterError(f"there is no map over {x} and {y}; there are maps over {pairs}")
         if metric not in heat.means:
             raise UnknownNameError("metric", metric, heat.means)
@@ -93,6 +93,6 @@ class TuningPlots:
         return axes
 
 
-def _turned(heat: Heat) -> Heat:
+def _turned(heat: MeanGrid) -> MeanGrid:
     means = {name: values.T for name, values in heat.means.items()}
-    return Heat(x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means=means)
+    return MeanGrid(x=heat.y, y=heat.x, xs=heat.ys, ys=heat.xs, means=means)

@@ -1,4 +1,4 @@
-"""One setting for several datasets, each weighing the same: their lines side by side, at common thresholds.
+"""One setting for several datasets, each weighing the same: their lines, at common thresholds.
 
 A measure's mean is the mean of the datasets' means, over the datasets in which it applies to any query; its interval is
 put together from theirs by MOVER. An objective that counts (tokens, items) is the geometric mean over datasets, so
@@ -23,6 +23,7 @@ from ctxbench.tuning.settings import LineSettings, Settings, neighbours
 from ctxbench.tuning.sweep.families import Family
 from ctxbench.tuning.sweep.lines import Line, Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_sums import count_at_least
 
 GRID = 2000
 """Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
@@ -38,7 +39,7 @@ class CommonLine(Settings):
         places: Sequence[IntArray],
         worth: Sequence[float] | None = None,
     ) -> None:
-        """Take lines as they are; `of` finds the thresholds.
+        """Use thresholds that are known; `of` finds them.
 
         Args:
             lines: one a dataset, of equal values and axis.
@@ -54,7 +55,7 @@ class CommonLine(Settings):
 
     @classmethod
     def of(cls, lines: Sequence[Line], *, worth: Sequence[float] | None = None, most: int = GRID) -> CommonLine:
-        """Put the lines of several datasets side by side.
+        """Find the common thresholds of the lines of several datasets.
 
         Args:
             lines: one a dataset, in the same order of datasets each time.
@@ -63,18 +64,18 @@ class CommonLine(Settings):
         """
         first = lines[0]
         if any(line.axis != first.axis or line.values != first.values for line in lines):
-            raise RuntimeError("lines of different settings were put together")
+            raise RuntimeError("lines of different settings cannot share thresholds")
         if not first.axis:
             return cls(lines, first.thresholds, [np.zeros(1, dtype=np.int64) for _ in lines], worth)
         sign = -1.0 if _rises(first) else 1.0
-        falling = [sign * line.thresholds for line in lines]
-        if sum(map(len, falling)) > most:
+        by_line = [sign * line.thresholds for line in lines]
+        if sum(map(len, by_line)) > most:
             share = max(most // len(lines), 2)
-            tried = [keys[np.unique(np.linspace(0, len(keys) - 1, share).round().astype(np.int64))] for keys in falling]
+            tried = [keys[np.unique(np.linspace(0, len(keys) - 1, share).round().astype(np.int64))] for keys in by_line]
         else:
-            tried = falling
+            tried = by_line
         common = np.unique(np.concatenate(tried))[::-1]
-        places = [np.maximum(_reached(keys, common) - 1, 0) for keys in falling]
+        places = [np.maximum(count_at_least(keys, common) - 1, 0) for keys in by_line]
         return cls(lines, sign * common, places, worth)
 
     @property
@@ -83,20 +84,20 @@ class CommonLine(Settings):
         return self._thresholds
 
     def select_place(self, place: int) -> CommonLine:
-        """One setting alone, holding nothing of the others."""
+        """One of them alone, in arrays of its own."""
         alone, here = self.line_at(place), np.zeros(1, dtype=np.int64)
-        picked = [
+        selected = [
             replace(line.select_place(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
             for line, places in zip(self._lines, self._places, strict=True)
         ]
-        return CommonLine(picked, alone.thresholds, [here for _ in picked], self._worth)
+        return CommonLine(selected, alone.thresholds, [here for _ in selected], self._worth)
 
     def n(self, measure: Measure) -> int:
         """How many queries of all datasets a measure applies to."""
         return sum(line.n(measure) for line in self._lines)
 
     def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
-        """The means of the datasets' means; NaN where it applies to no query of any."""
+        """The means of the datasets' means; NaN where a measure applies to no query of any."""
         return _mean(self._each(measure, places))
 
     def objective_means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
@@ -110,7 +111,7 @@ class CommonLine(Settings):
     def bounds(
         self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
     ) -> tuple[FloatArray, FloatArray]:
-        """MOVER: the distances of the datasets' ends from their means, weighted, add up in squares."""
+        """Intervals by MOVER: the squared distances of the datasets' ends from their means add up."""
         each = self._each(measure, places)
         ends = [
             line.bounds(measure, own[places], level=level, times=times * worth)
@@ -159,7 +160,7 @@ def sweep_common(
     worth: Sequence[float] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Show the settings of a family, with the same values on several datasets, to optima.
+    """Show optima every setting of a family, with the same values on several datasets.
 
     Args:
         family: which settings there are; its lines have the same fixed values, in the same order, on every dataset.
@@ -176,7 +177,7 @@ def sweep_common(
         common = CommonLine.of(lines, worth=worth)
         settings += len(common.thresholds)
         for optimum in optima:
-            optimum.consider(common)
+            optimum.add_settings(common)
         if progress is not None:
             progress(settings)
     return settings
@@ -185,12 +186,6 @@ def sweep_common(
 def _rises(line: Line) -> bool:
     """Whether more is offered as the threshold rises."""
     return line.beyond[0] < line.beyond[1]
-
-
-def _reached(falling: FloatArray, thresholds: FloatArray) -> IntArray:
-    """How many keys, in falling order, are at least each threshold."""
-    reached: IntArray = len(falling) - np.searchsorted(falling[::-1], thresholds, side="left")
-    return reached
 
 
 def _mean(each: FloatArray) -> FloatArray:

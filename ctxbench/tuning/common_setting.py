@@ -31,7 +31,7 @@ DECIDING, READING = 0, -1  # of the splits that a dataset is measured on
 
 
 class CommonSetting:
-    """One setting for all datasets of a tuning.
+    """Chooses one setting for all datasets, and measures it.
 
     Selectors that are swept exactly compete; what has to be tried does not.
     """
@@ -39,8 +39,8 @@ class CommonSetting:
     def __init__(self, tuners: Sequence[DatasetTuner]) -> None:
         self._tuners = tuners
         self._file = tuners[0].file
-        both = [one for one in tuners[0].ready.tunables if all(one in tuner.tunables for tuner in tuners)]
-        self._tunables = [one for one in both if one.family is not None and not one.beyond({})]
+        both = [one for one in tuners[0].inputs.tunables if all(one in tuner.tunables for tuner in tuners)]
+        self._tunables = [one for one in both if one.family is not None and not one.has_expansion({})]
         answered = [one for one in tuners[0].policies if all(one in tuner.policies for tuner in tuners)]
         self._policies = answered if self._tunables else []
         self._choices: dict[str, Choice] = {}
@@ -70,7 +70,7 @@ class CommonSetting:
                 )
 
     def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Progress) -> None:
-        rankings = [tuner.searched[name].competitor.rankings for tuner in self._tuners]
+        rankings = [tuner.searches[name].competitor.rankings for tuner in self._tuners]
         sweep_common(
             family,
             rankings,
@@ -81,15 +81,17 @@ class CommonSetting:
 
     def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
         bases = [
-            (tuner.base, tuner.searched[name].competitor.rankings.reachable) for tuner in self._tuners if tuner.base
+            (tuner.base, tuner.searches[name].competitor.rankings.reachable) for tuner in self._tuners if tuner.base
         ]
-        measures = [one for one in bases[0][0].means if not one.needed and all(one in base.means for base, _ in bases)]
+        measures = [
+            one for one in bases[0][0].means if not one.required_type and all(one in base.means for base, _ in bases)
+        ]
         means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
-        reach = float(np.mean([reach_ratio(base.within, own) for base, own in bases]))
+        reach = float(np.mean([reach_ratio(base.reachable, own) for base, own in bases]))
         optimum = Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)
         aim = Measure(policy.objective)
-        if aim.metric.declaration.scale == "amount" and not math.isnan(optimum.beat):
-            optimum.beat = math.expm1(float(np.mean([math.log1p(base.means[aim]) for base, _ in bases])))
+        if aim.metric.declaration.scale == "amount" and not math.isnan(optimum.to_beat):
+            optimum.to_beat = math.expm1(float(np.mean([math.log1p(base.means[aim]) for base, _ in bases])))
         return optimum
 
     # ------------------------------------------------------------------------------------------ both splits
@@ -100,7 +102,7 @@ class CommonSetting:
         measured = {policy.name: self._chosen(policy, self._choices[policy.name]) for policy in self._file.policies}
         measured = {name: found for name, found in measured.items() if found}
         every += [rows for found in measured.values() for rows in found.values()]
-        comparisons = self._compared(measured)
+        comparisons = self._comparisons(measured)
         results = {rows[0].name: self._result(rows, level) for rows in every}
         outcomes = []
         for policy in self._file.policies:
@@ -124,29 +126,31 @@ class CommonSetting:
                     ranking=select_comparisons(comparisons, policy.name, "ranking"),
                 )
             )
-        opened = [tuner.opened for tuner in self._tuners]
+        datasets = [tuner.dataset for tuner in self._tuners]
         names = ", ".join(tuner.name for tuner in self._tuners)
         return DatasetTuning(
             dataset=TOGETHER,
             version="",
-            hash=hashlib.sha256(" ".join(one.dataset.hash for one in opened).encode()).hexdigest(),
-            items=sum(len(one.dataset.catalog) for one in opened),
-            queries=_summed([{split: len(query_set) for split, query_set in one.query_sets.items()} for one in opened]),
-            of=_summed([one.of for one in opened]),
-            tokens=self._tuners[0].ready.counter.name,
+            hash=hashlib.sha256(" ".join(one.dataset.hash for one in datasets).encode()).hexdigest(),
+            items=sum(len(one.dataset.catalog) for one in datasets),
+            queries=_sum_counts(
+                [{split: len(query_set) for split, query_set in one.query_sets.items()} for one in datasets]
+            ),
+            of=_sum_counts([one.of for one in datasets]),
+            tokens=self._tuners[0].inputs.counter.name,
             results=tuple(results.values()),
             traces=(),
             outcomes=tuple(outcomes),
             notes=(
                 f"One setting for all of {names}; every figure is the mean over datasets, each weighing the same.",
                 "The objective is the geometric mean over datasets where it is an amount, such as prompt tokens.",
-                *self._read(),
+                *self._split_notes(),
             ),
         )
 
-    def _read(self) -> Iterator[str]:
-        """On what the figures rest."""
-        decided = [tuner.name for tuner in self._tuners if TEST not in tuner.opened.query_sets]
+    def _split_notes(self) -> Iterator[str]:
+        """Which labels decided, and which figures are of."""
+        decided = [tuner.name for tuner in self._tuners if TEST not in tuner.dataset.query_sets]
         if len(decided) < len(self._tuners):
             yield READ_ONCE
         if decided:
@@ -156,7 +160,7 @@ class CommonSetting:
         """What is recommended, and fixed numbers of items, on every dataset; nothing, if the default is kept."""
         if choice.found is None:
             return {}
-        base, values = self._tuners[0].ready.tunables[0], choice.found.rounded
+        base, values = self._tuners[0].inputs.tunables[0], choice.found.rounded
         tunable = next(one for one in self._tunables if one.name == choice.selector)
         fixed = {
             "fixed": (base, {}, self._fixed.get((policy.name, base.name))),
@@ -166,53 +170,55 @@ class CommonSetting:
         return {kind: [row[kind] for row in rows] for kind in rows[0]}
 
     def _verdicts(self, policy: Policy, chosen: Sequence[SettingValues]) -> tuple[Verdict, ...]:
-        """What is read of all datasets says of the constraints.
+        """Verdicts of the constraints on the evaluation sets of all datasets.
 
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
         """
         defaults, group = [tuner.defaults for tuner in self._tuners], self._group(READING)
         metrics = list(defaults[0].by_query[defaults[0].splits[READING]])
-        pooled = {Measure(metric): mean(_pooled(defaults, metric, READING)).value for metric in metrics}
+        pooled = {Measure(metric): mean(_join_values(defaults, metric, READING)).value for metric in metrics}
         means = {measure: one for measure, one in pooled.items() if not np.isnan(one)}
         pairs = zip(defaults, chosen, strict=True)
         reach = float(
-            np.mean([reach_ratio(base.within[base.splits[-1]], own.within[own.splits[-1]]) for base, own in pairs])
+            np.mean(
+                [reach_ratio(base.reachable[base.splits[-1]], own.reachable[own.splits[-1]]) for base, own in pairs]
+            )
         )
-        ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not self._unread)
+        ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not self._has_test_splits)
         out = []
         for one in policy.constraints:
             if one.of != "base" or Measure(one.metric) in means:
-                own = _pooled(chosen, one.metric, READING, reachable=one.of == "reachable")
-                base = _pooled(defaults, one.metric, READING)
+                own = _join_values(chosen, one.metric, READING, reachable=one.of == "reachable")
+                base = _join_values(defaults, one.metric, READING)
                 out.append(verdict(Limit.of(one, means, reach=reach), own, base, ground, scale="amount"))
         return tuple(one for one in out if one is not None)
 
     @property
-    def _unread(self) -> bool:
+    def _has_test_splits(self) -> bool:
         """Whether every dataset has a test split, which nothing was chosen on."""
-        return all(TEST in tuner.opened.query_sets for tuner in self._tuners)
+        return all(TEST in tuner.dataset.query_sets for tuner in self._tuners)
 
-    def _compared(self, measured: Mapping[str, Mapping[str, list[SettingValues]]]) -> dict[Key, Comparison]:
+    def _comparisons(self, measured: Mapping[str, Mapping[str, list[SettingValues]]]) -> dict[Key, Comparison]:
         defaults = [tuner.defaults for tuner in self._tuners]
         found: dict[Key, Comparison] = {}
         for policy, rows in measured.items():
             for kind, (base, other) in comparison_pairs(defaults, rows).items():
                 for metric in COMPARED:
-                    left, right = _pooled(base, metric, READING), _pooled(other, metric, READING)
+                    left, right = _join_values(base, metric, READING), _join_values(other, metric, READING)
                     found[policy, kind, str(metric)] = grouped_compare(
                         left, right, self._group(READING), scale="amount", seed=self._file.seed
                     )
         return correct(found)
 
     def _result(self, rows: Sequence[SettingValues], level: float) -> SettingResult:
-        """A setting on all datasets."""
+        """The mean of a setting's figures over datasets."""
         first = rows[0]
 
         def means(which: int) -> dict[str, Estimate]:
             metrics = list(first.by_query[first.splits[which]])
             group = self._group(which)
             found = {
-                str(one): grouped_estimate(_pooled(rows, one, which), group, scale="amount", level=level)
+                str(one): grouped_estimate(_join_values(rows, one, which), group, scale="amount", level=level)
                 for one in metrics
             }
             return {metric: one for metric, one in found.items() if one.n}
@@ -228,12 +234,12 @@ class CommonSetting:
 
     def _group(self, which: int) -> IntArray:
         """The group of every query of all datasets, none shared between two."""
-        groups = [list(tuner.opened.query_sets.values())[which].group for tuner in self._tuners]
+        groups = [list(tuner.dataset.query_sets.values())[which].group for tuner in self._tuners]
         return np.concatenate([group + sum(map(len, groups[:place])) for place, group in enumerate(groups)])
 
 
-def _pooled(rows: Sequence[SettingValues], metric: Metric, which: int, *, reachable: bool = False) -> FloatArray:
-    """Values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
+def _join_values(rows: Sequence[SettingValues], metric: Metric, which: int, *, reachable: bool = False) -> FloatArray:
+    """Join values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
 
     A dataset that the metric applies to on no query has no part in it, and NaN for all of its queries.
 
@@ -245,13 +251,13 @@ def _pooled(rows: Sequence[SettingValues], metric: Metric, which: int, *, reacha
     """
     splits = [one.splits[which] for one in rows]
     pairs = list(zip(rows, splits, strict=True))
-    parts = [one.reachable(split, metric) if reachable else one.by_query[split][metric] for one, split in pairs]
+    parts = [one.of_reachable(split, metric) if reachable else one.by_query[split][metric] for one, split in pairs]
     counts = [int((~np.isnan(part)).sum()) for part in parts]
     total, known = sum(counts), sum(n > 0 for n in counts)
     return np.concatenate([part * (total / (known * n)) if n else part for part, n in zip(parts, counts, strict=True)])
 
 
-def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+def _sum_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Counts by split over datasets; those of a dataset where all labels decide count for both splits."""
     if not any(TEST in one for one in counts):
         return {ALL: sum(sum(one.values()) for one in counts)}

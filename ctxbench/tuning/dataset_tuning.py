@@ -1,4 +1,4 @@
-"""Tuning on one dataset: choices on the queries that decide first, then what they come to."""
+"""Tuning on one dataset: settings are chosen on the tuning set first, and then measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ctxbench.tuning.evaluation import (
     metrics_of,
     select_comparisons,
 )
-from ctxbench.tuning.first_items import at_own_tokens, first_items_curve
+from ctxbench.tuning.first_items import compare_at_tokens, first_items_curve
 from ctxbench.tuning.inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.policies import Policy
@@ -26,7 +26,7 @@ from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySe
 from ctxbench.tuning.recommendation import Choice, choose
 from ctxbench.tuning.results import DEFAULTS, PRESET, DatasetTuning, Outcome
 from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
-from ctxbench.tuning.sensitivity import first_trace, front_trace, heats, slices
+from ctxbench.tuning.sensitivity import first_trace, front_trace, heat_maps, parameter_traces
 from ctxbench.tuning.tunables import Tunable
 
 ALL_DECIDE = (
@@ -37,64 +37,64 @@ READ_ONCE = "The test split was read once, for the figures here, when all values
 
 
 class DatasetTuner:
-    """Tuning on one dataset.
+    """Chooses settings on one dataset, and measures them.
 
     Attributes:
         name: of the dataset.
         policies: those that the labels can answer.
         base: the first selector with its defaults, on the queries that decide; None before `choose`.
-        searched: what was found, by name of the competitor.
+        searches: what was found, by name of the selector.
         choices: by policy.
     """
 
-    def __init__(self, ready: TuningInputs, opened: TuningDataset, progress: Progress) -> None:
-        self.ready, self.opened, self._progress = ready, opened, progress
-        self.file = ready.file
-        self.name = opened.dataset.name
-        self.tunables = tuple(one for one in ready.tunables if one.name not in opened.left_out)
-        self.policies = tuple(one for one in ready.file.policies if one.name not in opened.unanswered)
+    def __init__(self, inputs: TuningInputs, dataset: TuningDataset, progress: Progress) -> None:
+        self.inputs, self.dataset, self._progress = inputs, dataset, progress
+        self.file = inputs.file
+        self.name = dataset.dataset.name
+        self.tunables = tuple(one for one in inputs.tunables if one.name not in dataset.left_out)
+        self.policies = tuple(one for one in inputs.file.policies if one.name not in dataset.unanswered)
         self.base: Base | None = None
-        self.searched: dict[str, SearchResult] = {}
+        self.searches: dict[str, SearchResult] = {}
         self.choices: dict[str, Choice] = {}
 
     # ------------------------------------------------------------------------------------------ what decides
 
     @property
     def _base(self) -> Tunable:
-        return self.ready.tunables[0]
+        return self.inputs.tunables[0]
 
     def choose(self) -> None:
-        """Look at the queries that decide and choose for every policy."""
-        query_set, file = self.opened.tuning_set, replace(self.file, policies=self.policies)
+        """Choose a setting for every policy, on the tuning set alone."""
+        query_set, file = self.dataset.tuning_set, replace(self.file, policies=self.policies)
         for place, tunable in enumerate(self.tunables):
             self._say(f"{tunable.name}, ranking", place, len(self.tunables))
             competitor = Competitor.of(tunable, query_set, self.policies)
             base = self.base = self.base or Base.of(competitor, self.policies)
 
-            def told(settings: int, name: str = tunable.name, done: int = place) -> None:
+            def report_settings(settings: int, name: str = tunable.name, done: int = place) -> None:
                 self._say(f"{name}, {settings:,} settings", done, len(self.tunables))
 
-            self.searched[tunable.name] = search(competitor.with_base(base), file, base=base, progress=told)
-        alone = self._alone()
+            self.searches[tunable.name] = search(competitor.with_base(base), file, base=base, progress=report_settings)
+        one_group = self._one_group_reason()
         for policy in self.file.policies:
-            if policy.name in self.opened.unanswered:
-                self.choices[policy.name] = Choice(reason=self.opened.unanswered[policy.name], answered=False)
-            elif alone:
-                self.choices[policy.name] = Choice(reason=alone, answered=False)
+            if policy.name in self.dataset.unanswered:
+                self.choices[policy.name] = Choice(reason=self.dataset.unanswered[policy.name], answered=False)
+            elif one_group:
+                self.choices[policy.name] = Choice(reason=one_group, answered=False)
             else:
-                optima = {name: one.optima[policy.name] for name, one in self.searched.items()}
-                self.choices[policy.name] = self._with_enough(choose(policy, optima))
+                optima = {name: one.optima[policy.name] for name, one in self.searches.items()}
+                self.choices[policy.name] = self._with_lacking_labels(choose(policy, optima))
 
-    def _with_enough(self, choice: Choice) -> Choice:
-        """The same; with too few labels for any advice it is not said that more are unlikely to help."""
+    def _with_lacking_labels(self, choice: Choice) -> Choice:
+        """The same choice; with too few labels for any, how many more are needed."""
         lacking = 0 if self.base is None else MIN_QUERIES - self.base.in_need
         if choice.found is not None or choice.needed is not None or lacking <= 0:
             return choice
         return replace(choice, needed=(lacking, lacking))
 
-    def _alone(self) -> str:
+    def _one_group_reason(self) -> str:
         """Why nothing can be said beyond doubt where all queries answer as one; empty where they do not."""
-        query_set = self.opened.tuning_set
+        query_set = self.dataset.tuning_set
         if self.base is None or len(np.unique(query_set.group[~np.isnan(self.base.complete)])) > 1:
             return ""
         return (
@@ -106,24 +106,24 @@ class DatasetTuner:
         self._progress(f"{self.name}, {what}; done", done, total)
 
     def _first_n(self, searched: SearchResult, values: Mapping[str, Value]) -> Mapping[str, Optimum]:
-        """The best fixed numbers of items of the ranking that a setting cuts, be it the one of the defaults or not."""
+        """The best fixed numbers of items of the ranking that a setting cuts, by policy."""
         tunable = searched.competitor.tunable
-        if tunable.answers is not None or tunable.swept_at(values) or self.base is None:
+        if tunable.answers is not None or tunable.is_swept(values) or self.base is None:
             return searched.fixed
         heads = [tunable.head(tunable.pipeline(one)).describe() for one in ({}, values)]
         if heads[0] == heads[1]:
             return searched.fixed
-        other = Competitor.of(tunable, self.opened.tuning_set, self.policies, values).with_base(self.base)
+        other = Competitor.of(tunable, self.dataset.tuning_set, self.policies, values).with_base(self.base)
         return first_n(other, replace(self.file, policies=self.policies), base=self.base)
 
     # ------------------------------------------------------------------------------------------ what is read
 
     @cached_property
     def evaluator(self) -> SettingEvaluator:
-        """Where settings are measured; reads the test split, if there is one."""
-        evaluator = SettingEvaluator(self.opened, metrics_of(self.file.policies), self.file.confidence)
-        for one in self.searched.values():
-            evaluator.know(one.competitor.tunable, one.competitor.full_ranking)
+        """Measures settings; reads the test split, if there is one."""
+        evaluator = SettingEvaluator(self.dataset, metrics_of(self.file.policies), self.file.confidence)
+        for one in self.searches.values():
+            evaluator.keep_ranking(one.competitor.tunable, one.competitor.full_ranking)
         return evaluator
 
     @cached_property
@@ -131,20 +131,20 @@ class DatasetTuner:
         """The base with its defaults."""
         return self.evaluator.setting(self._base, {}, name=defaults_name(self._base), role=DEFAULTS)
 
-    def _at_own_tokens(
+    def _with_equal_tokens(
         self, outcomes: tuple[Outcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
     ) -> tuple[Outcome, ...]:
         """The outcomes, each with what is chosen against the first n items of the base's ranking at equal tokens."""
-        query_set = self.opened.evaluation_set
+        query_set = self.dataset.evaluation_set
         ranking = self.evaluator.full_ranking(self._base, {}, query_set.split)
         curve = first_items_curve(ranking.answers.candidates, query_set.labels)
         chosen = {policy: found["chosen"] for policy, found in measured.items()}
-        found = at_own_tokens(chosen, curve, query_set, seed=self.file.seed)
+        found = compare_at_tokens(chosen, curve, query_set, seed=self.file.seed)
         return tuple(replace(one, at_tokens=found.get(one.policy.name)) for one in outcomes)
 
     def result(self) -> DatasetTuning:
-        """Measure what is recommended and what it is held against."""
-        opened, file, defaults = self.opened, self.file, self.defaults
+        """Measure what is recommended and what it is compared with."""
+        dataset, file, defaults = self.dataset, self.file, self.defaults
         self._say("measuring", 0, len(file.policies))
         others = [*self._presets(), self.evaluator.everything()]
         measured = {policy.name: self._chosen(policy, self.choices[policy.name]) for policy in file.policies}
@@ -154,23 +154,23 @@ class DatasetTuner:
             for name, found in measured.items()
             for kind, pair in comparison_pairs(defaults, found).items()
         }
-        comparisons = compare_pairs(pairs, opened.evaluation_set, seed=file.seed)
+        comparisons = compare_pairs(pairs, dataset.evaluation_set, seed=file.seed)
         outcomes = tuple(self._outcome(policy, measured, comparisons) for policy in file.policies)
-        outcomes = self._at_own_tokens(outcomes, measured)
+        outcomes = self._with_equal_tokens(outcomes, measured)
         unique = {
             one.name: one for one in [defaults, *others, *(m for each in measured.values() for m in each.values())]
         }
         level = file.confidence
-        traces = [front_trace(one, level=level) for one in self.searched.values() if one.settings or one.tried]
-        traces += [first_trace(one.competitor, level=level) for one in self.searched.values()]
+        traces = [front_trace(one, level=level) for one in self.searches.values() if one.settings or one.tried]
+        traces += [first_trace(one.competitor, level=level) for one in self.searches.values()]
         return DatasetTuning(
             dataset=self.name,
-            version=opened.dataset.version,
-            hash=opened.dataset.hash,
-            items=len(opened.dataset.catalog),
-            queries={split: len(query_set) for split, query_set in opened.query_sets.items()},
-            of=opened.of,
-            tokens=self.ready.counter.name,
+            version=dataset.dataset.version,
+            hash=dataset.dataset.hash,
+            items=len(dataset.dataset.catalog),
+            queries={split: len(query_set) for split, query_set in dataset.query_sets.items()},
+            of=dataset.of,
+            tokens=self.inputs.counter.name,
             results=tuple(self.evaluator.result(one) for one in unique.values()),
             traces=tuple(traces),
             outcomes=outcomes,
@@ -178,7 +178,7 @@ class DatasetTuner:
         )
 
     def _presets(self) -> list[SettingValues]:
-        """The presets that the base comes with, but for any that is its defaults."""
+        """The presets of the base, without any that equals its defaults."""
         base, found = self._base, []
         for preset, values in base.definition.presets.items():
             own = {name: value for name, value in values.items() if name not in base.entry.set}
@@ -190,9 +190,9 @@ class DatasetTuner:
         """What is recommended, and the fixed numbers of items that meet the policy; nothing, if the default is kept."""
         if choice.found is None:
             return {}
-        found, values = self.searched[choice.selector], choice.found.rounded
+        found, values = self.searches[choice.selector], choice.found.rounded
         tunable = found.competitor.tunable
-        own, base = self._first_n(found, values), self.searched[self._base.name].fixed
+        own, base = self._first_n(found, values), self.searches[self._base.name].fixed
         first = {"fixed": (self._base, {}, base[policy.name].n), "fixed_own": (tunable, values, own[policy.name].n)}
         return self.evaluator.chosen(policy, tunable, values, first)
 
@@ -203,12 +203,12 @@ class DatasetTuner:
         comparisons: Mapping[tuple[str, str, str], Comparison],
     ) -> Outcome:
         choice, found = self.choices[policy.name], measured.get(policy.name)
-        tried = sum(one.tried for one in self.searched.values())
+        tried = sum(one.tried for one in self.searches.values())
         outcome = Outcome(policy=policy, chosen=None, settings=choice.settings, tried=tried)
         if choice.found is None or found is None:
             return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
-        query_set, chosen = self.opened.evaluation_set, found["chosen"]
-        competitor, level = self.searched[choice.selector].competitor, self.file.confidence
+        query_set, chosen = self.dataset.evaluation_set, found["chosen"]
+        competitor, level = self.searches[choice.selector].competitor, self.file.confidence
         by_kind = {
             kind: select_comparisons(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")
         }
@@ -222,8 +222,8 @@ class DatasetTuner:
             fixed_own=self.evaluator.result(found["fixed_own"]) if "fixed_own" in found else None,
             against={kind: one for kind, one in by_kind.items() if one},
             ranking=select_comparisons(comparisons, policy.name, "ranking"),
-            heats=heats(competitor, choice.found.rounded),
-            slices=slices(competitor, choice.found.rounded, level=level),
+            heat_maps=heat_maps(competitor, choice.found.rounded),
+            slices=parameter_traces(competitor, choice.found.rounded, level=level),
             worst_scope=query_set.worst_scope(after),
             worst_server=query_set.worst_server(after),
             worse=query_set.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[query_set.split]),
@@ -231,16 +231,16 @@ class DatasetTuner:
 
     def _notes(self) -> list[str]:
         """What a reader must know."""
-        query_sets = self.opened.query_sets
+        query_sets = self.dataset.query_sets
         notes = [READ_ONCE if TEST in query_sets else ALL_DECIDE]
-        for split, n in self.opened.of.items():
+        for split, n in self.dataset.of.items():
             if len(query_sets[split]) < n:
                 of = f"of the {split} split " if split in (TUNING, TEST) else ""
                 notes.append(f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn.")
-        notes += [f"{name} was left out: {reason}." for name, reason in self.opened.left_out.items()]
+        notes += [f"{name} was left out: {reason}." for name, reason in self.dataset.left_out.items()]
         if self.base is not None:
-            notes += _grouped_note(self.base, self.opened.tuning_set)
-        for name, one in self.searched.items():
+            notes += _group_notes(self.base, self.dataset.tuning_set)
+        for name, one in self.searches.items():
             if one.competitor.full_ranking.refitted:
                 notes.append(
                     f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
@@ -257,7 +257,7 @@ class DatasetTuner:
         return notes
 
 
-def _grouped_note(base: Base, query_set: QuerySet) -> list[str]:
+def _group_notes(base: Base, query_set: QuerySet) -> list[str]:
     """What groups of queries do to intervals; nothing where every query in need is alone."""
     groups = len(np.unique(query_set.group[~np.isnan(base.complete)]))
     if groups == base.in_need:
@@ -273,8 +273,10 @@ def _grouped_note(base: Base, query_set: QuerySet) -> list[str]:
 
 def _run_note(name: str, found: SearchResult) -> str:
     """What breaks the prefix rule, and what was done instead."""
-    searched = found.competitor.tunable.searched
-    what = " and ".join([", ".join(searched)] * bool(searched) + ["expansion"] * found.competitor.tunable.beyond({}))
+    searched = found.competitor.tunable.tried_values
+    what = " and ".join(
+        [", ".join(searched)] * bool(searched) + ["expansion"] * found.competitor.tunable.has_expansion({})
+    )
     return (
         f"{name}: no exact sweep over {what}, which change more than how much of one ranking is offered; "
         f"{found.tried:,} settings were run on what the steps before had found, and the best of them need not be the "

@@ -1,4 +1,4 @@
-"""Settings measured on what decides and what is read of a dataset, and held against each other on what is read."""
+"""Measures settings on the tuning and evaluation sets of a dataset, and compares them on the latter."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ OF_REACHABLE = f"{COMPLETE} of reachable"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SettingValues:
-    """A setting on all that is measured.
+    """The values of a setting by query, on the tuning and the evaluation set.
 
     Attributes:
         name, role, selector, values: as `SettingResult`.
         answers: by split, what was offered.
         by_query: by split, metrics by query.
-        within: by split, the queries that the first items of its ranking make complete, shape (n_queries,).
+        reachable: by split, the queries that the first items of its ranking make complete, shape (n_queries,).
     """
 
     name: str
@@ -49,16 +49,16 @@ class SettingValues:
     values: Mapping[str, Value]
     answers: Mapping[str, Slice]
     by_query: Mapping[str, Mapping[Metric, FloatArray]]
-    within: Mapping[str, BoolArray]
+    reachable: Mapping[str, BoolArray]
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """What it was measured on: first what decides, last what is read."""
+        """What it was measured on: the tuning set first, the evaluation set last."""
         return tuple(self.by_query)
 
-    def reachable(self, split: str, metric: Metric) -> FloatArray:
+    def of_reachable(self, split: str, metric: Metric) -> FloatArray:
         """A metric among the queries within reach, NaN elsewhere."""
-        return np.where(self.within[split], self.by_query[split][metric], np.nan)
+        return np.where(self.reachable[split], self.by_query[split][metric], np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +76,8 @@ class SettingEvaluator:
     level: float
     _full_rankings: dict[tuple[str, str, str], FullRanking] = field(default_factory=dict)
 
-    def know(self, tunable: Tunable, full_ranking: FullRanking) -> None:
-        """Take over what a competitor with its defaults found on the queries that decide."""
+    def keep_ranking(self, tunable: Tunable, full_ranking: FullRanking) -> None:
+        """Keep the ranking of a selector with its defaults on the tuning set, which needs not be found again."""
         self._full_rankings[self._key(tunable, {}, self.dataset.tuning_set.split)] = full_ranking
 
     def _key(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> tuple[str, str, str]:
@@ -85,10 +85,10 @@ class SettingEvaluator:
         return tunable.name, head, split
 
     def full_ranking(self, tunable: Tunable, values: Mapping[str, Value], split: str) -> FullRanking:
-        """What a competitor finds, asked once for all settings that differ in how they cut only."""
+        """The ranking of a selector, found once for all settings that differ in how they cut only."""
         key = self._key(tunable, values, split)
         if key not in self._full_rankings:
-            self._full_rankings[key] = tunable.finds(self.dataset.query_sets[split], values)
+            self._full_rankings[key] = tunable.rank(self.dataset.query_sets[split], values)
         return self._full_rankings[key]
 
     def setting(
@@ -98,7 +98,9 @@ class SettingEvaluator:
         query_sets = self.dataset.query_sets.items()
         found = {split: self.full_ranking(tunable, values, split) for split, _ in query_sets}
         answers = {
-            split: tunable.cut(found[split], values, own) if first is None else tunable.first(found[split], first, own)
+            split: tunable.cut(found[split], values, own)
+            if first is None
+            else tunable.first_items(found[split], first, own)
             for split, own in query_sets
         }
         ranked = {split: one.answers for split, one in found.items()}
@@ -129,7 +131,7 @@ class SettingEvaluator:
         return found
 
     def everything(self) -> SettingValues:
-        """All items that a request may get."""
+        """Measure offering all items that a request may get."""
         pipeline = definition(EVERYTHING).pipeline({})
         answers = {
             split: query_set.answers(PipelineSelector(EVERYTHING, pipeline, query_set.resources))
@@ -154,17 +156,17 @@ class SettingEvaluator:
             values=values,
             answers=answers,
             by_query={split: query_set.values(answers[split], self.metrics) for split, query_set in query_sets.items()},
-            within={split: query_sets[split].values(one, [WITHIN])[WITHIN] == 1 for split, one in ranked.items()},
+            reachable={split: query_sets[split].values(one, [WITHIN])[WITHIN] == 1 for split, one in ranked.items()},
         )
 
     def result(self, one: SettingValues) -> SettingResult:
-        """A setting as the report has it."""
+        """The estimates of a setting, for the report."""
         found: dict[str, dict[str, Any]] = {}
         for split, query_set in self.dataset.query_sets.items():
             found[split] = dict(query_set.estimates(one.by_query[split], level=self.level))
-            if split in one.within and one.within[split].any():
+            if split in one.reachable and one.reachable[split].any():
                 share = grouped_estimate(
-                    one.reachable(split, COMPLETE), query_set.group, scale="yes/no", level=self.level
+                    one.of_reachable(split, COMPLETE), query_set.group, scale="yes/no", level=self.level
                 )
                 found[split][OF_REACHABLE] = share
         return SettingResult(
@@ -177,13 +179,13 @@ class SettingEvaluator:
         )
 
     def verdicts(self, policy: Policy, chosen: SettingValues, base: SettingValues) -> tuple[Verdict, ...]:
-        """What is read says of the constraints.
+        """Verdicts of the constraints on the evaluation set.
 
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
         """
         query_set, split = self.dataset.evaluation_set, self.dataset.evaluation_set.split
         means = {Measure(m): float(np.nanmean(v)) for m, v in base.by_query[split].items() if not np.isnan(v).all()}
-        reach = reach_ratio(base.within[split], chosen.within[split])
+        reach = reach_ratio(base.reachable[split], chosen.reachable[split])
         ground = VerdictQueries(
             group=query_set.group, level=self.level, chosen_here=query_set is self.dataset.tuning_set
         )
@@ -193,7 +195,7 @@ class SettingEvaluator:
             if one.of == "base" and Measure(one.metric) not in means:
                 continue
             own, before = (which.by_query[split].get(one.metric, none) for which in (chosen, base))
-            own = chosen.reachable(split, one.metric) if one.of == "reachable" else own
+            own = chosen.of_reachable(split, one.metric) if one.of == "reachable" else own
             limit, scale = Limit.of(one, means, reach=reach), one.metric.declaration.scale
             out.append(verdict(limit, own, before, ground, scale=scale))  # type: ignore[arg-type]
         return tuple(one for one in out if one is not None)
@@ -220,7 +222,7 @@ def comparison_pairs(defaults: T, found: Mapping[str, T]) -> dict[str, tuple[T, 
 def compare_pairs(
     pairs: Mapping[tuple[str, str], tuple[SettingValues, SettingValues]], query_set: QuerySet, *, seed: int
 ) -> dict[Key, Comparison]:
-    """Paired comparisons on what is read, corrected together.
+    """Paired comparisons on the evaluation set, corrected together.
 
     Args:
         pairs: base and other by policy and kind of comparison.
@@ -251,6 +253,6 @@ def select_comparisons(found: Mapping[Key, Comparison], policy: str, kind: str) 
 
 
 def metrics_of(policies: Sequence[Policy]) -> tuple[Metric, ...]:
-    """What is measured of every contender: the usual metrics, and those of the policies."""
+    """The metrics that every setting is measured by: the usual ones, and those of the policies."""
     own = [metric for policy in policies for metric in (policy.objective, *(one.metric for one in policy.constraints))]
     return tuple(dict.fromkeys([*METRICS, *own]))

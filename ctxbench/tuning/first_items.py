@@ -39,10 +39,10 @@ def first_items_curve(table: Candidates, labels: Labels) -> Curve:
     return Curve(*(np.stack(each) for each in values))
 
 
-def at_own_tokens(
+def compare_at_tokens(
     chosen: Mapping[str, SettingValues], curve: Curve, query_set: QuerySet, *, seed: int
 ) -> dict[str, AtTokens]:
-    """Recommended settings against the curve, each at its own mean tokens; Holm-corrected together.
+    """Compare recommended settings with the curve, each at its own mean tokens; Holm-corrected together.
 
     Groups of paraphrases are witnesses as a whole: the p-value is that of the groups, the interval that of queries.
 

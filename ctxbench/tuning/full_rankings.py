@@ -1,4 +1,4 @@
-"""What a selector finds before it cuts, so that any cut can be tried on it without asking again."""
+"""Rankings of selectors before any cut, so that any cut can be tried on them without asking again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFITTED = (PROBABILITY, ABSTENTION)
 
 @dataclass(frozen=True, eq=False)
 class FullRanking:
-    """Answers of a selector with nothing cut.
+    """The ranking of a selector with nothing cut.
 
     Attributes:
         query: the analysed requests.
@@ -45,7 +45,7 @@ class FullRanking:
     shared: int = 0
 
     def cut(self, steps: Sequence[Step | ByDomain], query_set: QuerySet) -> Slice:
-        """What the steps make of it."""
+        """Apply steps to it."""
         table = self.answers.candidates
         for step in steps:
             table = step.call(self.query, table, query_set.resources)
@@ -53,7 +53,7 @@ class FullRanking:
 
 
 def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
-    """What a pipeline without cuts finds.
+    """Rank with a pipeline without cuts.
 
     A probability that was fitted on the very queries of the side would look better than it is on others: there each
     fold of them is scored by a fit of the same kind on the other folds. Weights of a fusion are a number a source and
@@ -71,25 +71,25 @@ def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
                 "--split tuning`"
             )
         return _out_of_fold(head, query_set)
-    found = _asked(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
+    found = _ask(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
     return FullRanking(*found, shared=count_fit_datasets(head, query_set))
 
 
 def read_ranking(answers: FileSelector, query_set: QuerySet) -> FullRanking:
-    """What a file of answers ranks.
+    """Read the rankings of a file of answers.
 
     Raises:
         InputError: it gives no ranking, or one without scores, or fails on queries.
     """
-    query, found = _asked(answers, query_set)
+    query, found = _ask(answers, query_set)
     if found.errors or not found.ranked or not found.scored:
-        where = f"answers {answers.name!r}, {query_set.called}"
-        raise InputError([Fault(f"{where}: {_unusable(found)}")])
+        where = f"answers {answers.name!r}, {query_set.title}"
+        raise InputError([Fault(f"{where}: {_why_unusable(found)}")])
     table = found.candidates
     return FullRanking(query, replace(found, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64))))
 
 
-def _unusable(found: Slice) -> str:
+def _why_unusable(found: Slice) -> str:
     """Why answers cannot be tuned on."""
     if found.errors:
         query, why = next(iter(found.errors.items()))
@@ -118,13 +118,13 @@ def _first_unscored(table: Candidates) -> int:
     return int(np.flatnonzero(some & ~scored)[0])
 
 
-def _asked(selector: PipelineSelector | FileSelector, query_set: QuerySet) -> tuple[Query, Slice]:
+def _ask(selector: PipelineSelector | FileSelector, query_set: QuerySet) -> tuple[Query, Slice]:
     answers = query_set.answers(selector)
     return Query.of_chunks(query_set.batch, answers.chunks), answers
 
 
 def _is_step_fitted_on(step: Step | ByDomain, query_set: QuerySet) -> bool:
-    """Whether the step is a fit that has seen queries of this side; of weights only on the test split.
+    """Whether the step is a fit that has seen queries of these queries; of weights only on the test split.
 
     A fit of several datasets, such as the shipped one, counts on the test split only: a dataset is a small part of what
     it saw, and there is no fit without it.
@@ -134,53 +134,53 @@ def _is_step_fitted_on(step: Step | ByDomain, query_set: QuerySet) -> bool:
 
 
 def _fit_datasets(step: Step | ByDomain, query_set: QuerySet) -> int:
-    """Of how many datasets the step's fit is, if it has seen queries of this side; 0 = it has not."""
+    """Of how many datasets the step's fit is, if it has seen queries of these queries; 0 = it has not."""
     kinds = KINDS if query_set.split == TEST else REFITTED
     if not isinstance(step, Step) or step.says("calibrated") not in kinds:
         return 0
-    held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
+    stored: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
     what, catalog = step.says("calibrated"), query_set.dataset.catalog
     try:
-        fits = [held.fit(what, catalog)] if what == PROBABILITY else held.fits
+        fits = [stored.fit(what, catalog)] if what == PROBABILITY else stored.fits
     except ParameterError:  # there is none for this catalog, which the step says when it is asked
         return 0
     for fit in fits:
         names = fit.values.get("datasets", [fit.dataset])
         own = what == PROBABILITY or (fit.what, fit.catalog) == (what, catalog.hash)
-        if own and query_set.dataset.name in names and fit.split in query_set.seen:
+        if own and query_set.dataset.name in names and fit.split in query_set.fit_splits:
             return len(names)
     return 0
 
 
 def count_fit_datasets(pipeline: Pipeline, query_set: QuerySet) -> int:
-    """Of how many datasets, more than one, a fit is that has seen queries of this side among theirs; 0 = there is none.
+    """Of how many datasets, more than one, a fit is that has seen some of these queries; 0 = there is none.
 
     What such a step gains here is a little more than it would elsewhere.
     """
-    found = max((_fit_datasets(step, query_set) for step in _alone(pipeline.refine)), default=0)
+    found = max((_fit_datasets(step, query_set) for step in _all_steps(pipeline.refine)), default=0)
     return found if found > 1 else 0
 
 
 def is_fitted_on(pipeline: Pipeline, query_set: QuerySet) -> bool:
-    """Whether a step of the pipeline, or of a domain in it, was fitted on queries of this side.
+    """Whether a step of the pipeline, or of a domain in it, was fitted on queries of these queries.
 
     Weights of a fusion count on the test split only, where nothing is measured that they have seen.
     """
-    return any(_is_step_fitted_on(step, query_set) for step in _alone(pipeline.refine))
+    return any(_is_step_fitted_on(step, query_set) for step in _all_steps(pipeline.refine))
 
 
-def _alone(steps: Sequence[Step | ByDomain]) -> Iterator[Step]:
-    """All steps, those of domains among them."""
+def _all_steps(steps: Sequence[Step | ByDomain]) -> Iterator[Step]:
+    """All steps, and those of domains."""
     for step in steps:
         if isinstance(step, ByDomain):
             for own in step.domains.values():
-                yield from _alone(own)
+                yield from _all_steps(own)
         else:
             yield step
 
 
 def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
-    """Every query as fits on the other folds score it.
+    """Rank every query by fits on the other folds.
 
     What a step is fitted on depends on each query alone, so it is taken once for all folds.
     """
@@ -190,19 +190,19 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
         if isinstance(step, Step) and _is_step_fitted_on(step, query_set):
             before = replace(head, refine=tuple(steps))
             columns = _columns(step, query_set)
-            made = make_examples(
+            rows = make_examples(
                 step.says("calibrated"), query_set.dataset, before, query_set.resources, columns=columns
             )
-            steps.append(replace(step, call=_known(step.call, out_of_fold(made, fold))))
+            steps.append(replace(step, call=_fixed_step(step.call, out_of_fold(rows, fold))))
         else:
             steps.append(step)
-    found = _asked(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)
+    found = _ask(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)
     return FullRanking(*found, refitted=True)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Known(Logistic):
-    """In the place of a fit: the probability of every row is known, in the order of the examples."""
+class _Fixed(Logistic):
+    """In the place of a fit: fixed probabilities of the rows, in the order of the examples."""
 
     known: FloatArray
 
@@ -213,16 +213,16 @@ class _Known(Logistic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _KnownProbability(Probability):
-    known: _Known
+class _FixedProbability(Probability):
+    known: _Fixed
 
     def model(self, *_: Any) -> Logistic:
         return self.known
 
 
 @dataclass(frozen=True, kw_only=True)
-class _KnownAbstain(Abstain):
-    known: _Known
+class _FixedAbstain(Abstain):
+    known: _Fixed
 
     def model(self, *_: Any) -> Logistic:
         return self.known
@@ -236,12 +236,12 @@ def _columns(step: Step, query_set: QuerySet) -> Sequence[str]:
     return columns
 
 
-def _known(call: Any, probability: FloatArray) -> Probability | Abstain:
-    """A fitted step that gives known probabilities, and reads no feature."""
+def _fixed_step(call: Any, probability: FloatArray) -> Probability | Abstain:
+    """A fitted step with fixed probabilities, which reads no feature."""
     none = np.empty(0)
-    known = _Known(
+    known = _Fixed(
         columns=(), intercept=0.0, weights=none, low=none, high=none, scale=none, vector=none, known=probability
     )
     if isinstance(call, Abstain):
-        return _KnownAbstain(calibration=call.calibration, threshold=call.threshold, known=known)
-    return _KnownProbability(calibration=call.calibration, known=known)
+        return _FixedAbstain(calibration=call.calibration, threshold=call.threshold, known=known)
+    return _FixedProbability(calibration=call.calibration, known=known)

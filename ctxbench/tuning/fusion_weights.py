@@ -1,4 +1,4 @@
-"""Weights of a fusion, fitted on labelled queries: those that are surely better than the best single source."""
+"""Weights of a fusion, fitted on labelled queries: those with the highest lower bound of their gain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ctxbench.steps.rank import fused, normalised, sources_of
 
 METRIC = "nDCG@10"
 STEPS = 20  # parts that the weights of two sources are counted in; of more sources, half as many
-SURE = 1.645  # standard errors of a gain below which it may be chance: one-sided 95%
+N_ERRORS = 1.645  # standard errors of a gain below which it may be chance: one-sided 95%
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +77,13 @@ def fit_weights(
         )
     found = candidates.taken(candidates.ranked)
     scores = normalised(found, normalise, lowest=lowest)
-    measure = _Measure(dataset, candidates, found)
+    measure = _RankingMetric(dataset, candidates, found)
     grid = list(compositions(STEPS if len(sources) == 2 else STEPS // 2, len(sources)))
     values = np.stack([measure(fused(scores, dict(zip(sources, parts, strict=True)))) for parts in grid])
     values = values[:, ~np.isnan(values).any(axis=0)]
     if not values.shape[1]:
         raise ParameterError(f"dataset {dataset.name} has no query that {METRIC} applies to; weights cannot be fitted")
-    chosen, single = surest(values, [max(parts) == sum(parts) for parts in grid])
+    chosen, single = best_by_lower_bound(values, [max(parts) == sum(parts) for parts in grid])
     means = [_mean(row) for row in values]
     total = sum(grid[chosen])
     return FusionWeights(
@@ -108,8 +108,8 @@ def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def surest(values: FloatArray, single: Sequence[bool]) -> tuple[int, int]:
-    """Which choice gains most over the best single source at the lower bound of its gain, and that source.
+def best_by_lower_bound(values: FloatArray, single: Sequence[bool]) -> tuple[int, int]:
+    """The choice with the highest lower bound of its gain over the best single source, and that source.
 
     Args:
         values: of each choice on each query, shape (n_choices, n_queries), n_queries >= 1.
@@ -119,15 +119,15 @@ def surest(values: FloatArray, single: Sequence[bool]) -> tuple[int, int]:
         Places of the choice and of the best single source; of equals the first. With one query every gain is
         uncertain without end, so the single source stays.
     """
-    alone = np.flatnonzero(single)
+    single_places = np.flatnonzero(single)
     means = np.array([_mean(row) for row in values])
-    base = int(alone[np.argmax(means[alone])])
+    base = int(single_places[np.argmax(means[single_places])])
     distance = values - values[base]
     n = values.shape[1]
     error = (
         distance.std(axis=1, ddof=1) / math.sqrt(n) if n > 1 else np.where(np.any(distance != 0, axis=1), np.inf, 0.0)
     )
-    bound = np.array([_mean(row) for row in distance]) - SURE * error
+    bound = np.array([_mean(row) for row in distance]) - N_ERRORS * error
     best = int(np.argmax(bound))
     return (best if bound[best] > 0 else base), base
 
@@ -137,7 +137,7 @@ def _mean(values: FloatArray) -> float:
     return math.fsum(values.tolist()) / len(values)
 
 
-class _Measure:
+class _RankingMetric:
     """nDCG@10 of each query for other scores of the rows that were found."""
 
     def __init__(self, dataset: Dataset, candidates: Candidates, found: Candidates) -> None:

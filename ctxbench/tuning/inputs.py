@@ -1,4 +1,4 @@
-"""Opens what a policy file and a command line name, and finds all that is wrong with it before anything is embedded."""
+"""Opens the datasets and selectors of a tuning, and finds all that is wrong before anything is embedded."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from ctxbench.tuning.tunable_reader import read_tunables, searched_scores, with_
 from ctxbench.tuning.tunables import Tunable
 
 T = TypeVar("T")
-FEW = 400  # queries in need over both splits, below which all labels decide
-MOST = 0.9  # share of the scores of answers that may be 0 or less
+MIN_LABELS = 400  # queries in need over both splits, below which all labels decide
+MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,18 +60,18 @@ class TuningDataset:
 
     @property
     def tuning_set(self) -> QuerySet:
-        """The queries that decide."""
+        """The queries that settings are chosen on."""
         return self.query_sets.get(ALL) or self.query_sets[TUNING]
 
     @property
     def evaluation_set(self) -> QuerySet:
-        """The queries that figures are read from: those that decide, or the test split."""
+        """The queries that figures are of: the test split, or the tuning set where all labels decide."""
         return self.query_sets.get(ALL) or self.query_sets[TEST]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TuningInputs:
-    """Tuning that was checked whole; nothing is embedded and no model is loaded.
+    """The checked inputs of a tuning; nothing is embedded and no model is loaded.
 
     Attributes:
         file: the policies.
@@ -93,7 +93,7 @@ def open_tuning(
     *,
     notify: Callable[[str], None] = nothing_said,
     progress: Callable[[int, int], None] | None = None,
-    opening: Callable[..., Dataset] = open_dataset,
+    open_one: Callable[..., Dataset] = open_dataset,
 ) -> TuningInputs:
     """Open everything that tuning needs.
 
@@ -128,7 +128,7 @@ def open_tuning(
         resources = LocalResources(open_vectors(embedder, progress=progress), counter)
     found: dict[str, TuningDataset] = {}
     for reference in datasets:
-        dataset = attempt(partial(opening, reference, base=Path(), notify=notify))
+        dataset = attempt(partial(open_one, reference, base=Path(), notify=notify))
         if dataset is None or resources is None:
             continue
         if dataset.name in found:
@@ -136,11 +136,11 @@ def open_tuning(
             continue
         opened = attempt(partial(_opened, dataset, file, resources, named=reference))
         if opened is not None:
-            left_out, wrong = _unsuited(file, tunables, opened)
+            left_out, wrong = _check_suited(file, tunables, opened)
             unanswered = unanswerable(file.policies, opened.tuning_set.labels)
             found[dataset.name] = replace(opened, left_out=left_out, unanswered=unanswered)
             faults += wrong
-    faults += _unnamable(file, tunables, found)
+    faults += _check_names(file, tunables, found)
     if faults or embedder is None or counter is None:
         own = sorted((fault for fault in faults if fault.path == file.path), key=lambda fault: fault.line)
         raise InputError([*dict.fromkeys([*own, *(fault for fault in faults if fault.path != file.path)])])
@@ -162,18 +162,18 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
         InputError: no query is labelled, or a split that was asked for is not there.
     """
     both = {split: dataset.split(split).judged() for split in (TUNING, TEST) if split in dataset.split_names}
-    lacking = [split for split in (TUNING, TEST) if not len(both.get(split, ()))]
-    if file.labels == "split" and lacking:
+    missing = [split for split in (TUNING, TEST) if not len(both.get(split, ()))]
+    if file.labels == "split" and missing:
         what = (
-            f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(lacking)}; make "
+            f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(missing)}; make "
             f"both with `{shlex.join(['ctxbench', 'data', 'split', named])}`, or leave `labels` out"
         )
         raise InputError([Fault(what, file.path, line_of(file.lines, ("labels",)))])
     in_need = sum(not query.needs_nothing for part in both.values() for query in part.queries)
-    if not lacking and (file.labels == "split" or (not file.labels and in_need >= FEW)):
+    if not missing and (file.labels == "split" or (not file.labels and in_need >= MIN_LABELS)):
         parts = both
     else:
-        splits = set(both) if not lacking else {None, *dataset.split_names}
+        splits = set(both) if not missing else {None, *dataset.split_names}
         parts = {ALL: dataset.take(query.id for query in dataset.queries if query.split in splits).judged()}
     item_tokens = resources.tokens(dataset.catalog)
     query_sets = {}
@@ -187,10 +187,10 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
     return TuningDataset(dataset=dataset, query_sets=query_sets, of=of, named=named)
 
 
-def _unsuited(
+def _check_suited(
     file: PolicyFile, tunables: Sequence[Tunable], opened: TuningDataset
 ) -> tuple[dict[str, str], list[Fault]]:
-    """Why competitors cannot compete on a dataset, by name; and what is wrong wherever they do.
+    """Why selectors do not suit a dataset, by name; and what is wrong with those that do.
 
     That the base does not suit it is wrong, since all others are held against it.
     """
@@ -201,7 +201,7 @@ def _unsuited(
         line = line_of(file.lines, one.entry.where)
         where = f"selector {one.name!r} on dataset {opened.dataset.name}"
         if one.answers is not None:
-            faults += [replace(fault, path=file.path, line=line) for fault in _unanswered(one.answers, opened)]
+            faults += [replace(fault, path=file.path, line=line) for fault in _check_answers(one.answers, opened)]
             continue
         wrong: list[str] = []
         try:
@@ -209,7 +209,7 @@ def _unsuited(
             messages = checks.faults(pipeline, opened.tuning_set.dataset)
             if not pipeline.ranks:
                 wrong.append("it ranks nothing, so that there is nothing to cut; leave it out")
-            wrong += _leaking(one, pipeline, opened)
+            wrong += _leaks(one, pipeline, opened)
         except UserError as error:
             messages = [str(error)]
         if messages and place:
@@ -220,7 +220,7 @@ def _unsuited(
     return left_out, faults
 
 
-def _unanswered(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
+def _check_answers(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
     """What is wrong with the answers to either split; they are only read, and held against no label."""
     faults: list[Fault] = []
     for query_set in opened.query_sets.values():
@@ -230,8 +230,8 @@ def _unanswered(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
             faults += error.faults
             continue
         scores = searched_scores(found)
-        if len(scores) and (scores <= 0).mean() > MOST:
-            where = f"answers {answers.name!r}, {query_set.called}"
+        if len(scores) and (scores <= 0).mean() > MAX_NONPOSITIVE:
+            where = f"answers {answers.name!r}, {query_set.title}"
             what = (
                 f"{where}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, and a cut offers only "
                 "what scores above 0; give scores that are higher by so much, or probabilities"
@@ -240,8 +240,8 @@ def _unanswered(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
     return faults
 
 
-def _leaking(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:
-    """What would make figures look better than they are: a fit that has seen the queries that it is measured on."""
+def _leaks(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:
+    """Steps that were fitted on queries that they are measured on, which makes figures look better than they are."""
     tuning_set = opened.tuning_set
     if TEST in opened.query_sets and is_fitted_on(pipeline, opened.query_sets[TEST]):
         yield (
@@ -253,16 +253,16 @@ def _leaking(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterato
             "a step behind its first cut, or in a domain, was fitted on the queries that are tuned on, where it says "
             "too much, and only what stands in front of all cuts is fitted anew by fold; leave the step out"
         )
-    elif is_fitted_on(pipeline, tuning_set) and (one.searched or one.beyond({})):
-        what = f"{', '.join(one.searched)} can" if one.searched else "an expansion behind it can"
+    elif is_fitted_on(pipeline, tuning_set) and (one.tried_values or one.has_expansion({})):
+        what = f"{', '.join(one.tried_values)} can" if one.tried_values else "an expansion behind it can"
         yield (
             f"{what} only be tried by running it, and a step of it was fitted on the queries that are tuned on, where "
             "running it says too much; leave `search` and expansion out, or the fitted step"
         )
 
 
-def _unnamable(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]) -> list[Fault]:
-    """Names that stand for something else in reports, and `together` where nothing can be swept for all."""
+def _check_names(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]) -> list[Fault]:
+    """What is wrong with names that reports use themselves, and with `together` where no selector can be swept."""
     faults = []
     for policy in file.policies:
         if policy.name == EVERYTHING:
@@ -274,7 +274,7 @@ def _unnamable(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[
             faults.append(
                 Fault(f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it", file.path, line)
             )
-        if tunables and not any(one.family is not None and not one.beyond({}) for one in tunables):
+        if tunables and not any(one.family is not None and not one.has_expansion({}) for one in tunables):
             what = "together needs a selector whose cut is swept exactly, and there is none; leave it out"
             faults.append(Fault(what, file.path, line))
     return faults

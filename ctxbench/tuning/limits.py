@@ -1,4 +1,4 @@
-"""What a recommended setting must keep: the constraints of a policy, and what holds whatever the policy asks.
+"""Limits that a recommended setting must keep: the constraints of a policy, and some that hold for every policy.
 
 * A constraint `of: base` is held by paired differences to the base: the mean difference less `SAFETY_ERRORS` standard
   errors must reach the target. So many since the best of many settings looks better than it is. Other constraints are
@@ -57,9 +57,9 @@ def policy_measures(policies: Sequence[Policy]) -> dict[Measure, int]:
 
 def paired_measures(policies: Sequence[Policy]) -> tuple[Measure, ...]:
     """The measures whose differences to the base are wanted: completeness, those of constraints, what is maximised."""
-    asked = (measure_of(one) for policy in policies for one in policy.constraints if one.of == "base")
+    from_policy = (measure_of(one) for policy in policies for one in policy.constraints if one.of == "base")
     aims = (Measure(policy.objective) for policy in policies if not policy.minimise)
-    return tuple(dict.fromkeys([COMPLETENESS, *asked, *aims]))
+    return tuple(dict.fromkeys([COMPLETENESS, *from_policy, *aims]))
 
 
 def kept_measures(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
@@ -72,16 +72,16 @@ def kept_measures(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
     """
     in_need = np.logical_or.reduce([*types.values()]) if types else np.empty(0, dtype=np.bool_)
     found = []
-    for name, needing in types.items():
-        if 0 < needing.sum() < in_need.sum():
-            rare = needing.sum() < FEW_LABELS
-            found.append(Measure(Metric("items") if rare else COMPLETENESS.metric, needed=name))
+    for name, queries in types.items():
+        if 0 < queries.sum() < in_need.sum():
+            rare = queries.sum() < FEW_LABELS
+            found.append(Measure(Metric("items") if rare else COMPLETENESS.metric, required_type=name))
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What a setting must reach or keep below, with its target as a number.
+    """A bound on a mean, with its target as a number.
 
     Attributes:
         text: as messages say it.
@@ -106,11 +106,11 @@ class Limit:
     by: Literal["paired", "interval", "mean"] = "interval"
     base: float = math.nan
     complete: float = math.nan
-    asked: bool = True
+    from_policy: bool = True
 
     @classmethod
     def of(cls, constraint: Constraint, base: Mapping[Measure, float], *, reach: float = 1.0) -> Limit:
-        """Take a constraint's target, as a multiple of the base's mean where it is one.
+        """The limit of a constraint, with its target as a multiple of the base's mean where it is one.
 
         Args:
             constraint: as the policy has it.
@@ -130,44 +130,44 @@ class Limit:
             unit = own
         elif constraint.of == "reachable":
             unit = reach
-        given = constraint.at_least if constraint.at_least is not None else constraint.at_most
+        bound = constraint.at_least if constraint.at_least is not None else constraint.at_most
         return cls(
             text=str(constraint),
             measure=measure,
             sign=1 if constraint.at_least is not None else -1,
-            target=float(given if given is not None else math.nan) * unit,
+            target=float(bound if bound is not None else math.nan) * unit,
             unit=unit,
             room=room_of(base) if constraint.metric.declaration.scale != "amount" else 0.0,
             by="paired" if constraint.of == "base" else "interval",
             base=own,
         )
 
-    def told(self, value: float) -> float:
-        """A mean, or an end of its interval, as the text counts."""
+    def in_text_unit(self, value: float) -> float:
+        """A mean, or an end of its interval, in the unit of the text."""
         if self.unit == 0:
             return 0.0 if value == 0 else math.copysign(math.inf, value)
         return value / self.unit
 
     @property
     def end(self) -> float:
-        """What the unfavourable end of what is chosen must reach, with room for rounding."""
+        """The value that the unfavourable end must reach, with room for rounding."""
         return self.target - self.sign * (USED_ROOM * self.room + rounding_error(self.target))
 
-    def nearly(self, value: float) -> bool:
+    def is_near(self, value: float) -> bool:
         """Whether a value is no further beyond the target than the room; NaN is not."""
         return self.sign * (value - self.target) >= -(self.room + rounding_error(self.target))
 
-    def reached(self, values: FloatArray) -> BoolArray:
-        """Whether what is held against the target reaches it, room taken; NaN does not."""
+    def is_reached(self, values: FloatArray) -> BoolArray:
+        """Whether values reach the target less the used room; NaN does not."""
         return self.sign * values >= self.sign * self.end
 
-    def possible(self, settings: Settings) -> BoolArray:
-        """Where the means do, shape (n_settings,)."""
+    def mean_reaches(self, settings: Settings) -> BoolArray:
+        """Where the means reach the target, shape (n_settings,)."""
         found = settings.mean_reaches(self.measure, self.sign, self.end)
         return found if math.isnan(self.complete) else found | settings.mean_reaches(COMPLETENESS, 1, self.complete)
 
     def ends(self, settings: Settings, places: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
-        """What is held against the target at some places, if there were `times` as many queries."""
+        """The values compared with the target at some places, if there were `times` as many queries."""
         if self.by == "paired":
             mean, error = settings.differences(self.measure, places, times=times)
             return self.base + mean - self.sign * SAFETY_ERRORS * error
@@ -196,8 +196,8 @@ def reach_ratio(base: BoolArray, own: BoolArray) -> float:
     Args:
         base, own: the queries that the first items of either ranking make complete, shape (n_queries,).
     """
-    reached = int(own.sum())
-    return int(base.sum()) / reached if reached else 1.0
+    is_reached = int(own.sum())
+    return int(base.sum()) / is_reached if is_reached else 1.0
 
 
 def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1.0) -> tuple[Limit, ...]:
@@ -211,13 +211,15 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
     Raises:
         ParameterError: the base has no mean of a metric that a constraint relates to it.
     """
-    asked = tuple(Limit.of(one, base, reach=reach) for one in policy.constraints)
+    from_policy = tuple(Limit.of(one, base, reach=reach) for one in policy.constraints)
     kept = []
     for measure, mean in base.items():
-        if (measure == COMPLETENESS or measure.needed) and not math.isnan(mean):
+        if (measure == COMPLETENESS or measure.required_type) and not math.isnan(mean):
             text = f"{measure} >= {MIN_KEPT:g} x the base's"
             kept.append(
-                Limit(text=text, measure=measure, sign=1, target=MIN_KEPT * mean, unit=mean, by="mean", asked=False)
+                Limit(
+                    text=text, measure=measure, sign=1, target=MIN_KEPT * mean, unit=mean, by="mean", from_policy=False
+                )
             )
     if TOKENS in base and COMPLETENESS in base:
         kept.append(
@@ -229,13 +231,13 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
                 unit=base[TOKENS],
                 by="mean",
                 complete=base[COMPLETENESS],
-                asked=False,
+                from_policy=False,
             )
         )
-    return (*asked, *(one for one in kept if not _implied(one, asked)))
+    return (*from_policy, *(one for one in kept if not _implied(one, from_policy)))
 
 
-def no_worse(measure: Measure, base: Mapping[Measure, float]) -> Limit:
+def no_worse_limit(measure: Measure, base: Mapping[Measure, float]) -> Limit:
     """What is maximised must be no worse than the base's beyond doubt, but for the room, and not by its mean alone."""
     own = base[measure]
     return Limit(
@@ -247,15 +249,15 @@ def no_worse(measure: Measure, base: Mapping[Measure, float]) -> Limit:
         room=room_of(base),
         by="paired",
         base=own,
-        asked=False,
+        from_policy=False,
     )
 
 
-def _implied(one: Limit, asked: Sequence[Limit]) -> bool:
+def _implied(one: Limit, from_policy: Sequence[Limit]) -> bool:
     """Whether what the policy asks is no less than a limit on the same mean."""
     return any(
         (other.measure, other.sign, other.by) == (one.measure, one.sign, "paired")
         and one.sign * other.end >= one.sign * one.target
-        for other in asked
+        for other in from_policy
         if math.isnan(one.complete)
     )

@@ -1,4 +1,4 @@
-"""The best setting by a policy, kept while lines of settings go by; and until there is one what comes nearest.
+"""The best setting by a policy, of all lines of settings that it is shown; without one the nearest to the policy.
 
 An optimum keeps a handful of settings, however many it looks at. Rules:
 
@@ -17,13 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from ctxbench.bench.stats import LEVEL
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, limits_of, no_worse
+from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, limits_of, no_worse_limit
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.settings import LineSettings, Settings
 from ctxbench.tuning.sweep.lines import Line, Measure
@@ -57,13 +58,14 @@ class BestSetting:
 
 
 class Optimum:
-    """Keeps the best setting that meets a policy, and until there is one what comes nearest; a keeper of sweeps.
+    """Keeps the best setting that meets a policy, and until there is one the nearest; a collector of sweeps.
 
     Attributes:
         policy: what is chosen by.
         limits: what a setting must keep, the policy's constraints first.
         beat: the base's objective, which must be bettered; NaN = none must.
         settings: how many were looked at.
+        shortage: about how many times as many queries the nearest would need; infinite if there is none.
     """
 
     def __init__(
@@ -97,40 +99,40 @@ class Optimum:
         self._level, self._worth = level, worth
         self._defaults = defaults or {}
         self._aims = [(Measure(policy.objective), 1 if policy.minimise else -1), (COMPLETENESS, -1), (TOKENS, 1)]
-        self.beat = self._to_beat(base or {})
-        if not math.isnan(self.beat) and not policy.minimise and policy.objective.declaration.scale != "amount":
-            self.limits += (no_worse(Measure(policy.objective), base or {}),)
+        self.to_beat = self._objective_to_beat(base or {})
+        if not math.isnan(self.to_beat) and not policy.minimise and policy.objective.declaration.scale != "amount":
+            self.limits += (no_worse_limit(Measure(policy.objective), base or {}),)
         self._best: Settings | None = None
         self._key: tuple[float, ...] = ()
-        self._near: Settings | None = None
-        self._short = math.inf  # how many times as many queries the nearest would need, roughly
-        self._best_each: list[Settings | None] = [None] * len(policy.constraints)
-        self._best_beside: list[Settings | None] = [None] * len(policy.constraints)
+        self._nearest: Settings | None = None
+        self.shortage = math.inf
+        self._means_alone: list[Settings | None] = [None] * len(policy.constraints)
+        self._means_beside: list[Settings | None] = [None] * len(policy.constraints)
 
-    def _to_beat(self, base: Mapping[Measure, float]) -> float:
+    def _objective_to_beat(self, base: Mapping[Measure, float]) -> float:
         """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
-        means = {limit: base.get(limit.measure, math.nan) for limit in self.limits if limit.asked}
+        means = {limit: base.get(limit.measure, math.nan) for limit in self.limits if limit.from_policy}
         kept = all(limit.sign * (mean - limit.target) >= -rounding_error(limit.target) for limit, mean in means.items())
         return base.get(self._aims[0][0], math.nan) if kept else math.nan
 
-    def take(self, line: Line) -> None:
-        """Look at the settings of a line."""
-        self.consider(LineSettings(line))
+    def add(self, line: Line) -> None:
+        """See the settings of a line."""
+        self.add_settings(LineSettings(line))
 
-    def consider(self, settings: Settings) -> None:
-        """Look at settings along one threshold."""
+    def add_settings(self, settings: Settings) -> None:
+        """See settings along one threshold."""
         self.settings += len(settings.thresholds)
         best = self._key[0] if self._best is not None else math.nan
         reached = [self._better(settings, best)] if not math.isnan(best) else []
         if not reached or reached[0].any():
-            reached += [limit.possible(settings) for limit in self.limits]
+            reached += [limit.mean_reaches(settings) for limit in self.limits]
             if self._best is None:
-                self._note_reach(settings, reached)
-                if not math.isnan(self.beat):
-                    reached.append(self._better(settings, self._aims[0][1] * self.beat, strictly=True))
+                self._keep_reaches(settings, reached)
+                if not math.isnan(self.to_beat):
+                    reached.append(self._better(settings, self._aims[0][1] * self.to_beat, strictly=True))
             places = np.flatnonzero(_all(reached, len(settings.thresholds)))
             if len(places):
-                self._choose(settings, places)
+                self._keep_best(settings, places)
 
     def _better(self, settings: Settings, key: float, *, strictly: bool = False) -> BoolArray:
         """Where the objective, as the first part of a key has it, is at most a value, or below it."""
@@ -138,19 +140,19 @@ class Optimum:
         room = rounding_error(key) * (-1 if strictly else 1)
         return settings.objective_reaches(measure, -sign, sign * (key + room))
 
-    def _choose(self, settings: Settings, places: IntArray) -> None:
+    def _keep_best(self, settings: Settings, places: IntArray) -> None:
         """Keep the best of these places if it beats what is kept; all keep the limits by their means."""
         met = np.ones(len(places), dtype=np.bool_)
         short = np.ones(len(places))
         for limit in self.limits:
             ends = limit.ends(settings, places, level=self._level, times=self._times(limit))
-            kept = limit.reached(ends)
+            kept = limit.is_reached(ends)
             met &= kept
             if self._best is None:
-                nearer = _shortness(limit, settings.means(limit.measure, places), ends)
+                nearer = _shortage_of(limit, settings.means(limit.measure, places), ends)
                 short = np.maximum(short, np.where(kept, 1.0, nearer))
         if met.any():
-            place = self._first(settings, places[met])
+            place = self._best_place(settings, places[met])
             here = np.array([place])
             key = tuple(sign * float(settings.objective_means(measure, here)[0]) for measure, sign in self._aims)
             key = (*key, distance(settings.values_at(place), self._defaults))
@@ -158,15 +160,15 @@ class Optimum:
                 self._best, self._key = settings.select_place(place), key
         elif self._best is None:
             nearest = int(short.argmin())
-            if self._near is None or short[nearest] < self._short:
-                self._near, self._short = settings.select_place(int(places[nearest])), float(short[nearest])
+            if self._nearest is None or short[nearest] < self.shortage:
+                self._nearest, self.shortage = settings.select_place(int(places[nearest])), float(short[nearest])
 
     def _times(self, limit: Limit) -> float:
         """How many queries a query is worth to a limit; differences are by group themselves."""
         return self._worth if limit.by == "interval" else 1.0
 
-    def _first(self, settings: Settings, places: IntArray) -> int:
-        """The best of these places by the rules at the top."""
+    def _best_place(self, settings: Settings, places: IntArray) -> int:
+        """The best of these places by the rules of this module."""
         for measure, sign in self._aims:
             values = sign * settings.objective_means(measure, places)
             best = float(values.min())
@@ -174,13 +176,13 @@ class Optimum:
                 places = places[values <= best + rounding_error(best)]
         return most_stable(settings.thresholds, places)
 
-    def _note_reach(self, settings: Settings, reached: Sequence[BoolArray]) -> None:
+    def _keep_reaches(self, settings: Settings, reached: Sequence[BoolArray]) -> None:
         """Keep the best mean of every constraint, and the best among those that meet the other constraints."""
-        for which in range(len(self._best_each)):
+        for which in range(len(self._means_alone)):
             others = [each for other, each in enumerate(reached) if other != which]
-            self._keep_reach(self._best_each, which, settings, None)
+            self._keep_reach(self._means_alone, which, settings, None)
             if others:
-                self._keep_reach(self._best_beside, which, settings, _all(others, len(settings.thresholds)))
+                self._keep_reach(self._means_beside, which, settings, _all(others, len(settings.thresholds)))
 
     def _keep_reach(self, kept: list[Settings | None], which: int, settings: Settings, among: BoolArray | None) -> None:
         limit, old = self.limits[which], kept[which]
@@ -196,7 +198,7 @@ class Optimum:
     @property
     def found(self) -> BestSetting | None:
         """The best setting that meets all constraints; None if none does."""
-        return None if self._best is None else self._found(self._best)
+        return None if self._best is None else self._best_setting(self._best)
 
     @property
     def n(self) -> int | None:
@@ -214,14 +216,9 @@ class Optimum:
 
         None if there is no such setting, or one that meets the constraints.
         """
-        return None if self._best is not None or self._near is None else self._found(self._near)
+        return None if self._best is not None or self._nearest is None else self._best_setting(self._nearest)
 
-    @property
-    def shortage(self) -> float:
-        """About how many times as many queries the nearest would need; infinite if there is no such setting."""
-        return self._short
-
-    def needed(self) -> tuple[int, int] | None:
+    def labels_needed(self) -> tuple[int, int] | None:
         """About how many more queries of the same kinds as those measured it would take to recommend a setting.
 
         From the smallest number at which the best setting, or else the nearest, keeps all limits and every measure of
@@ -229,68 +226,66 @@ class Optimum:
         it would if its mean were half a standard error less favourable. None if `MAX_FACTOR` times as many would not
         do.
         """
-        kept = self._best or self._near
-        if kept is None or not all(kept.n(measure) for measure in self.concerned):
+        kept = self._best or self._nearest
+        if kept is None or not all(kept.n(measure) for measure in self.measures):
             return None
         now = self._queries(kept)
-        fewest, most = (self._smallest(kept, now, doubt=doubt) for doubt in (0.0, _DOUBT))
+        fewest, most = (self._fewest_queries(kept, now, doubt=doubt) for doubt in (0.0, _DOUBT))
         if fewest is None:
             return None
         return max(fewest - now, 1), max((MAX_FACTOR * max(now, _KNOWN) if most is None else most) - now, 1)
 
-    def _smallest(self, kept: Settings, now: int, *, doubt: float) -> int | None:
+    def _fewest_queries(self, kept: Settings, now: int, *, doubt: float) -> int | None:
         """The smallest number of queries that is enough, from as many as there are; None above `MAX_FACTOR` times."""
         low, high = now, MAX_FACTOR * max(now, _KNOWN)
-        if self._enough(kept, 1.0, doubt=doubt):
+        if self._is_enough(kept, 1.0, doubt=doubt):
             return now
-        if not self._enough(kept, high / now, doubt=doubt):
+        if not self._is_enough(kept, high / now, doubt=doubt):
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self._enough(kept, middle / now, doubt=doubt) else (middle, high)
+            low, high = (low, middle) if self._is_enough(kept, middle / now, doubt=doubt) else (middle, high)
         return high
 
     @property
-    def concerned(self) -> tuple[Measure, ...]:
+    def measures(self) -> tuple[Measure, ...]:
         """The measures of objective and constraints."""
-        asked = (limit.measure for limit in self.limits if limit.asked)
-        return tuple(dict.fromkeys([self._aims[0][0], *asked]))
+        from_policy = (limit.measure for limit in self.limits if limit.from_policy)
+        return tuple(dict.fromkeys([self._aims[0][0], *from_policy]))
 
     @property
     def queries(self) -> int:
         """How many queries were measured; 0 before any line."""
-        kept = self._best or self._near or next((one for one in self._best_each if one is not None), None)
+        kept = self._best or self._nearest or next((one for one in self._means_alone if one is not None), None)
         return 0 if kept is None else self._queries(kept)
 
-    def reach(self, which: int) -> tuple[BestSetting | None, BestSetting | None]:
+    def best_means(self, which: int) -> tuple[BestSetting | None, BestSetting | None]:
         """The best mean of one constraint: among all settings, and among those whose means meet all the others."""
-        alone, beside = self._best_each[which], self._best_beside[which]
+        alone, beside = self._means_alone[which], self._means_beside[which]
         return (
-            None if alone is None else self._found(alone),
-            None if beside is None else self._found(beside),
+            None if alone is None else self._best_setting(alone),
+            None if beside is None else self._best_setting(beside),
         )
 
     def _queries(self, settings: Settings) -> int:
-        return max(settings.n(measure) for measure in (COMPLETENESS, TOKENS, *self.concerned))
+        return max(settings.n(measure) for measure in (COMPLETENESS, TOKENS, *self.measures))
 
-    def _enough(self, kept: Settings, times: float, *, doubt: float) -> bool:
+    def _is_enough(self, kept: Settings, times: float, *, doubt: float) -> bool:
         here = np.zeros(1, dtype=np.int64)
-        if any(kept.n(measure) * times < MIN_QUERIES - SAME * MIN_QUERIES for measure in self.concerned):
+        if any(kept.n(measure) * times < MIN_QUERIES - SAME * MIN_QUERIES for measure in self.measures):
             return False
         for limit in self.limits:
             now, then = (
                 limit.ends(kept, here, level=self._level, times=one * self._times(limit)) for one in (1.0, times)
             )
             shift = (kept.means(limit.measure, here) - now) * doubt / SAFETY_ERRORS if doubt else 0.0
-            if not limit.reached(then - shift)[0]:
+            if not limit.is_reached(then - shift)[0]:
                 return False
         return True
 
-    def _found(self, one: Settings) -> BestSetting:
+    def _best_setting(self, one: Settings) -> BestSetting:
         here = np.zeros(1, dtype=np.int64)
-        measures = tuple(
-            dict.fromkeys([COMPLETENESS, TOKENS, *self.concerned, *(each.measure for each in self.limits)])
-        )
+        measures = tuple(dict.fromkeys([COMPLETENESS, TOKENS, *self.measures, *(each.measure for each in self.limits)]))
         ends = [limit.ends(one, here, level=self._level, times=self._times(limit)) for limit in self.limits]
         return BestSetting(
             values=one.values_at(0),
@@ -298,23 +293,20 @@ class Optimum:
             means={measure: float(one.means(measure)[0]) for measure in measures},
             n={measure: one.n(measure) for measure in measures},
             bounds={
-                limit.text: limit.told(max(float(end[0]), 0.0))
+                limit.text: limit.in_text_unit(max(float(end[0]), 0.0))
                 for limit, end in zip(self.limits, ends, strict=True)
-                if limit.asked
+                if limit.from_policy
             },
-            missed=tuple(place for place, end in enumerate(ends) if not self.limits[place].reached(end)[0]),
+            missed=tuple(place for place, end in enumerate(ends) if not self.limits[place].is_reached(end)[0]),
         )
 
 
 def _all(masks: Sequence[BoolArray], n: int) -> BoolArray:
     """Where all masks hold, shape (n,)."""
-    out = np.ones(n, dtype=np.bool_)
-    for mask in masks:
-        out &= mask
-    return out
+    return reduce(np.logical_and, masks, np.ones(n, dtype=np.bool_))
 
 
-def _shortness(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArray:
+def _shortage_of(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArray:
     """About how many times as many queries it would take for an interval's end to reach the target.
 
     Intervals narrow with the root of n, so that it is ((mean - end) / (mean - target))^2; infinite on the target.

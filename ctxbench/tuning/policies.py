@@ -1,4 +1,4 @@
-"""Policies: what a preset is to be best at, and what it must keep. Read from YAML, checked whole."""
+"""Policies: what a preset is to be best at, and what it must keep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Of: TypeAlias = Literal["", "reachable", "base"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """What a mean must reach or keep below.
+    """A bound that a mean must reach or stay below.
 
     Attributes:
         metric: a set metric.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias
@@ -36,7 +36,7 @@ _FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # be
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectorEntry:
-    """A competitor as the file names it, checked in form; whether it exists is for who opens it.
+    """A selector as the file names it, checked in form; whether it exists is for who opens it.
 
     Attributes:
         name: what tables call it, unique in the file.
@@ -59,7 +59,7 @@ class SelectorEntry:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PolicyFile:
-    """What is tuned, and how.
+    """The content of a policy file: what is tuned, and how.
 
     Attributes:
         name: of the report; does for a file.
@@ -118,7 +118,7 @@ def read_policies(path: Path) -> PolicyFile:
 def policies_of(
     data: Mapping[str, Any], *, lines: Mapping[YamlPath, int], path: Path | None, name: str, digest: str
 ) -> PolicyFile:
-    """What a policy file says, checked whole.
+    """Make a policy file from its data, checked whole.
 
     Args:
         data: the file, read as YAML; or as one would write it, from Python.
@@ -131,7 +131,7 @@ def policies_of(
         InputError: anything in it is wrong: all faults, with their lines.
     """
     reader = _Reader(path, lines, [])
-    reader.unknown(data, _KEYS, "a policy file")
+    reader.refuse_unknown(data, _KEYS, "a policy file")
     file = PolicyFile(
         name=reader.name(data, name),
         about=reader.text(data, "about", ""),
@@ -158,12 +158,6 @@ def policies_of(
 @dataclass
 class _Reader(YamlForm):
     """Reads the parts of a policy file and collects faults."""
-
-    def unknown(self, data: Mapping[str, Any], known: Sequence[str], what: str, *where: str | int) -> None:
-        """A fault for every key that there is none of."""
-        for key in data:
-            if key not in known:
-                self.fault(f"{what} has no {key!r}{suggest(key, known)}", *where, key)
 
     def whole(self, data: Mapping[str, Any], key: str, default: int, *, lowest: int) -> int:
         value = data.get(key, default)
@@ -217,7 +211,7 @@ class _Reader(YamlForm):
             self.fault(f"a selector needs exactly one of {' and '.join(_ENTRY_KEYS)}; got {got}", *where)
             return None
         kind, before = kinds[0], len(self.faults)
-        self.unknown(entry, _ENTRY_KEYS[kind], f"an entry with {kind!r}", *where)
+        self.refuse_unknown(entry, _ENTRY_KEYS[kind], f"an entry with {kind!r}", *where)
         for key in (kind, "name"):
             if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
                 self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
@@ -279,7 +273,7 @@ class _Reader(YamlForm):
         if not isinstance(entry, Mapping):
             self.fault(f"a policy is a mapping of {', '.join(_POLICY_KEYS)}; got {entry!r}", *where)
             return None
-        self.unknown(entry, _POLICY_KEYS, "a policy", *where)
+        self.refuse_unknown(entry, _POLICY_KEYS, "a policy", *where)
         about = entry.get("about", "")
         if not isinstance(about, str):
             self.fault(f"about must be a text, got {about!r}", *where, "about")
@@ -333,7 +327,7 @@ class _Reader(YamlForm):
             self.fault(f"a constraint is a mapping of {', '.join(_CONSTRAINT_KEYS)}; got {entry!r}", *where)
             return None
         before = len(self.faults)
-        self.unknown(entry, _CONSTRAINT_KEYS, "a constraint", *where)
+        self.refuse_unknown(entry, _CONSTRAINT_KEYS, "a constraint", *where)
         if "of" in entry and entry["of"] not in ("reachable", "base"):
             self.fault(f"of must be reachable or base, got {entry['of']!r}", *where, "of")
         metric = None

@@ -1,4 +1,4 @@
-"""Fits that a policy asks for (`fit: own`): made on the labels that decide, and kept beside the presets."""
+"""Fits that a policy file asks for (`fit: own`): made on the tuning sets, and kept beside the presets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def open_fitted(
 def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> tuple[PolicyFile, list[str]]:
     """Fit what the policy file asks for, and name the fitted selectors in the place of the shipped ones.
 
-    Every fit is made around the shipped weights. A dataset whose labels cannot be fitted keeps the shipped fit.
+    Every fit starts from the shipped weights. A dataset whose labels cannot be fitted keeps the shipped fit.
 
     Args:
         ready: opened with the selectors as the file names them.
@@ -113,23 +113,23 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> t
 
 
 def _fit(query_set: QuerySet, pipeline: Pipeline) -> Fit:
-    """A fit on the queries of a side.
+    """A fit on the queries of a tuning set.
 
     Raises:
         ParameterError: these cannot be fitted, or cannot be scored out of fold.
     """
-    made = fit(PROBABILITY, query_set.dataset, pipeline, query_set.resources, split="all")
+    fitted = fit(PROBABILITY, query_set.dataset, pipeline, query_set.resources, split="all")
     groups = len(set(query_set.groups))
     if groups < 2:
         raise ParameterError("all labels are of one group, so that none can be judged by a fit on the others")
     columns, front = columns_of(requests=True), in_front(pipeline, PROBABILITY)
     rows = make_examples(PROBABILITY, query_set.dataset, front, query_set.resources, columns=columns)
     out_of_fold(rows, folds_of(query_set.groups, min(OUT_OF_FOLD, groups)))
-    return replace(made, split=query_set.split)
+    return replace(fitted, split=query_set.split)
 
 
 def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:
-    """A fit belongs to a catalog, so that two datasets of one could not be told apart.
+    """Refuse two datasets of one catalog, since a fit belongs to a catalog.
 
     Raises:
         InputError: two datasets have the same catalog.

@@ -1,4 +1,4 @@
-"""From what tuning found to presets files, which experiments and requests read."""
+"""Writes what is recommended as presets files, which experiments and requests read."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def policy_block(policy: Policy) -> dict[str, Any]:
 
 def verdict_block(one: Verdict) -> dict[str, Any]:
     """What was found of a constraint."""
-    found = {"constraint": one.text, "met": one.met, "verdict": one.said, "value": _rounded(one.value)}
+    found = {"constraint": one.text, "met": one.met, "verdict": one.status, "value": _rounded(one.value)}
     return {**found, "low": _rounded(one.low), "high": _rounded(one.high), "n": one.n, "needed": one.needed}
 
 

@@ -1,4 +1,4 @@
-"""The queries that decide on a dataset, or those of its test split: answers to them, and what they are worth."""
+"""Query sets: the judged queries of a split, with answers to them and the metrics of these."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.base import Selector
 from ctxbench.tuning.fits.examples import ALL, group_of
-from ctxbench.tuning.results import Worse
+from ctxbench.tuning.results import WorseRequest
 
 __all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Progress", "QuerySet"]
 
@@ -52,7 +52,7 @@ class QuerySet:
 
     @cached_property
     def labels(self) -> Labels:
-        """What answers are held against."""
+        """The labels of the queries."""
         return Labels.of(self.dataset, self.item_tokens, self.resources.text_tokens)
 
     @cached_property
@@ -64,14 +64,14 @@ class QuerySet:
         return len(self.dataset)
 
     @property
-    def called(self) -> str:
+    def title(self) -> str:
         """What messages call it."""
         which = "all labels" if self.split == ALL else f"{self.split} split"
         return f"{which} of dataset {self.dataset.name}"
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """What keeps a query together with others: its group, else its conversation, else itself."""
+        """The name of each query's group: its group, else its conversation, else itself."""
         return tuple(map(group_of, self.dataset.queries))
 
     @cached_property
@@ -80,12 +80,12 @@ class QuerySet:
         return np.unique(np.array(self.groups, dtype=object), return_inverse=True)[1].astype(np.int64)
 
     @property
-    def seen(self) -> tuple[str, ...]:
-        """What a fit calls the split that it was made on where it has seen queries of this one."""
+    def fit_splits(self) -> tuple[str, ...]:
+        """The splits that a fit may name if it has seen some of these queries."""
         return (self.split, TUNING, TEST, *self.dataset.split_names) if self.split == ALL else (self.split, ALL)
 
     def answers(self, selector: Selector) -> Slice:
-        """Ask a selector.
+        """Ask a selector all requests.
 
         Raises:
             UserError: it fails as a whole; queries that fail on their own are `Slice.errors`.
@@ -124,7 +124,7 @@ class QuerySet:
                 groups.setdefault(server, []).append(query)
         return _worst(values[COMPLETE], groups)
 
-    def made_worse(self, before: FloatArray, after: FloatArray, answers: Slice) -> tuple[Worse, ...]:
+    def made_worse(self, before: FloatArray, after: FloatArray, answers: Slice) -> tuple[WorseRequest, ...]:
         """The queries that were complete before and are not after, with what is missing from the answers after.
 
         Of several alternatives that are all missing the first in the order of the catalog is named.
@@ -136,7 +136,9 @@ class QuerySet:
             query, group = int(joined.label_query[label]), int(joined.label_group[label])
             items.setdefault(query, {}).setdefault(group, self.dataset.catalog[int(joined.labels.item[label])].id)
         return tuple(
-            Worse(query=self.dataset.queries[place].id, text=_shown(self.batch.requests[place].text), missing=found)
+            WorseRequest(
+                query=self.dataset.queries[place].id, text=_shown(self.batch.requests[place].text), missing=found
+            )
             for place in np.flatnonzero((before == 1) & (after == 0)).tolist()
             for found in [tuple(items.get(place, {}).values())]
         )

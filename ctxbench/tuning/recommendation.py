@@ -1,4 +1,4 @@
-"""Choosing by a policy among competing selectors: what is recommended, or why nothing is."""
+"""Chooses among the best settings of several selectors: what is recommended, or why nothing is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ctxbench.tuning.sweep.lines import REACH, Measure
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Choice:
-    """What a policy came to.
+    """The choice for a policy: a setting, or why the default is kept.
 
     Attributes:
         selector: the name of the selector that is recommended; empty where the default is kept.
@@ -39,7 +39,7 @@ class Choice:
 
 
 def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
-    """What policies ask for that the labels cannot answer: a metric that applies to no query.
+    """Find policies that the labels cannot answer, since a metric of theirs applies to no query.
 
     Args:
         policies: as read.
@@ -48,7 +48,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
     Returns:
         By name of the policy what is wrong, as a sentence without its end; those that can be answered are left out.
     """
-    asked = dict.fromkeys(measure.metric for measure in policy_measures(policies))
+    metrics = dict.fromkeys(measure.metric for measure in policy_measures(policies))
     nothing = np.zeros(0, dtype=np.int64)
     start = np.zeros(len(labels.dataset) + 1, dtype=np.int64)
     evidence = Evidence(
@@ -60,7 +60,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
         kinship=labels.kinship,
         pool=labels.pool,
     )
-    lacking = {metric for metric, values in evaluate(asked, evidence).items() if np.isnan(values).all()}
+    lacking = {metric for metric, values in evaluate(metrics, evidence).items() if np.isnan(values).all()}
     found = {}
     for policy in policies:
         for metric in dict.fromkeys(
@@ -72,7 +72,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
 
 
 def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
-    """The best of what competing selectors reach; of equals that of the earlier selector.
+    """Choose the best setting of all selectors; of equals that of the earlier selector.
 
     The default is kept where no setting keeps all limits beyond doubt, and where a measure of the policy applies to
     fewer than `MIN_QUERIES` queries: then it is said how many more labels would do.
@@ -83,24 +83,24 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
     """
     settings = sum(optimum.settings for optimum in optima.values())
     met = {name: optimum for name, optimum in optima.items() if optimum.found is not None}
-    enough = {name: optimum for name, optimum in met.items() if not _few(optimum)}
+    enough = {name: optimum for name, optimum in met.items() if not _few_measures(optimum)}
     if enough:
         name = _best(enough)
         return Choice(selector=name, found=enough[name].found, settings=settings)
     near = {name: optimum for name, optimum in optima.items() if optimum.nearest is not None}
     if met:
         name = _best(met)
-        return Choice(reason=_few_queries(met[name]), needed=met[name].needed(), settings=settings)
-    if near and not _never(optima):
+        return Choice(reason=_few_reason(met[name]), needed=met[name].labels_needed(), settings=settings)
+    if near and not _is_unreachable(optima):
         name = min(near, key=lambda one: near[one].shortage)
-        return Choice(reason=_wide(near[name], name), needed=near[name].needed(), settings=settings)
-    return Choice(reason=_unreachable(policy, optima), settings=settings)
+        return Choice(reason=_unsure_reason(near[name], name), needed=near[name].labels_needed(), settings=settings)
+    return Choice(reason=_unreachable_reason(policy, optima), settings=settings)
 
 
-def _never(optima: Mapping[str, Optimum]) -> bool:
+def _is_unreachable(optima: Mapping[str, Optimum]) -> bool:
     """Whether some constraint is kept by no setting even by its mean, so that no number of labels would help."""
     limits = next(iter(optima.values())).limits
-    reached = [_reached(optima, which, beside=False) for which, limit in enumerate(limits) if limit.asked]
+    reached = [_reach(optima, which, with_others=False) for which, limit in enumerate(limits) if limit.from_policy]
     return any(one is None or not one.enough for one in reached)
 
 
@@ -111,7 +111,7 @@ def setting_text(selector: str, values: Mapping[str, Value]) -> str:
 
 
 def _best(optima: Mapping[str, Optimum]) -> str:
-    """The first name of those whose best is beaten by none."""
+    """The selector with the best setting; of equals the first."""
     names = list(optima)
     best = names[0]
     for name in names[1:]:
@@ -120,76 +120,76 @@ def _best(optima: Mapping[str, Optimum]) -> str:
     return best
 
 
-def _few(optimum: Optimum) -> list[Measure]:
+def _few_measures(optimum: Optimum) -> list[Measure]:
     """The measures that apply to too few queries."""
     found = optimum.found
-    return [] if found is None else [one for one in optimum.concerned if found.n[one] < MIN_QUERIES]
+    return [] if found is None else [one for one in optimum.measures if found.n[one] < MIN_QUERIES]
 
 
-def _few_queries(optimum: Optimum) -> str:
-    measure = _few(optimum)[0]
+def _few_reason(optimum: Optimum) -> str:
+    measure = _few_measures(optimum)[0]
     n = optimum.found.n[measure] if optimum.found is not None else 0
     return (
         f"{measure} applies to {n} of {optimum.queries} queries, and nothing is recommended on fewer than {MIN_QUERIES}"
     )
 
 
-def _wide(optimum: Optimum, selector: str) -> str:
+def _unsure_reason(optimum: Optimum, selector: str) -> str:
     """What the nearest setting keeps by its means alone."""
     found = optimum.nearest
     if found is None:
         return ""
     missed = []
     for limit in (optimum.limits[place] for place in found.missed):
-        if not limit.asked:
+        if not limit.from_policy:
             missed.append(f"not beyond doubt: {limit.text}")
             continue
-        mean, query_set = limit.told(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
+        mean, query_set = limit.in_text_unit(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
         what = f"{limit.text} is met by the mean, {mean:.4g}, but the {query_set} end of what is likely is"
         missed.append(f"{what} {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries")
     return f"the nearest is {setting_text(selector, found.rounded)}: {'; '.join(missed)}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Reached:
-    """The best that competitors come to on one constraint: its mean as the constraint counts, and by what."""
+class _Reach:
+    """The best mean of a constraint over all selectors, in the unit of the constraint, and the setting that has it."""
 
-    told: float
+    value: float
     by: str
     enough: bool
 
 
-def _unreachable(policy: Policy, optima: Mapping[str, Optimum]) -> str:
+def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
     """Which constraint nothing meets even by its mean, or which do not go together."""
     limits = next(iter(optima.values())).limits[: len(policy.constraints)]
     for which, limit in enumerate(limits):
-        best = _reached(optima, which, beside=False)
+        best = _reach(optima, which, with_others=False)
         if best is None:
             where = f" among the first {REACH} items of any ranking" if limit.measure.reachable else ""
             return f"{limit.text} cannot be judged: {limit.measure} applies to no query{where}"
         if not best.enough:
-            return f"no setting reaches {limit.text}: the best reachable is {best.told:.4g}, by {best.by}"
+            return f"no setting reaches {limit.text}: the best reachable is {best.value:.4g}, by {best.by}"
     aim = f"{'fewer' if policy.minimise else 'more'} {policy.objective}"
-    kept = [limit.text for limit in next(iter(optima.values())).limits if not limit.asked]
+    kept = [limit.text for limit in next(iter(optima.values())).limits if not limit.from_policy]
     for which, limit in enumerate(limits):
-        best = _reached(optima, which, beside=True)
+        best = _reach(optima, which, with_others=True)
         if best is not None and not best.enough:
             rest = ", ".join([*(one.text for one in limits if one != limit), *kept])
-            what = f"{limit.measure} comes to {best.told:.4g} at best, by {best.by}"
+            what = f"{limit.measure} comes to {best.value:.4g} at best, by {best.by}"
             return f"no setting reaches {limit.text} beside the rest: where that is kept ({rest}), {what}"
-    together = " and ".join([limit.text for limit in limits] + kept)
-    return f"no setting that keeps {together} has {aim} than the default"
+    limits_text = " and ".join([limit.text for limit in limits] + kept)
+    return f"no setting that keeps {limits_text} has {aim} than the default"
 
 
-def _reached(optima: Mapping[str, Optimum], which: int, *, beside: bool) -> _Reached | None:
-    """The best of all competitors, of equals that of the first; None if there is none."""
-    best: _Reached | None = None
+def _reach(optima: Mapping[str, Optimum], which: int, *, with_others: bool) -> _Reach | None:
+    """The best mean over all selectors, of equals that of the first; None if there is none."""
+    best: _Reach | None = None
     for name, optimum in optima.items():
-        limit, found = optimum.limits[which], optimum.reach(which)[1 if beside else 0]
+        limit, found = optimum.limits[which], optimum.best_means(which)[1 if with_others else 0]
         if found is None:
             continue
         mean = found.means[limit.measure]
-        told = limit.told(mean)
-        if best is None or limit.sign * told > limit.sign * best.told:
-            best = _Reached(told, setting_text(name, found.rounded), bool(limit.reached(np.array([mean]))[0]))
+        value = limit.in_text_unit(mean)
+        if best is None or limit.sign * value > limit.sign * best.value:
+            best = _Reach(value, setting_text(name, found.rounded), bool(limit.is_reached(np.array([mean]))[0]))
     return best

@@ -1,4 +1,4 @@
-"""What tuning found on a dataset, as data: everything that the presets file and the report say."""
+"""Results of tuning as data: everything that presets files and reports say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.verdicts import Verdict
 
-# Contenders' roles
+# Roles of settings
 RECOMMENDED, DEFAULTS, PRESET, FIXED, EVERYTHING = "recommended", "defaults", "preset", "fixed", "everything"
 TOGETHER = "together"
 """What the setting for all datasets is called, in the place of a dataset."""
@@ -41,17 +41,17 @@ class SettingResult:
     test: Mapping[str, Estimate]
 
     @property
-    def read(self) -> Mapping[str, Estimate]:
+    def figures(self) -> Mapping[str, Estimate]:
         """The figures that count: those of the test split, or of all labels where these decide."""
         return self.test or self.tuning
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
-    """Settings along which one thing is turned up, with means and bands on what decides: a line of a figure.
+    """Settings along which one thing rises, with means and intervals on the tuning set: a line of a figure.
 
     Attributes:
-        name: what is turned up, as a legend says it: `semantic: front`, `semantic: first n`, or a parameter's name.
+        name: what rises, as a legend says it: `semantic: front`, `semantic: first n`, or a parameter's name.
         settings: the values of each point, as a table or a tooltip shows them, length n_points.
         means: by metric name, shape (n_points,).
         low, high: ends of the 95% interval of each mean, by metric name, shape (n_points,).
@@ -65,7 +65,7 @@ class Trace:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Heat:
+class MeanGrid:
     """Means over two parameters, all others as recommended: a heat map.
 
     Attributes:
@@ -82,7 +82,7 @@ class Heat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worse:
+class WorseRequest:
     """A request that the defaults made complete and what is recommended does not.
 
     Attributes:
@@ -138,21 +138,21 @@ class Outcome:
     against: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
     at_tokens: AtTokens | None = None
     ranking: Mapping[str, Comparison] = field(default_factory=dict)
-    heats: tuple[Heat, ...] = ()
+    heat_maps: tuple[MeanGrid, ...] = ()
     slices: tuple[Trace, ...] = ()
     worst_scope: GroupMean | None = None
     worst_server: GroupMean | None = None
-    worse: tuple[Worse, ...] = ()
+    worse: tuple[WorseRequest, ...] = ()
 
     @property
     def recommended(self) -> SettingResult | None:
         """What is recommended: what was found better, unless the queries that are read say that it falls short."""
-        return None if any(one.short or one.met is False for one in self.verdicts) else self.chosen
+        return None if any(one.falls_short or one.met is False for one in self.verdicts) else self.chosen
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DatasetTuning:
-    """One dataset.
+    """What tuning found on one dataset.
 
     Attributes:
         dataset, version, hash: which one.
@@ -193,7 +193,7 @@ class DatasetTuning:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tuning:
-    """All of a `ctxbench tune`.
+    """The results of a `ctxbench tune` on all datasets.
 
     Attributes:
         name, about: of the policy file.

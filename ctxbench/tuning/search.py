@@ -1,4 +1,4 @@
-"""Looks through the settings of one selector on the tuning split: exactly where a sweep can, else by trials."""
+"""Searches the settings of one selector on the tuning set: by an exact sweep where it can be, else by trials."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from ctxbench.tuning.sweep.shared_budget import DomainPair
 from ctxbench.tuning.ties import distance, rounding_error
 from ctxbench.tuning.tunables import FIRST_N, Tunable
 
-LINES = 128  # whose sums are held to see whether they come again
-CUTS = 8  # settings of the front that are tried with what comes behind them
-Counted = Callable[[int], None]
-SHOWN = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "tokens", "items"))
+MAX_REPEATS = 128  # whose sums are held to see whether they come again
+TRIED_CUTS = 8  # settings of the front that are tried with what comes behind them
+CountProgress = Callable[[int], None]
+REPORTED = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "tokens", "items"))
 
 
 @dataclass(frozen=True, eq=False)
 class Competitor:
-    """A competitor on the tuning split of a dataset.
+    """A selector with its rankings of the tuning set of a dataset.
 
     Attributes:
         tunable: which.
@@ -69,17 +69,17 @@ class Competitor:
         policies: Sequence[Policy],
         chosen: Mapping[str, Value] | None = None,
     ) -> Competitor:
-        """Ask it once, with its defaults or with what is chosen, and measure its rankings at every length.
+        """Rank with its defaults, or with what is chosen, and measure the rankings at every length.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
         """
-        full_ranking = tunable.finds(query_set, chosen)
+        full_ranking = tunable.rank(query_set, chosen)
         powers = {**policy_measures(policies), **dict.fromkeys(kept_measures(queries_by_type(query_set.labels)), 1)}
         failed = np.array(
             [query in full_ranking.answers.errors for query in full_ranking.answers.queries], dtype=np.bool_
         )
-        measures = tuple(dict.fromkeys([*powers, *SHOWN]))
+        measures = tuple(dict.fromkeys([*powers, *REPORTED]))
         rankings = MeasuredRankings.of(
             full_ranking.answers.candidates, query_set.labels, measures, powers=powers, failed=failed
         )
@@ -91,20 +91,20 @@ class Competitor:
         return self.tunable.name
 
     def with_base(self, base: Base) -> Competitor:
-        """The same, with differences taken to the base."""
+        """The same, with the base that differences are to."""
         return replace(self, rankings=self.rankings.with_base(base.pairing))
 
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """The values of all measures at one setting, by query."""
-        if self.tunable.swept_at(values):
+        if self.tunable.is_swept(values):
             if self.tunable.family is not None:
                 return self.tunable.family.by_query(self.rankings, self.tunable.values(values))
-            if self.shared is not None:
-                return self.shared.by_query(self.tunable.values(values))
+            if self.domain_pair is not None:
+                return self.domain_pair.by_query(self.tunable.values(values))
         return dict(self.runner.values(self.tunable.values(values)))
 
     @cached_property
-    def shared(self) -> DomainPair | None:
+    def domain_pair(self) -> DomainPair | None:
         """Both domains of a selector that has two."""
         return DomainPair(self.rankings, self.tunable.domains) if self.tunable.domains else None
 
@@ -129,12 +129,12 @@ class Competitor:
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """What recommendations are held against, and kept without one: the first selector of the file with its defaults.
+    """The baseline of recommendations: the first selector of the file with its defaults.
 
     Attributes:
         means: by measure, of those that apply to any query.
         pairing: its values by query, for what differences are taken of.
-        queries_needing: by item type of which something must be kept, the queries that require it, shape (n_queries,).
+        queries_by_type: by item type of which something must be kept, the queries that require it, shape (n_queries,).
         within: the queries that the first items of its ranking make complete, shape (n_queries,).
         complete: completeness by query, shape (n_queries,); NaN where nothing is needed.
         answers: how many independent queries in need its completeness is worth, as queries come in groups.
@@ -142,8 +142,8 @@ class Base:
 
     means: Mapping[Measure, float]
     pairing: Pairing
-    queries_needing: Mapping[str, BoolArray]
-    within: BoolArray
+    queries_by_type: Mapping[str, BoolArray]
+    reachable: BoolArray
     complete: FloatArray
     answers: float
 
@@ -159,7 +159,7 @@ class Base:
 
     @classmethod
     def of(cls, competitor: Competitor, policies: Sequence[Policy]) -> Base:
-        """Measure it, and keep what differences are taken to for some policies."""
+        """Measure the base, for some policies."""
         values = competitor.by_query({})
         known = {measure: found for measure, found in values.items() if not np.isnan(found).all()}
         complete = values[COMPLETENESS]
@@ -168,8 +168,8 @@ class Base:
             pairing=Pairing(
                 base={one: values[one] for one in paired_measures(policies)}, group=competitor.query_set.group
             ),
-            queries_needing=competitor.rankings.queries_needing,
-            within=competitor.rankings.reachable,
+            queries_by_type=competitor.rankings.queries_by_type,
+            reachable=competitor.rankings.reachable,
             complete=complete,
             answers=worth_of(complete, competitor.query_set.group),
         )
@@ -177,7 +177,7 @@ class Base:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SearchResult:
-    """What was found for one competitor.
+    """The result of a search through the settings of one selector.
 
     Attributes:
         competitor: which.
@@ -196,8 +196,8 @@ class SearchResult:
     tried: int
 
 
-def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Counted) -> SearchResult:
-    """Look through all settings of a competitor.
+def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: CountProgress) -> SearchResult:
+    """Search all settings of a selector.
 
     Args:
         competitor: which, with differences to the base.
@@ -210,20 +210,20 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Co
     collectors: list[Collector] = [*best.values(), front]
     settings, cuts = 0, front
     if competitor.tunable.family is not None:
-        always = competitor.tunable.beyond({})
+        always = competitor.tunable.has_expansion({})
         cuts = Front(cost=TOKENS, gain=COMPLETENESS) if always else front
         shown = RepeatFilter([cuts] if always else [*best.values(), front], competitor.tunable.values())
         seen = sweep(competitor.tunable.family, competitor.rankings, [shown], progress=progress)
         settings = 0 if always else seen
-    if competitor.shared is not None:
-        settings = _both_domains(competitor.shared, file.policies, collectors, base=base)
+    if competitor.domain_pair is not None:
+        settings = _both_domains(competitor.domain_pair, file.policies, collectors, base=base)
     tried = 0
-    if competitor.tunable.searched or competitor.tunable.beyond({}):
-        for line in _tried(competitor, file, cuts):
+    if competitor.tunable.tried_values or competitor.tunable.has_expansion({}):
+        for line in _run_settings(competitor, file, cuts):
             if line.axis:
                 settings += len(line)
             for collector in collectors:
-                collector.take(line)
+                collector.add(line)
         tried = competitor.runner.runs
     return SearchResult(competitor=competitor, optima=best, fixed=fixed, front=front, settings=settings, tried=tried)
 
@@ -236,27 +236,27 @@ class RepeatFilter:
     """
 
     def __init__(self, collectors: Sequence[Optimum | Front], defaults: Mapping[str, Value]) -> None:
-        self._keepers, self._defaults = collectors, defaults
+        self._collectors, self._defaults = collectors, defaults
         self._nearest: OrderedDict[int, tuple[object, float]] = OrderedDict()  # by identity, held so that it stays
 
-    def take(self, line: Line) -> None:
-        """Look at a line, or count its settings only."""
-        far = distance(line.values, self._defaults)
+    def add(self, line: Line) -> None:
+        """Show a line, or count its settings only."""
+        from_defaults = distance(line.values, self._defaults)
         sums, nearest = self._nearest.get(id(line.sums), (None, 0.0))
-        if sums is line.sums and far >= nearest - rounding_error(nearest):
-            for collector in self._keepers:
+        if sums is line.sums and from_defaults >= nearest - rounding_error(nearest):
+            for collector in self._collectors:
                 collector.settings += len(line)
             return
-        self._nearest[id(line.sums)] = (line.sums, far)
-        while len(self._nearest) > LINES:
+        self._nearest[id(line.sums)] = (line.sums, from_defaults)
+        while len(self._nearest) > MAX_REPEATS:
             self._nearest.popitem(last=False)
-        for collector in self._keepers:
-            collector.take(line)
+        for collector in self._collectors:
+            collector.add(line)
 
 
 def optima_of(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
-    """Where the best setting for each policy will be kept, by name of the policy."""
-    reach = reach_ratio(base.within, competitor.rankings.reachable)
+    """New optima that keep the best setting for each policy, by name of the policy."""
+    reach = reach_ratio(base.reachable, competitor.rankings.reachable)
     defaults = competitor.tunable.values()
     return {
         policy.name: Optimum(
@@ -274,7 +274,7 @@ def first_n(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str
 
 
 def _both_domains(
-    shared: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector], *, base: Base
+    domain_pair: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector], *, base: Base
 ) -> int:
     """Show collectors what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
 
@@ -284,40 +284,40 @@ def _both_domains(
     """
     settings = 0
     wanted = {COMPLETENESS, *(one for one in policy_measures(policies) if one.metric == COMPLETENESS.metric)}
-    typed = [one for one in base.means if one.needed and not one.counts]
-    floors = {one: MIN_KEPT * base.means[one] * float(base.queries_needing[one.needed].sum()) for one in typed}
+    typed = [one for one in base.means if one.required_type and not one.counts]
+    floors = {one: MIN_KEPT * base.means[one] * float(base.queries_by_type[one.required_type].sum()) for one in typed}
     for gain in sorted(wanted):
         for kept in ({}, floors) if floors else ({},):
-            front = shared.front(gain, TOKENS, floors=kept)
+            front = domain_pair.front(gain, TOKENS, floors=kept)
             settings = max(settings, front.settings)
-            for line in shared.lines(front):
+            for line in domain_pair.lines(front):
                 for collector in collectors:
-                    collector.take(line)
+                    collector.add(line)
     return settings
 
 
-def _tried(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[Line]:
-    """Settings that are run, as lines: values that the file lists behind cuts of the front, or drawn from all.
+def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[Line]:
+    """Run settings, as lines: values that the file lists behind cuts of the front, or settings drawn from all.
 
     What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.
     """
     tunable, runner = competitor.tunable, competitor.runner
     if tunable.family is None:
         settings = draw_settings(
-            tunable.definition, tunable.searched, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
+            tunable.definition, tunable.tried_values, fixed=tunable.entry.set, trials=file.trials, seed=file.seed
         )
-        yield from runner.lines([setting for setting in settings if tunable.possible(setting)])
+        yield from runner.lines([setting for setting in settings if tunable.is_valid(setting)])
         return
-    behind = cuts.thinned(min(CUTS, file.trials))
+    behind = cuts.thinned(min(TRIED_CUTS, file.trials))
     for cut in behind:
         settings = draw_settings(
             tunable.definition,
-            tunable.searched,
+            tunable.tried_values,
             fixed={**tunable.entry.set, **cut},
             trials=max(file.trials // len(behind), 1),
             seed=file.seed,
         )
-        for setting in filter(tunable.possible, settings):
+        for setting in filter(tunable.is_valid, settings):
             if why_not_exact(tunable.definition, setting):
                 yield from runner.lines([setting])
             else:

@@ -1,4 +1,4 @@
-"""What lies around a recommended setting: sensitivity to each parameter, heat maps over two, and fronts."""
+"""How means change near a recommended setting: along each parameter, over two of them, and along fronts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from ctxbench.bench.metrics import mean
 from ctxbench.bench.stats import grouped_estimate
 from ctxbench.selectors.parameters import Parameter, Value
-from ctxbench.tuning.results import Heat, Trace
-from ctxbench.tuning.search import SHOWN, Competitor, SearchResult
+from ctxbench.tuning.results import MeanGrid, Trace
+from ctxbench.tuning.search import REPORTED, Competitor, SearchResult
 from ctxbench.tuning.sweep.lines import Measure
 from ctxbench.tuning.tunables import FIRST_N
 
 POINTS = 40  # of a trace at most
 RUNS = 6  # of a trace whose settings have to be run
-CELLS = 12  # of a heat map along either axis, at most
+MAP_CELLS = 12  # of a heat map along either axis, at most
 MAPS = 6  # pairs of parameters that heat maps are drawn of; of more parameters only neighbours are paired
 FIRST = (*range(21), 25, 30, 40, 50)  # items of the curve of a fixed number of items
-IN_HEAT = ("completeness", "tokens")
+HEAT_METRICS = ("completeness", "tokens")
 
 
 def trace(competitor: Competitor, name: str, settings: Sequence[Mapping[str, Value]], *, level: float) -> Trace:
@@ -34,55 +34,59 @@ def front_trace(found: SearchResult, *, level: float) -> Trace:
 
 
 def first_trace(competitor: Competitor, *, level: float) -> Trace:
-    """The first n items of the ranking."""
+    """Means and intervals of the first n items of the ranking."""
     settings: list[dict[str, Value]] = [{"n": n} for n in FIRST]
     by_query = [FIRST_N.by_query(competitor.rankings, values) for values in settings]
     return _trace(competitor, f"{competitor.name}: first n", settings, by_query, level=level)
 
 
-def slices(competitor: Competitor, chosen: Mapping[str, Value], *, level: float) -> tuple[Trace, ...]:
+def parameter_traces(competitor: Competitor, chosen: Mapping[str, Value], *, level: float) -> tuple[Trace, ...]:
     """How means change with one parameter, all others as chosen."""
     return tuple(
         trace(competitor, one.name, [{**chosen, one.name: value} for value in values], level=level)
-        for one, values in _turned(competitor, chosen, POINTS if competitor.tunable.swept_at(chosen) else RUNS)
+        for one, values in _varied_values(competitor, chosen, POINTS if competitor.tunable.is_swept(chosen) else RUNS)
     )
 
 
-def heats(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[Heat, ...]:
-    """Heat maps over pairs of parameters that the exact sweep turns; none where settings would have to be run."""
-    turned = [one for one in _turned(competitor, chosen, CELLS) if one[0].name in competitor.tunable.turned]
-    if not competitor.tunable.swept_at(chosen):
+def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[MeanGrid, ...]:
+    """Heat maps over pairs of swept parameters; none where settings would have to be run."""
+    varied = [
+        one
+        for one in _varied_values(competitor, chosen, MAP_CELLS)
+        if one[0].name in competitor.tunable.swept_parameters
+    ]
+    if not competitor.tunable.is_swept(chosen):
         return ()
-    pairs = list(itertools.combinations(turned, 2))
+    pairs = list(itertools.combinations(varied, 2))
     if len(pairs) > MAPS:
-        pairs = list(itertools.pairwise(turned))[:MAPS]
+        pairs = list(itertools.pairwise(varied))[:MAPS]
     found = []
     for (y, ys), (x, xs) in pairs:
         rows = [[competitor.by_query({**chosen, x.name: at, y.name: of}) for at in xs] for of in ys]
         means = {
             str(one): np.array([[mean(cell[one]).value for cell in row] for row in rows])
-            for one in SHOWN
-            if str(one) in IN_HEAT
+            for one in REPORTED
+            if str(one) in HEAT_METRICS
         }
-        found.append(Heat(x=x.name, y=y.name, xs=xs, ys=ys, means=means))
+        found.append(MeanGrid(x=x.name, y=y.name, xs=xs, ys=ys, means=means))
     return tuple(found)
 
 
-def _turned(
+def _varied_values(
     competitor: Competitor, chosen: Mapping[str, Value], most: int
 ) -> list[tuple[Parameter, tuple[Value, ...]]]:
-    """The numbers that tuning turns and that have an effect at a setting, with at most so many values each."""
+    """The numeric parameters that tuning varies with an effect at a setting, with at most so many values each."""
     values, found = competitor.tunable.values(chosen), []
-    for name in competitor.tunable.varied(chosen):
+    for name in competitor.tunable.varied_parameters(chosen):
         value = values[name]
         if not isinstance(value, bool | str):
             one, listed = competitor.tunable.definition.parameters[name], competitor.tunable.entry.search.get(name)
-            own = _repeat(one, value, most) if listed is None else tuple(sorted({*listed, value}))
-            found.append((one, tuple(at for at in own if competitor.tunable.possible({**chosen, name: at}))))
+            own = _spaced_values(one, value, most) if listed is None else tuple(sorted({*listed, value}))
+            found.append((one, tuple(at for at in own if competitor.tunable.is_valid({**chosen, name: at}))))
     return found
 
 
-def _repeat(parameter: Parameter, value: float, most: int) -> tuple[Value, ...]:
+def _spaced_values(parameter: Parameter, value: float, most: int) -> tuple[Value, ...]:
     """Values over the range of a parameter, denser below, where more changes; that which is chosen among them."""
     low, high = parameter.low, parameter.high
     steps = low + (high - low) * np.linspace(0.0, 1.0, most - 1) ** 2
@@ -105,7 +109,7 @@ def _trace(
             grouped_estimate(values[one], group, scale=one.metric.declaration.scale, level=level)  # type: ignore[arg-type]
             for values in by_query
         ]
-        for one in SHOWN
+        for one in REPORTED
     }
     return Trace(
         name=name,

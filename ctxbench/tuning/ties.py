@@ -1,4 +1,4 @@
-"""Equals: what counts as the same, and which of several equals is taken."""
+"""Equality up to rounding, and which of several equal settings is taken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAME = 1e-12
 
 
 def rounding_error(value: float) -> float:
-    """How far from a value what is the same may be."""
+    """How far two values may be apart that are the same up to rounding."""
     return SAME * max(1.0, abs(value))
 
 
@@ -28,7 +28,7 @@ def precedes(key: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
-    """How far values are from defaults, over the parameters that have one."""
+    """The distance of values from defaults, over the parameters that have one."""
     total = 0.0
     for name, default in defaults.items():
         value = values.get(name, default)

@@ -27,13 +27,13 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 
 T = TypeVar("T")
-ENOUGH = 2000  # requests that are looked at, at most
-MARGIN, MOST = "margin", "at_most"  # the parameters that are set
+MAX_REQUESTS = 2000  # requests that are looked at, at most
+MARGIN, AT_MOST = "margin", "at_most"  # the parameters that are set
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSetting:
-    """What a budget came to.
+    """The setting that a budget gives.
 
     Attributes:
         values: of all parameters of the selector.
@@ -61,7 +61,7 @@ def read_requests(name: str) -> list[Request]:
     path = Path(name)
     if user_folder(name, Path()) is not None or not path.is_file():
         try:
-            return drawn([query.request for query in open_dataset(name).queries])
+            return sample_requests([query.request for query in open_dataset(name).queries])
         except (StorageError, UnknownNameError) as error:
             if path.exists():
                 raise
@@ -80,7 +80,7 @@ def read_requests(name: str) -> list[Request]:
                 faults.append(Fault(f"expected an object with `text`, got text {text!r}", path, line))
     else:
         texts = [line for _, line in iter_lines(path, faults)]
-    texts = drawn([text for text in texts if text.strip()])
+    texts = sample_requests([text for text in texts if text.strip()])
     if not texts and not faults:
         faults.append(Fault("no request; expected one a line, or objects with `text` in a .jsonl file", path, 1))
     if faults:
@@ -88,11 +88,11 @@ def read_requests(name: str) -> list[Request]:
     return [Request(id=str(place), text=text) for place, text in enumerate(texts)]
 
 
-def drawn(requests: list[T]) -> list[T]:
-    """At most `ENOUGH` of them, evenly spread over their order."""
-    if len(requests) <= ENOUGH:
+def sample_requests(requests: list[T]) -> list[T]:
+    """At most `MAX_REQUESTS` of them, evenly spread over their order."""
+    if len(requests) <= MAX_REQUESTS:
         return requests
-    return [requests[place * len(requests) // ENOUGH] for place in range(ENOUGH)]
+    return [requests[place * len(requests) // MAX_REQUESTS] for place in range(MAX_REQUESTS)]
 
 
 def budget_setting(
@@ -119,19 +119,19 @@ def budget_setting(
     pipeline, own = definition.pipeline(values), definition.parameters
     table = replace(pipeline, refine=pipeline.refine[:-1]).run(batch, resources).candidates
     item_tokens = resources.tokens(batch.catalog)
-    prices = Prices.of_table(table, item_tokens, ceiling=int(own[MOST].high), highest=float(own[MARGIN].high))
-    setting = prices.within(tokens)
+    prices = Prices.of_table(table, item_tokens, ceiling=int(own[AT_MOST].high), highest=float(own[MARGIN].high))
+    setting = prices.setting_within(tokens)
     halves: list[float] = []
     if len(batch) >= 20:
         odd = np.arange(len(batch)) % 2 == 1
-        for part in (odd, ~odd):
-            one, other = prices.part(part), prices.part(~part)
+        for select_requests in (odd, ~odd):
+            one, other = prices.select_requests(select_requests), prices.select_requests(~select_requests)
             least = one.first_items(1)
             if least <= tokens:
-                halves.append(other.tokens(*one.within(tokens)) / tokens)
+                halves.append(other.tokens(*one.setting_within(tokens)) / tokens)
     most, margin = setting
     return BudgetSetting(
-        values={**values, **fewest, MOST: most, MARGIN: margin},
+        values={**values, **fewest, AT_MOST: most, MARGIN: margin},
         tokens=prices.tokens(most, margin),
         items=prices.items(most, margin),
         requests=len(batch),
@@ -147,9 +147,9 @@ def _checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[st
     """
     refine = definition.refining(values)
     last = refine[-1].get("margin", {}) if refine and isinstance(refine[-1], Mapping) else {}
-    if last.get(MARGIN) != f"${MARGIN}" or last.get(MOST) != f"${MOST}" or last.get("of") != "difference":
+    if last.get(MARGIN) != f"${MARGIN}" or last.get(AT_MOST) != f"${AT_MOST}" or last.get("of") != "difference":
         raise ParameterError(
-            f"a budget is set by the cut `margin` at the end, with parameters {MARGIN} and {MOST}; selector "
+            f"a budget is set by the cut `margin` at the end, with parameters {MARGIN} and {AT_MOST}; selector "
             f"{definition.name!r} has none such, `learned` has"
         )
     written = last.get("at_least", 0)
@@ -162,7 +162,7 @@ def _checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """What was found for every request, best first: the price of each item, and how far it has fallen from the best.
+    """The items found for every request, best first: their prices, and how far they score below the best.
 
     Attributes:
         request, place: of every row, shape (n_rows,); the best of a request has place 0.
@@ -181,7 +181,7 @@ class Prices:
 
     @classmethod
     def of_table(cls, table: Candidates, item_tokens: IntArray, *, ceiling: int = 100, highest: float = 20.0) -> Prices:
-        """Take what is chosen of a ranking.
+        """Read them off the chosen rows of a ranking.
 
         Args:
             table: what was found, in order.
@@ -197,8 +197,8 @@ class Prices:
         fallen = best[request] - table.score[rows]
         return cls(request, place, fallen, table.prices(item_tokens)[rows], table.n_requests, (ceiling, highest))
 
-    def part(self, requests: BoolArray) -> Prices:
-        """Those of the requests where `requests`, shape (n_requests,), is True."""
+    def select_requests(self, requests: BoolArray) -> Prices:
+        """The prices of the requests where `requests`, shape (n_requests,), is True."""
         rows, new = requests[self.request], np.cumsum(requests) - 1
         return replace(
             self,
@@ -225,7 +225,7 @@ class Prices:
         """Mean tokens of the first items."""
         return self.tokens(most, np.inf)
 
-    def within(self, tokens: float) -> tuple[int, float]:
+    def setting_within(self, tokens: float) -> tuple[int, float]:
         """The setting that comes closest to a budget from below.
 
         Raises:

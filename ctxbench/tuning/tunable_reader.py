@@ -1,4 +1,4 @@
-"""The competitors that a policy file names: found, and held to their parameters; all faults with their lines."""
+"""Reads the selectors that a policy file names, and checks their parameters; all faults with their lines."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as 
 
 
 def read_tunables(file: PolicyFile) -> tuple[tuple[Tunable, ...], list[Fault]]:
-    """Find what a policy file names.
+    """Read the selectors of a policy file.
 
     Returns:
-        The competitors that can be tunables, and what is wrong with the others, by line.
+        The selectors that can be tuned, and what is wrong with the others, by line.
     """
     tunables: list[Tunable] = []
     faults: list[Fault] = []
@@ -128,9 +128,9 @@ def _checked(one: Tunable) -> Tunable:
 
 
 def _without_effect(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
-    """What the file gives a selector that would do nothing."""
+    """Values that the file gives a selector and that have no effect."""
     for name in one.entry.search:
-        if name in one.swept:
+        if name in one.swept_thresholds:
             yield f"{name} is tried at every value that matters; leave it out of `search`", ("search", name)
         for place, value in enumerate(one.entry.search[name]):
             try:

@@ -1,4 +1,4 @@
-"""What competes in tuning: a selector, the part of it that finds, the part that cuts, and what can be swept of it."""
+"""Selectors that can be tuned: the part that ranks, the part that cuts, and the parameters that can be swept."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ TOP_N = (0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 BUDGETS = 20  # of tokens, evenly by ratio
 FIRST_N = FixedK("n", range(101))
 """The first n items of a ranking, for every n."""
-_ALONE = ("first", "standard", "at_least", "margin")  # a cut that decides how many items are offered
+_CUTS = ("first", "standard", "at_least", "margin")  # a cut that decides how many items are offered
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tunable:
-    """One competitor.
+    """A selector that can be tuned.
 
     Attributes:
         entry: as the policy file has it.
@@ -69,16 +69,16 @@ class Tunable:
         """The whole selector at one setting."""
         return self.definition.pipeline(self.values(chosen))
 
-    def possible(self, chosen: Mapping[str, Value]) -> bool:
-        """Whether its steps take the values beside each other."""
+    def is_valid(self, chosen: Mapping[str, Value]) -> bool:
+        """Whether its steps accept the values."""
         try:
             self.pipeline(chosen)
         except PipelineError:
             return False
         return True
 
-    def finds(self, query_set: QuerySet, chosen: Mapping[str, Value] | None = None) -> FullRanking:
-        """What it finds before it cuts, with the defaults, what the file gives, and what is chosen.
+    def rank(self, query_set: QuerySet, chosen: Mapping[str, Value] | None = None) -> FullRanking:
+        """Its ranking before any cut, with the defaults, what the file gives, and what is chosen.
 
         Raises:
             UserError: it fails, or its rankings lack scores.
@@ -91,8 +91,8 @@ class Tunable:
         """What it offers at one setting."""
         return full_ranking.cut(self.pipeline(chosen).refine[self.first_cut :], query_set)
 
-    def first(self, full_ranking: FullRanking, n: int, query_set: QuerySet) -> Slice:
-        """The first n items of what it finds."""
+    def first_items(self, full_ranking: FullRanking, n: int, query_set: QuerySet) -> Slice:
+        """The first n items of its ranking."""
         return full_ranking.cut(
             Pipeline.of({"retrieve": "everything", "refine": [{"first": {"n": n}}]}).refine, query_set
         )
@@ -109,7 +109,7 @@ class Tunable:
         """
         steps, first = self.pipeline({}).refine, 0
         for place, step in enumerate(steps):
-            if isinstance(step, ByDomain) or not (step.kind in ("rank", "expand") or step.name in _EACH_ALONE):
+            if isinstance(step, ByDomain) or not (step.kind in ("rank", "expand") or step.name in _ITEMWISE_STEPS):
                 break
             if (step.kind != "expand" and first == place) or step.kind == "rank":
                 first = place + 1
@@ -119,48 +119,48 @@ class Tunable:
     def family(self) -> Swept | None:
         """What is swept exactly; None where the cuts are no chain that offers a prefix of the ranking.
 
-        An expansion behind them is no part of it: `beyond` says where one is on.
+        An expansion behind them is no part of it: `has_expansion` says where one is on.
         """
-        steps = [_named(step) for step in self._refining[self.first_cut :]]
+        steps = [_step_name(step) for step in self._refining[self.first_cut :]]
         if EXPANSION in [name for name, _ in steps[-2:]] and steps[-1][0] in (EXPANSION, "budget"):
             steps = [step for step in steps if step[0] != EXPANSION]
         chain = dict(steps)
         if len(chain) != len(steps):
             return None
-        made = self._cut(chain)
+        cut_family = self._cut(chain)
         budget = chain.pop("budget", None)
-        if made is None or chain:
+        if cut_family is None or chain:
             return None
         if budget is None:
-            return made
+            return cut_family
         if any(self._reader.value(budget.get(name)) for name in ("skip", "session", "frame")):
             return None
         tokens = budget.get("tokens", 2000)
         name = parameter_name(tokens)
-        if not name or name in self._given:
-            return Budget(made, self._reader.counts(tokens))
-        if isinstance(made, FixedK):
+        if not name or name in self._fixed_names:
+            return Budget(cut_family, self._reader.counts(tokens))
+        if isinstance(cut_family, FixedK):
             own = self.definition.parameters[name]
-            return Budget(made, Span(name, float(own.low), float(own.high)))
-        return Budget(coarse(made), Counts(name, self.entry.search.get(name) or self._budgets(name)))  # type: ignore[arg-type]
+            return Budget(cut_family, Span(name, float(own.low), float(own.high)))
+        return Budget(coarsen(cut_family), Counts(name, self.entry.search.get(name) or self._budgets(name)))  # type: ignore[arg-type]
 
     @property
-    def swept(self) -> frozenset[str]:
+    def swept_thresholds(self) -> frozenset[str]:
         """The thresholds that are tried at every value that matters."""
         return frozenset(part.name for part in self._swept_parts if isinstance(part, Span) and part.swept)
 
     @cached_property
-    def searched(self) -> dict[str, tuple[Value, ...]]:
-        """The parameters that the exact sweep does not turn, with the values to try; empty = there is nothing to try.
+    def tried_values(self) -> dict[str, tuple[Value, ...]]:
+        """The parameters that are not swept but tried, with their values; empty = there is nothing to try.
 
         Without a family all that the file does not give; else those that the file lists.
         """
         if self.family is not None or self.domains:
-            return {name: values for name, values in self.entry.search.items() if name not in self.turned}
+            return {name: values for name, values in self.entry.search.items() if name not in self.swept_parameters}
         own, values = self.definition, self.values()
-        if not own.searches(values) and own.search_switch in self._given:
+        if not own.searches(values) and own.search_switch in self._fixed_names:
             return {}
-        free = [one for name, one in own.parameters.items() if name not in self._given]
+        free = [one for name, one in own.parameters.items() if name not in self._fixed_names]
         listed = self.entry.search
         return {
             one.name: listed.get(one.name, value_range(one))
@@ -170,8 +170,8 @@ class Tunable:
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
-        """The two domains whose cuts are swept together; empty where it has no such."""
-        steps = [_named(step)[0] for step in self._refining[self.first_cut :]]
+        """The two domains whose cuts are swept in pairs; empty where it has none."""
+        steps = [_step_name(step)[0] for step in self._refining[self.first_cut :]]
         if steps != ["by_domain"]:
             return ()
         try:
@@ -182,7 +182,7 @@ class Tunable:
             return ()  # other cuts than those that are swept: settings are tried
         return found if len(found) == 2 else ()
 
-    def beyond(self, chosen: Mapping[str, Value]) -> bool:
+    def has_expansion(self, chosen: Mapping[str, Value]) -> bool:
         """Whether an expansion brings items in behind the prefix of the ranking at this setting."""
         values = self.values(chosen)
 
@@ -190,7 +190,7 @@ class Tunable:
             enabled, depth = written.get("enabled", True), written.get("depth", 1)
             return bool(values.get(parameter_name(enabled), enabled)) and values.get(parameter_name(depth), depth) != 0
 
-        steps = [_named(step) for step in self.definition.refining(values)[self.first_cut :]]
+        steps = [_step_name(step) for step in self.definition.refining(values)[self.first_cut :]]
         return any(name == EXPANSION and on(written) for name, written in steps)
 
     @property
@@ -198,47 +198,49 @@ class Tunable:
         """The refining steps that are there with what the file gives, as the definition writes them."""
         return self.definition.refining(self.values())
 
-    def varied(self, chosen: Mapping[str, Value]) -> tuple[str, ...]:
-        """The parameters that tuning turns at a setting and that have an effect there, in order."""
-        names = {*self.turned, *self.searched} - self._given
-        if self.beyond(chosen):
-            steps = [_named(step) for step in self.definition.refining(self.values(chosen))]
+    def varied_parameters(self, chosen: Mapping[str, Value]) -> tuple[str, ...]:
+        """The parameters that tuning varies at a setting and that have an effect there, in order."""
+        names = {*self.swept_parameters, *self.tried_values} - self._fixed_names
+        if self.has_expansion(chosen):
+            steps = [_step_name(step) for step in self.definition.refining(self.values(chosen))]
             names |= {parameter_name(value) for name, own in steps if name == EXPANSION for value in own.values()}
-            names -= self._given
+            names -= self._fixed_names
         values = self.values(chosen)
         return tuple(name for name in self.definition.in_force(values, switches=True) if name in names)
 
     @cached_property
-    def turned(self) -> frozenset[str]:
-        """The parameters that the exact sweep turns, or holds at what the file gives; empty where there is none."""
+    def swept_parameters(self) -> frozenset[str]:
+        """The parameters of the exact sweep, fixed ones included; empty where there is none."""
         return frozenset({part.name for part in self._swept_parts} - {""})
 
     @cached_property
     def _swept_parts(self) -> tuple[Counts | Span, ...]:
         """The parameters of the cuts that are swept, of all domains."""
         families = [self.family] if self.family is not None else [domain.family for domain in self.domains]
-        return tuple(part for family in families for part in _parts(family))
+        return tuple(part for family in families for part in _parameters(family))
 
-    def swept_at(self, chosen: Mapping[str, Value]) -> bool:
-        """Whether a setting is one that the exact sweep evaluates: all that it does not turn is as without `chosen`."""
-        if (self.family is None and not self.domains) or self.beyond(chosen):
+    def is_swept(self, chosen: Mapping[str, Value]) -> bool:
+        """Whether a setting is one that the exact sweep evaluates: all else is as without `chosen`."""
+        if (self.family is None and not self.domains) or self.has_expansion(chosen):
             return False
         now, before = self.values(chosen), self.values()
         own = self.definition.parameters
         return all(
-            now.get(name) == before.get(name) or (own[name].sets and self.turned.issuperset(own[name].sets))
+            now.get(name) == before.get(name) or (own[name].sets and self.swept_parameters.issuperset(own[name].sets))
             for name in own
-            if name not in self.turned
+            if name not in self.swept_parameters
         )
 
     @cached_property
-    def _given(self) -> frozenset[str]:
+    def _fixed_names(self) -> frozenset[str]:
         """The parameters whose value the file gives, itself or by a choice."""
         return fixed_names(self.definition, self.entry.set)
 
     @cached_property
     def _reader(self) -> CutReader:
-        return CutReader(definition=self.definition, values=self.values(), fixed=self._given, search=self.entry.search)
+        return CutReader(
+            definition=self.definition, values=self.values(), fixed=self._fixed_names, search=self.entry.search
+        )
 
     def _budgets(self, name: str) -> tuple[int, ...]:
         """Budgets of tokens over the range of a parameter, and its default."""
@@ -251,7 +253,7 @@ class Tunable:
     def _cut(self, chain: dict[str, Mapping[str, Any]]) -> FixedK | StandardMargin | Threshold | None:
         """The family of the cut at the front of a chain, which is taken out of it."""
         first = next(iter(chain), "")
-        if first not in _ALONE:
+        if first not in _CUTS:
             return None
         written = chain.pop(first)
         if first == "first":
@@ -277,29 +279,29 @@ class Tunable:
         return self._reader.standard_margin(written, margin)
 
 
-_EACH_ALONE = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
+_ITEMWISE_STEPS = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
 
 
-def coarse(family: Swept) -> Swept:
+def coarsen(family: Swept) -> Swept:
     """The same family with fewer whole numbers: topK of `TOP_K`, others of `TOP_N`, or the ones that are given."""
     if isinstance(family, Budget):
-        made = coarse(family.of)
-        return family if isinstance(made, Budget) else Budget(made, family.tokens)
+        cut_family = coarsen(family.of)
+        return family if isinstance(cut_family, Budget) else Budget(cut_family, family.tokens)
     if isinstance(family, Threshold):
-        most = None if family.at_most is None else _fewer(family.at_most, TOP_N)
-        return replace(family, at_least=_fewer(family.at_least, TOP_N[:4]), at_most=most)
+        most = None if family.at_most is None else _select_counts(family.at_most, TOP_N)
+        return replace(family, at_least=_select_counts(family.at_least, TOP_N[:4]), at_most=most)
     if not isinstance(family, StandardMargin):
         return family
-    return replace(family, topK=_fewer(family.topK, TOP_K), topN=_fewer(family.topN, TOP_N))
+    return replace(family, topK=_select_counts(family.topK, TOP_K), topN=_select_counts(family.topN, TOP_N))
 
 
-def _fewer(counts: Counts, wanted: Sequence[int]) -> Counts:
+def _select_counts(counts: Counts, wanted: Sequence[int]) -> Counts:
     """Those of the values that are wanted; all, where these are none or few."""
     kept = tuple(value for value in counts.values if value in wanted)
     return Counts(counts.name, kept) if kept and len(counts.values) > len(wanted) else counts
 
 
-def _parts(family: Swept | None) -> Iterator[Counts | Span]:
+def _parameters(family: Swept | None) -> Iterator[Counts | Span]:
     """The parameters of a family."""
     if isinstance(family, FixedK):
         yield Counts(family.n, tuple(family.values))
@@ -308,11 +310,11 @@ def _parts(family: Swept | None) -> Iterator[Counts | Span]:
         if isinstance(part, Counts | Span):
             yield part
         elif isinstance(part, FixedK | StandardMargin | Threshold | Budget):
-            yield from _parts(part)
+            yield from _parameters(part)
 
 
-def _named(step: Any) -> tuple[str, Mapping[str, Any]]:
-    """Name and parameters of a step as a specification writes it."""
+def _step_name(step: Any) -> tuple[str, Mapping[str, Any]]:
+    """The name and the parameters of a step of a specification."""
     if isinstance(step, str):
         return step, {}
     name, written = next(iter(step.items()))

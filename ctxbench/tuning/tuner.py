@@ -1,4 +1,4 @@
-"""Tunes: finds what every policy asks for on the queries that decide on each dataset, then reads a test split, once."""
+"""Tunes on all datasets: every choice is made on the tuning sets, and then test splits are read, once."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from ctxbench.tuning.results import Tuning
 
 
 def no_progress(text: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Report no progress."""
 
 
-def tune(ready: TuningInputs, *, command: str, progress: Progress = no_progress) -> Tuning:
+def tune(inputs: TuningInputs, *, command: str, progress: Progress = no_progress) -> Tuning:
     """Tune on every dataset.
 
     All choices on all datasets are made before the test split of any is read.
 
     Args:
-        ready: what was opened.
+        inputs: what is tuned.
         command: the line that repeats this, for the report.
         progress: told how far it is.
 
     Raises:
         UserError: a selector fails.
     """
-    tuners = [DatasetTuner(ready, opened, progress) for opened in ready.datasets]
-    for work in tuners:
-        work.choose()
-    together = CommonSetting(tuners) if ready.file.together and len(tuners) > 1 else None
-    if together is not None:
-        together.choose(progress)
-    found = [work.result() for work in tuners]
+    tuners = [DatasetTuner(inputs, dataset, progress) for dataset in inputs.datasets]
+    for tuner in tuners:
+        tuner.choose()
+    common = CommonSetting(tuners) if inputs.file.together and len(tuners) > 1 else None
+    if common is not None:
+        common.choose(progress)
+    found = [tuner.result() for tuner in tuners]
     return Tuning(
-        name=ready.file.name,
-        about=ready.file.about,
+        name=inputs.file.name,
+        about=inputs.file.about,
         command=command,
-        seed=ready.file.seed,
-        embedder=ready.embedder.identity.key,
-        datasets=(*found, *([together.result()] if together is not None else [])),
+        seed=inputs.file.seed,
+        embedder=inputs.embedder.identity.key,
+        datasets=(*found, *([common.result()] if common is not None else [])),
     )

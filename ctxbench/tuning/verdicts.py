@@ -1,4 +1,4 @@
-"""Verdicts of constraints: whether what was measured holds, and how many labels would tell where it does not say."""
+"""Verdicts on constraints: whether a setting keeps them, or how many labels would tell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the queries say of a constraint.
+    """Whether a constraint holds on some queries.
 
     Attributes:
         text: the constraint.
@@ -34,18 +34,18 @@ class Verdict:
     """
 
     text: str
-    said: Status
+    status: Status
     value: float
     low: float
     high: float
     n: int
     needed: int | None = None
-    short: bool = False
+    falls_short: bool = False
 
     @property
     def met(self) -> bool | None:
         """Whether it holds; None = it cannot be said."""
-        return {"holds": True, "holds within 2 points": True, "missed": False}.get(self.said)
+        return {"holds": True, "holds within 2 points": True, "missed": False}.get(self.status)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -64,7 +64,7 @@ class VerdictQueries:
 
 
 def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale) -> Verdict | None:
-    """Hold what was measured against a constraint.
+    """Judge a constraint by measured values.
 
     Args:
         limit: the constraint, with its target on these queries.
@@ -78,28 +78,35 @@ def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQuer
     n = int((~np.isnan(own)).sum())
     if not n:
         return None
-    value, low, high = _likely(limit, own, base, ground, scale)
+    value, low, high = _interval(limit, own, base, ground, scale)
     worse, better = (low, high) if limit.sign > 0 else (high, low)
-    said: Status
+    status: Status
     if n < MIN_QUERIES:
-        said = "too few to say"
+        status = "too few to say"
     elif limit.sign * (worse - limit.target) >= -rounding_error(limit.target):
-        said = "holds"
-    elif limit.nearly(worse):
-        said = "holds within 2 points"
+        status = "holds"
+    elif limit.is_near(worse):
+        status = "holds within 2 points"
     elif limit.sign * (better - limit.target) < 0:
-        said = "missed"
+        status = "missed"
     else:
-        said = "open"
-    needed = _needed(limit, n, value, worse, better) if said in ("open", "too few to say") else None
-    told = [limit.told(one) for one in (value, low, high)]
-    short = not limit.nearly(value)
+        status = "open"
+    needed = _labels_needed(limit, n, value, worse, better) if status in ("open", "too few to say") else None
+    values = [limit.in_text_unit(one) for one in (value, low, high)]
+    falls_short = not limit.is_near(value)
     return Verdict(
-        text=limit.text, said=said, value=told[0], low=told[1], high=told[2], n=n, needed=needed, short=short
+        text=limit.text,
+        status=status,
+        value=values[0],
+        low=values[1],
+        high=values[2],
+        n=n,
+        needed=needed,
+        falls_short=falls_short,
     )
 
 
-def _likely(
+def _interval(
     limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, scale: Scale
 ) -> tuple[float, float, float]:
     """The mean, and the ends of what is likely: paired where the constraint is of the base."""
@@ -113,12 +120,12 @@ def _likely(
     return value, value - distance, value + distance
 
 
-def _needed(limit: Limit, n: int, value: float, worse: float, better: float) -> int | None:
-    """How many queries more would settle a constraint, as what is likely narrows with the root of their number."""
+def _labels_needed(limit: Limit, n: int, value: float, worse: float, better: float) -> int | None:
+    """How many more queries would settle a constraint, as intervals narrow with the root of their number."""
     edge = limit.target - limit.sign * limit.room
     distance, room = (
         (abs(value - worse), abs(value - edge))
-        if limit.nearly(value)
+        if limit.is_near(value)
         else (abs(value - better), abs(value - limit.target))
     )
     if not math.isfinite(distance) or room <= rounding_error(limit.target) or (distance / room) ** 2 > MAX_FACTOR:

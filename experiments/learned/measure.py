@@ -157,8 +157,8 @@ def _halves(test: Half, shipped: Logistic, tokens: float) -> tuple[float, float]
 
 
 def _other(prices: Prices, part: BoolArray, tokens: float) -> float:
-    budget = max(tokens, prices.part(part).first_items(1))
-    return prices.part(~part).tokens(*prices.part(part).within(budget)) / budget
+    budget = max(tokens, prices.select_requests(part).first_items(1))
+    return prices.select_requests(~part).tokens(*prices.select_requests(part).setting_within(budget)) / budget
 
 
 def _oracle(test: Half) -> float:

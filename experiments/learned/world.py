@@ -156,7 +156,7 @@ class Half:
     def within(self, table: Candidates, tokens: float) -> tuple[FloatArray, FloatArray]:
         """Completeness and tokens of a ranking cut to a mean number of tokens (see `tune --unlabelled`)."""
         prices = Prices.of_table(table, self.side.resources.tokens(self.side.batch.catalog))
-        most, margin = prices.within(tokens)
+        most, margin = prices.setting_within(tokens)
         return self.measured(cut(table, self, margin=margin, at_most=most))
 
 

@@ -36,7 +36,7 @@ from ctxbench.report.charts.svg import axes_at, svg
 from ctxbench.report.pages import write_parted
 from ctxbench.steps.rank import NORMALISE, Rrf, Weighted
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fusion_weights import METRIC, SURE, FusionWeights, fit_weights
+from ctxbench.tuning.fusion_weights import METRIC, N_ERRORS, FusionWeights, fit_weights
 
 APART = ("Test split", "Tuning split", "Server first, then tool")
 ROOT = Path(__file__).parents[2]
@@ -291,7 +291,7 @@ One hybrid, or one source, against another:
   sentence (`reports/comparators.md`); its k was chosen over all queries of eleven datasets, test splits included.
 * `tuned` merges dense and BM25 and ranks by `weighted` (`normalise: min_max`)
   with the weight fitted on the tuning split, at most {DRAWN:,} queries of it (groups whole, drawn by hash): of 21
-  weights the one whose gain over the better source, less {SURE} standard errors, is highest; one source alone where
+  weights the one whose gain over the better source, less {N_ERRORS} standard errors, is highest; one source alone where
   no gain is sure. The other hybrids are tuned likewise, in tenths.
 * Figures and p-values are of the test split, on which nothing else was chosen; earlier versions of this page read it,
   with a weaker BM25. Tests are sign flips on the same queries; p is Holm-corrected over the datasets, for each pair of

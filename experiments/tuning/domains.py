@@ -111,7 +111,7 @@ def by_policy(cases: Sequence[Case], settings: Sequence[Values]) -> dict[str, Va
     for values in settings:
         lines = CommonLine.of([setting_line(values, case.shared.by_query(values)) for case in cases])
         for optimum in optima.values():
-            optimum.consider(lines)
+            optimum.add_settings(lines)
     return {name: one.found.rounded for name, one in optima.items() if one.found is not None}
 
 

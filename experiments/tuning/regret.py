@@ -56,7 +56,7 @@ from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.paired_sums import Pairing
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.requirements import queries_by_type
-from ctxbench.tuning.tunables import Swept, Tunable, coarse
+from ctxbench.tuning.tunables import Swept, Tunable, coarsen
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "experiments" / "learned"))
@@ -125,14 +125,14 @@ class Ground:
         dataset = draw_sample(open_dataset(reference, base=ROOT).judged(), SAMPLE, seed=SEED)
         side = QuerySet(dataset, ALL, resources.tokens(dataset.catalog), resources)
         types = queries_by_type(side.labels)
-        typed = [Measure(Metric(one), needed=name) for name in types for one in ("completeness", "items")]
+        typed = [Measure(Metric(one), required_type=name) for name in types for one in ("completeness", "items")]
         found = []
         for tunable in tunables:
             if tunable.family is None:
                 sys.exit(f"{tunable.name} has no cut that is swept exactly")
-            answers = tunable.finds(side).answers.candidates
+            answers = tunable.rank(side).answers.candidates
             rankings = MeasuredRankings.of(answers, side.labels, (*policy_measures([NORMAL]), *typed))
-            found.append(Candidate(tunable=tunable, family=coarse(tunable.family), rankings=rankings))
+            found.append(Candidate(tunable=tunable, family=coarsen(tunable.family), rankings=rankings))
         values = found[0].family.by_query(found[0].rankings, found[0].tunable.values())
         pairing = Pairing(base={COMPLETENESS: values[COMPLETENESS]}, group=side.group)
         return cls(

@@ -8,7 +8,7 @@ import shutil
 import pytest
 import yaml
 
-from ctxbench.cli.calibrate import Calibrated, calibrate
+from ctxbench.cli.calibrate import FitRequest, calibrate
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
 from ctxbench.features.stored_fits import read_calibrations
 
@@ -18,7 +18,7 @@ def run(tiny, tmp_path, capsys):
     def ran(what="probability", *, datasets=None, as_json=False, out="fits.json", **given):
         asked = {"selector": "semantic", "split": "all", "folds": 0, "embedder": "hashing", **given}
         path = tmp_path / out
-        calibrate(Calibrated(what, datasets or [str(tiny)], **asked), out=path, as_json=as_json)
+        calibrate(FitRequest(what, datasets or [str(tiny)], **asked), out=path, as_json=as_json)
         return path, capsys.readouterr().out
 
     return ran

@@ -46,7 +46,7 @@ def test_what_is_found_is_what_the_command_finds(tuned, tmp_path):
     command = tune(ready, command="")
     (one,), (other,) = tuned.found.datasets, command.datasets
     assert one.outcomes[0].chosen.values == other.outcomes[0].chosen.values
-    figures = [{name: found.value for name, found in each.read.items()} for each in other.results]
+    figures = [{name: found.value for name, found in each.figures.items()} for each in other.results]
     frame = tuned.to_frame()
     assert frame["contender"].tolist() == [each.name for each in other.results]
     assert [{name: row[name] for name in found} for (_, row), found in zip(frame.iterrows(), figures, strict=True)] == (
@@ -138,7 +138,7 @@ def test_the_plot_of_the_front_is_drawn_of_its_frame(tuned):
 def test_a_map_over_two_parameters():
     found = ctxbench.tune(WORKBENCH, "learned", **FEWER, **CHEAP)
     (outcome,) = found.found.datasets[0].outcomes
-    heat = outcome.heats[0]
+    heat = outcome.heat_maps[0]
     for x, y, means in ((heat.x, heat.y, heat.means["tokens"]), (heat.y, heat.x, heat.means["tokens"].T)):
         axes = found.plot.heat(x, y, metric="tokens")
         (cells,) = axes.collections

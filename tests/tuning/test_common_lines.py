@@ -60,7 +60,7 @@ def test_a_common_optimum_is_that_of_enumerating_all_thresholds_of_all_datasets(
     rng = np.random.default_rng(seed)
     sets = [drawn(rng, n, rises=rises) for n in (40, 90, 60)]
     optimum = Optimum(few_tokens(KEEP))
-    optimum.consider(CommonLine.of([one for one, _, _ in sets]))
+    optimum.add_settings(CommonLine.of([one for one, _, _ in sets]))
     best = None
     for value in np.unique(np.concatenate([thresholds for _, _, thresholds in sets])):
         places = [at(thresholds, value, rises) for _, _, thresholds in sets]
@@ -143,7 +143,7 @@ def test_settings_without_an_axis_are_put_together_as_they_are():
     by_query = {COMPLETENESS: np.ones((1, 30)), TOKENS: np.full((1, 30), 7.0)}
     lines = [line([NAN], by_query, axis="", values={"n": 3}) for _ in range(2)]
     optimum = Optimum(few_tokens(KEEP))
-    optimum.consider(CommonLine.of(lines))
+    optimum.add_settings(CommonLine.of(lines))
     assert optimum.found.values == optimum.found.rounded == {"n": 3}
     with pytest.raises(RuntimeError, match="different settings"):
         CommonLine.of([lines[0], line([NAN], by_query, axis="", values={"n": 4})])
@@ -155,10 +155,10 @@ def test_where_intervals_are_too_wide_the_number_of_queries_is_that_of_all_datas
         for n, share in [(50, 0.6), (100, 0.7)]
     ]
     optimum = Optimum(few_tokens(KEEP))
-    optimum.consider(CommonLine.of([line([1.0], one) for one in by_query]))
+    optimum.add_settings(CommonLine.of([line([1.0], one) for one in by_query]))
     assert optimum.found is None
     assert optimum.queries == 150
-    needed = 150 + optimum.needed()[0]
+    needed = 150 + optimum.labels_needed()[0]
 
     def low(queries):
         ends = []

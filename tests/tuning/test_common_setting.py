@@ -10,7 +10,7 @@ import pytest
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.presets import read_presets
-from ctxbench.tuning.common_setting import READING, CommonSetting, _pooled
+from ctxbench.tuning.common_setting import READING, CommonSetting, _join_values
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.presets import write_presets_of
 from ctxbench.tuning.query_sets import TEST, TUNING
@@ -70,7 +70,7 @@ def test_the_order_of_datasets_does_not_matter(found, shop, other):
     for left, right in zip(one.outcomes, turned.outcomes, strict=True):
         assert dict(left.chosen.values) == dict(right.chosen.values)
         assert left.chosen.test["tokens"].value == pytest.approx(right.chosen.test["tokens"].value, rel=1e-12)
-        assert [(one.text, one.said) for one in left.verdicts] == [(one.text, one.said) for one in right.verdicts]
+        assert [(one.text, one.status) for one in left.verdicts] == [(one.text, one.status) for one in right.verdicts]
 
 
 def test_what_has_to_be_tried_does_not_compete(found):
@@ -108,19 +108,19 @@ class _Rows:
 
 def test_values_are_scaled_so_that_every_dataset_weighs_the_same():
     small, large, none = _Rows(1, 0), _Rows(1, 1, 1, 1, 1, np.nan), _Rows(np.nan)
-    pooled = _pooled([small, large], COMPLETE, READING)
+    pooled = _join_values([small, large], COMPLETE, READING)
     assert np.nanmean(pooled) == pytest.approx((0.5 + 1.0) / 2)
-    assert np.nanmean(_pooled([small, none], COMPLETE, READING)) == 0.5
-    assert np.isnan(_pooled([none], COMPLETE, READING)).all()
+    assert np.nanmean(_join_values([small, none], COMPLETE, READING)) == 0.5
+    assert np.isnan(_join_values([none], COMPLETE, READING)).all()
 
 
 def test_a_constraint_that_no_test_query_can_answer_is_neither_met_nor_missed():
     rows = _Rows(1, 1, 1)
     rows.by_query[TEST][TOKENS] = np.full(3, np.nan)
-    rows.within = {TEST: np.ones(3, dtype=bool)}
+    rows.reachable = {TEST: np.ones(3, dtype=bool)}
     opened = SimpleNamespace(query_sets={TEST: SimpleNamespace(group=np.arange(3))})
     every = CommonSetting.__new__(CommonSetting)
-    every._tuners = [SimpleNamespace(defaults=rows, opened=opened)]
+    every._tuners = [SimpleNamespace(defaults=rows, dataset=opened)]
     every._file = SimpleNamespace(confidence=0.95)
     told, base, alone = (
         Constraint(metric=COMPLETE, at_least=0.5),
@@ -129,4 +129,4 @@ def test_a_constraint_that_no_test_query_can_answer_is_neither_met_nor_missed():
     )
     policy = Policy(name="p", about="", objective=COMPLETE, minimise=False, constraints=(told, base, alone))
     (found,) = every._verdicts(policy, [rows])
-    assert (found.text, found.said, found.n) == (str(told), "too few to say", 3)
+    assert (found.text, found.status, found.n) == (str(told), "too few to say", 3)

@@ -8,7 +8,7 @@ import pytest
 from ctxbench.bench.equal_tokens import LENGTHS
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.tuning.evaluation import SettingValues
-from ctxbench.tuning.first_items import at_own_tokens, first_items_curve
+from ctxbench.tuning.first_items import compare_at_tokens, first_items_curve
 from ctxbench.tuning.query_sets import TUNING
 from ctxbench.tuning.search import Competitor
 
@@ -25,14 +25,14 @@ def one(ready):
 def at(one, values, name="mine"):
     """A setting as it is measured, from values by query."""
     by_query = {one.query_set.split: values}
-    return SettingValues(name=name, role="", selector="", values={}, answers={}, by_query=by_query, within={})
+    return SettingValues(name=name, role="", selector="", values={}, answers={}, by_query=by_query, reachable={})
 
 
 def test_the_curve_is_what_the_first_n_offer(one):
     curve = first_items_curve(one.full_ranking.answers.candidates, one.query_set.labels)
     assert len(curve.tokens) == len(LENGTHS)
     for n in (0, 3, 10):
-        answers = one.tunable.first(one.full_ranking, n, one.query_set)
+        answers = one.tunable.first_items(one.full_ranking, n, one.query_set)
         values = one.query_set.values(answers, [COMPLETE, TOKENS])
         place = LENGTHS.index(n)
         np.testing.assert_array_equal(curve.tokens[place], values[TOKENS])
@@ -43,7 +43,7 @@ def test_what_is_the_first_n_itself_gains_nothing_at_its_tokens(one):
     curve = first_items_curve(one.full_ranking.answers.candidates, one.query_set.labels)
     place = LENGTHS.index(4)
     same = at(one, {COMPLETE: curve.complete[place], TOKENS: curve.tokens[place]})
-    found = at_own_tokens({"p": same}, curve, one.query_set, seed=0)["p"]
+    found = compare_at_tokens({"p": same}, curve, one.query_set, seed=0)["p"]
     assert found.comparison.difference == pytest.approx(0.0, abs=1e-12)
     assert found.comparison.p == 1.0
     assert found.complete == pytest.approx(found.base)
@@ -54,7 +54,7 @@ def test_a_setting_that_is_always_complete_for_as_many_tokens_gains_the_rest(one
     place = LENGTHS.index(2)
     applies = ~np.isnan(curve.complete[place])
     best = at(one, {COMPLETE: np.where(applies, 1.0, np.nan), TOKENS: curve.tokens[place]})
-    found = at_own_tokens({"p": best}, curve, one.query_set, seed=0)["p"]
+    found = compare_at_tokens({"p": best}, curve, one.query_set, seed=0)["p"]
     assert found.comparison.difference == pytest.approx(1.0 - curve.complete[place][applies].mean())
     assert found.comparison.p == found.p_groups
 
@@ -64,4 +64,4 @@ def test_a_setting_that_failed_on_a_query_is_left_out(one):
     tokens = curve.tokens[3].copy()
     tokens[0] = np.nan
     failed = at(one, {COMPLETE: curve.complete[3], TOKENS: tokens})
-    assert at_own_tokens({"p": failed}, curve, one.query_set, seed=0) == {}
+    assert compare_at_tokens({"p": failed}, curve, one.query_set, seed=0) == {}

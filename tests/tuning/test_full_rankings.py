@@ -67,7 +67,7 @@ def same(one: Candidates, other: Candidates) -> None:
 def test_finding_and_cutting_is_running_the_selector(ready, name, chosen):
     (tunable,), (opened,) = (one := ready(name)).tunables, one.datasets
     for query_set in opened.query_sets.values():
-        cut = tunable.cut(tunable.finds(query_set, chosen), chosen, query_set)
+        cut = tunable.cut(tunable.rank(query_set, chosen), chosen, query_set)
         whole = query_set.answers(PipelineSelector("whole", tunable.pipeline(chosen), query_set.resources))
         same(cut.candidates, whole.candidates)
         assert (cut.queries, cut.ranked, cut.scored) == (whole.queries, True, True)
@@ -76,16 +76,16 @@ def test_finding_and_cutting_is_running_the_selector(ready, name, chosen):
 def test_the_first_n_is_what_a_cut_of_n_leaves(ready):
     (tunable,), (opened,) = (one := ready("dense")).tunables, one.datasets
     query_set = opened.query_sets[TUNING]
-    found = tunable.finds(query_set)
+    found = tunable.rank(query_set)
     for n in (0, 3, 500):
-        first, cut = tunable.first(found, n, query_set), tunable.cut(found, {"n": min(n, 100)}, query_set)
+        first, cut = tunable.first_items(found, n, query_set), tunable.cut(found, {"n": min(n, 100)}, query_set)
         same(first.candidates, cut.candidates)
 
 
 def test_nothing_is_cut_of_what_is_found(ready):
     (tunable,), (opened,) = (one := ready("semantic")).tunables, one.datasets
     query_set = opened.query_sets[TUNING]
-    found = tunable.finds(query_set).answers.candidates
+    found = tunable.rank(query_set).answers.candidates
     assert found.chosen.all()
     assert len(found) > 20 * len(query_set)
 
@@ -120,7 +120,7 @@ def test_queries_that_a_fit_has_seen_are_scored_by_fits_on_the_other_folds(ready
     file = fitted(what=what, **({"text": text} if text else {}))
     (tunable,), (opened,) = (one := ready(file)).tunables, one.datasets
     query_set = opened.query_sets[TUNING]
-    found = tunable.finds(query_set)
+    found = tunable.rank(query_set)
     assert found.refitted
     assert any(count > 1 for count in [query_set.groups.count(group) for group in query_set.groups]), (
         "groups stay together"
@@ -136,7 +136,7 @@ def test_queries_that_a_fit_has_seen_are_scored_by_fits_on_the_other_folds(ready
 def test_the_test_split_is_scored_by_the_fit_itself(ready, fitted):
     (tunable,), (opened,) = (one := ready(fitted())).tunables, one.datasets
     query_set = opened.query_sets[TEST]
-    found = tunable.finds(query_set)
+    found = tunable.rank(query_set)
     assert not found.refitted
     head = tunable.head(tunable.pipeline({}))
     same(found.answers.candidates, head.run(query_set.batch, query_set.resources).candidates)
@@ -147,7 +147,7 @@ def test_out_of_fold_is_not_what_the_fit_says_of_its_own_queries(ready, fitted):
     (tunable,), (opened,) = (one := ready(fitted())).tunables, one.datasets
     query_set = opened.query_sets[TUNING]
     table = tunable.head(tunable.pipeline({})).run(query_set.batch, query_set.resources).candidates
-    assert (table.score != tunable.finds(query_set).answers.candidates.score).any()
+    assert (table.score != tunable.rank(query_set).answers.candidates.score).any()
 
 
 @pytest.mark.parametrize("split", ["test", "all"])
@@ -167,7 +167,7 @@ def test_finding_with_such_a_fit_fails(ready, fitted, tmp_path):
     fresh = tunable.definition.pipeline(tunable.values())
     assert is_fitted_on(fresh, opened.query_sets[TEST])
     with pytest.raises(ParameterError, match="fitted on the test split of dataset shop"):
-        tunable.finds(opened.query_sets[TEST])
+        tunable.rank(opened.query_sets[TEST])
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_fit_behind_a_cut_or_in_a_domain_is_refused(ready, fitted, selector, s
 
 def test_a_fit_of_another_dataset_has_seen_nothing(ready, fitted, other):
     (tunable,), (opened,) = (one := ready(fitted(dataset=other))).tunables, one.datasets
-    assert not tunable.finds(opened.query_sets[TUNING]).refitted
+    assert not tunable.rank(opened.query_sets[TUNING]).refitted
 
 
 # ------------------------------------------------------------------------------------------------------------- answers
@@ -232,7 +232,7 @@ def answers(ready, tmp_path):
         (tunable,), (opened,) = (one := ready("dense")).tunables, one.datasets
         lines = []
         for query_set in opened.query_sets.values():
-            table = tunable.finds(query_set).answers.candidates
+            table = tunable.rank(query_set).answers.candidates
             for place, query in enumerate(query_set.dataset.queries):
                 own = np.flatnonzero(table.request == place)[:15]
                 ranking = [
@@ -251,13 +251,13 @@ def test_of_answers_the_ranking_is_taken_whatever_was_chosen(ready, answers, tmp
     started = ready({"answers": answers()})
     (tunable,), (opened,) = started.tunables, started.datasets
     query_set = opened.query_sets[TUNING]
-    found = tunable.finds(query_set).answers.candidates
+    found = tunable.rank(query_set).answers.candidates
     assert np.array_equal(np.diff(found.start), np.full(len(query_set), 15))
     assert found.chosen.all()
-    cut = tunable.cut(tunable.finds(query_set), {"topN": 4, "includeScore": 1.0, "margin": 1.0}, query_set).candidates
+    cut = tunable.cut(tunable.rank(query_set), {"topN": 4, "includeScore": 1.0, "margin": 1.0}, query_set).candidates
     assert np.bincount(cut.request[cut.chosen]).max() == 4
     everything = tunable.cut(
-        tunable.finds(query_set), {"topN": 0, "includeScore": -0.0, "margin": 1.0}, query_set
+        tunable.rank(query_set), {"topN": 0, "includeScore": -0.0, "margin": 1.0}, query_set
     ).candidates
     np.testing.assert_array_equal(everything.chosen, everything.score > 0)
 
@@ -285,7 +285,7 @@ def test_scores_of_any_size_can_be_cut_by_a_margin(ready, answers):
     assert large == int(large)
     for values in ({"topN": 5, "margin": 0.3}, {"topN": 0, "margin": 1.0}):
         one, other = (
-            tunable.cut(tunable.finds(query_set), values, query_set).candidates for tunable, query_set in tunables
+            tunable.cut(tunable.rank(query_set), values, query_set).candidates for tunable, query_set in tunables
         )
         np.testing.assert_array_equal(one.item[one.chosen], other.item[other.chosen])
         assert (one.chosen.sum() == 0) == (values["topN"] == 0)
@@ -353,7 +353,7 @@ def test_a_sweep_behind_an_expansion_that_a_rank_step_follows_is_exact(ready, tm
     one = ready(str(tmp_path / "again.yaml"))
     (tunable,), (opened,) = one.tunables, one.datasets
     query_set = opened.query_sets[TUNING]
-    found = tunable.finds(query_set)
+    found = tunable.rank(query_set)
     table = found.answers.candidates
     assert (table.origin > Origin.SEARCH).any()
     assert table.ranked.all()

@@ -17,7 +17,7 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.steps.rank import Weighted
-from ctxbench.tuning.fusion_weights import SURE, compositions, fit_weights, surest
+from ctxbench.tuning.fusion_weights import N_ERRORS, best_by_lower_bound, compositions, fit_weights
 
 ITEMS = 40
 NDCG = parse_metric("nDCG@10")
@@ -70,20 +70,20 @@ def test_the_choice_with_the_highest_lower_bound_of_its_gain_is_surest():
     other = [0.0, 0.0, 0.0, 0.0]
     safe = [0.5, 0.5, 0.5, 0.5]  # gains 0.1 on every query
     bold = [1.0, 1.0, 0.4, 0.4]  # gains 0.3 on average, with a deviation of sqrt(0.12), over sqrt(4) queries
-    assert 0.3 - SURE * math.sqrt(0.12) / 2 < 0.1
+    assert 0.3 - N_ERRORS * math.sqrt(0.12) / 2 < 0.1
     values = np.array([single, bold, safe, other])
-    assert surest(values, [True, False, False, True]) == (2, 0)
+    assert best_by_lower_bound(values, [True, False, False, True]) == (2, 0)
 
 
 def test_the_best_source_stays_alone_where_no_gain_is_sure():
     single, other = [0.4, 0.4, 0.4, 0.4], [0.3, 0.3, 0.3, 0.3]
     unsure = [1.0, 0.4, 0.4, 0.3]
-    assert surest(np.array([other, unsure, single]), [True, False, True]) == (2, 2)
-    assert surest(np.array([single, single, single]), [True, False, True]) == (0, 0)
+    assert best_by_lower_bound(np.array([other, unsure, single]), [True, False, True]) == (2, 2)
+    assert best_by_lower_bound(np.array([single, single, single]), [True, False, True]) == (0, 0)
 
 
 def test_one_query_is_never_sure():
-    assert surest(np.array([[0.1], [0.9], [0.2]]), [True, False, True]) == (2, 2)
+    assert best_by_lower_bound(np.array([[0.1], [0.9], [0.2]]), [True, False, True]) == (2, 2)
 
 
 def test_sources_that_each_know_half_are_both_used(rng):

@@ -58,7 +58,7 @@ def test_a_constraint_is_met_by_the_bound_of_what_the_queries_are_worth():
     one = line(shares(84, 90, 120, n=120), [[1.0] * 120, [2.0] * 120, [9.0] * 120])
     for factor, count in [(1.0, 84), (0.5, 90)]:
         optimum = Optimum(policy(0.6), worth=factor)
-        optimum.take(one)
+        optimum.add(one)
         assert optimum.found.means[COMPLETENESS] == count / 120
         low, _ = wilson_bounds(count / 120, 120 * factor)
         assert optimum.found.bounds["completeness >= 0.6"] == pytest.approx(float(low))
@@ -70,7 +70,7 @@ def test_an_amount_too():
     ends = []
     for factor in (1.0, 0.5):
         optimum = Optimum(policy(at_most=200), worth=factor)
-        optimum.take(line(shares(90, n=90), [values]))
+        optimum.add(line(shares(90, n=90), [values]))
         ends.append(optimum.found.bounds["tokens <= 200"])
     assert ends[0] == pytest.approx(estimate(values, scale="amount").interval.high)
     assert ends[1] > ends[0]
@@ -79,9 +79,9 @@ def test_an_amount_too():
 @pytest.mark.parametrize("factor", [1.0, 0.7])
 def test_the_number_of_queries_that_are_needed_accounts_for_groups(factor):
     optimum = Optimum(policy(0.8), worth=factor)
-    optimum.take(line(shares(51, n=60), [[5.0] * 60]))
+    optimum.add(line(shares(51, n=60), [[5.0] * 60]))
     assert optimum.found is None
-    needed = 60 + optimum.needed()[0]
+    needed = 60 + optimum.labels_needed()[0]
     low = [float(wilson_bounds(0.85, queries * factor)[0]) for queries in (needed - 1, needed)]
     assert low[0] < 0.8 <= low[1]
     assert needed == math.ceil(1.959964**2 * 0.8 * 0.2 / 0.05**2 / factor)  # 246 independent ones
@@ -89,8 +89,8 @@ def test_the_number_of_queries_that_are_needed_accounts_for_groups(factor):
 
 def test_past_ten_times_as_many_no_number_is_named():
     optimum = Optimum(policy(0.8), worth=0.25)  # 984 of 60
-    optimum.take(line(shares(51, n=60), [[5.0] * 60]))
-    assert optimum.needed() is None
+    optimum.add(line(shares(51, n=60), [[5.0] * 60]))
+    assert optimum.labels_needed() is None
 
 
 # --------------------------------------------------------------------------------------------- all datasets
@@ -152,7 +152,7 @@ def test_the_base_says_what_its_queries_are_worth(opened):
     assert base.worth == pytest.approx(answers / base.in_need)
     assert 0.5 < base.worth < 1
     found = work.choices["aggressive"].found
-    own = work.searched["semantic"].competitor.by_query(found.rounded)[COMPLETENESS] - base.complete
+    own = work.searches["semantic"].competitor.by_query(found.rounded)[COMPLETENESS] - base.complete
     sums, sizes = (np.bincount(group, each) for each in (own[known], np.ones(known.sum())))
     mean = sums.sum() / sizes.sum()
     spread = ((sums - mean * sizes) ** 2).sum() * len(sums) / (len(sums) - 1) + 2 * sizes.mean()
@@ -207,5 +207,7 @@ def test_a_metric_that_no_query_needs_leaves_the_factor_at_one():
 
     nothing = Pairing(base={}, group=np.arange(3))
     within, complete = np.ones(3, dtype=bool), np.full(3, np.nan)
-    base = Base(means={TOKENS: 1.0}, pairing=nothing, queries_needing={}, within=within, complete=complete, answers=0.0)
+    base = Base(
+        means={TOKENS: 1.0}, pairing=nothing, queries_by_type={}, reachable=within, complete=complete, answers=0.0
+    )
     assert (base.in_need, base.worth) == (0, 1.0)

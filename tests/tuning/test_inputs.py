@@ -183,7 +183,7 @@ def test_a_fit_of_another_catalog_carries_over(ready, fitted, changed):
     folder = changed(catalog=lambda one: type(one.catalog)([*one.catalog][:52][::-1]))
     started = ready(fitted(), datasets=[folder])
     query_set = started.datasets[0].query_sets["tuning"]
-    assert not started.tunables[0].finds(query_set).refitted
+    assert not started.tunables[0].rank(query_set).refitted
 
 
 def test_abstention_fitted_on_another_catalog(faults, fitted, changed):

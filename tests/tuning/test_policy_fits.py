@@ -51,8 +51,8 @@ def test_its_own_queries_are_scored_out_of_fold(opened, shop, tmp_path):
     again = open_tuning(file, [str(shop)])
     shipped, mine = again.tunables
     query_set = again.datasets[0].tuning_set
-    assert mine.finds(query_set).refitted
-    assert not shipped.finds(query_set).refitted
+    assert mine.rank(query_set).refitted
+    assert not shipped.rank(query_set).refitted
 
 
 def test_two_datasets_of_one_catalog_are_refused(opened, shop, other, tmp_path):

@@ -68,7 +68,7 @@ def flat(*values, n):
 def ran(policy_, *lines, **options):
     optimum = Optimum(policy_, **options)
     for one in lines:
-        optimum.take(one)
+        optimum.add(one)
     return optimum
 
 
@@ -239,7 +239,7 @@ def test_a_share_of_the_base_is_held_by_the_paired_difference():
     assert optimum.limits[0].end == pytest.approx(0.98 * 0.8 - 0.015)
     assert low < optimum.limits[0].end < 0.8 + 0.02
     assert optimum.found is None, "one standard error too wide"
-    fewest, most = optimum.needed()
+    fewest, most = optimum.labels_needed()
     assert 0 < fewest <= most
 
     def end(n):
@@ -265,7 +265,7 @@ def test_groups_that_answer_as_one_count_as_one():
         one = against({COMPLETENESS: base}, by_query, groups)
         optimum = ran(policy(KEEP), one, base={COMPLETENESS: 0.8})
         assert (optimum.found is not None) == does
-    assert optimum.needed() is None, "of one group nothing is known"
+    assert optimum.labels_needed() is None, "of one group nothing is known"
 
 
 def kept(types=(), **means):
@@ -304,7 +304,7 @@ def test_what_the_base_itself_misses_need_not_be_cheaper():
 @pytest.mark.parametrize(("left", "found"), [(0.6, True), (0.59, False)])
 def test_three_quarters_of_what_each_type_has_is_kept(left, found):
     n = 400
-    base, rule = {COMPLETENESS: (np.arange(n) < 320) * 1.0}, Measure(COMPLETENESS.metric, needed="rule")
+    base, rule = {COMPLETENESS: (np.arange(n) < 320) * 1.0}, Measure(COMPLETENESS.metric, required_type="rule")
     by_query = {TOKENS: flat(9, n=n), COMPLETENESS: shares(0.8, n=n)}
     by_query[rule] = np.where(np.arange(n) < 100, np.arange(n) < 100 * left, NAN)[None]
     optimum = ran(policy(KEEP), against(base, by_query), base=kept([(rule, 0.8)]))
@@ -313,7 +313,10 @@ def test_three_quarters_of_what_each_type_has_is_kept(left, found):
 
 def test_rare_types_are_kept_by_their_items_and_a_type_that_all_need_by_completeness():
     types = {"rule": np.arange(40) < 9, "tool": np.arange(40) < 40, "file": np.arange(40) < 10}
-    assert kept_measures(types) == (Measure(ITEMS.metric, needed="rule"), Measure(COMPLETENESS.metric, needed="file"))
+    assert kept_measures(types) == (
+        Measure(ITEMS.metric, required_type="rule"),
+        Measure(COMPLETENESS.metric, required_type="file"),
+    )
     assert kept_measures({}) == ()
 
 
@@ -378,7 +381,7 @@ def test_as_many_queries_as_are_said_to_be_needed_do_and_one_less_does_not(const
     }
     optimum = ran(policy(constraint), line(by_query))
     assert optimum.found is None
-    needed = n + optimum.needed()[0]
+    needed = n + optimum.labels_needed()[0]
     assert needed > n
     values = by_query[measure][0][~np.isnan(by_query[measure][0])]
     for queries, does in [(needed - 1, False), (needed, True)]:
@@ -391,7 +394,7 @@ def test_of_several_settings_the_one_that_needs_fewest_queries_is_the_nearest():
     optimum = ran(policy(limit("completeness", at_least=0.85)), line(by_query))
     assert optimum.nearest.means[TOKENS] == 6
     assert 60 * optimum.shortage == pytest.approx(
-        60 + optimum.needed()[0], rel=0.15
+        60 + optimum.labels_needed()[0], rel=0.15
     )  # a guide, by which settings are ordered
 
 

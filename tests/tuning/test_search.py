@@ -10,7 +10,7 @@ import pytest
 from ctxbench.tuning import search as module
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.query_sets import TUNING
-from ctxbench.tuning.search import CUTS, Base, Competitor, RepeatFilter, optima_of
+from ctxbench.tuning.search import TRIED_CUTS, Base, Competitor, RepeatFilter, optima_of
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.front import Front
 
@@ -26,7 +26,7 @@ POLICIES = {
 @pytest.mark.parametrize("few", [False, True])
 def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
     if few:
-        monkeypatch.setattr(module, "LINES", 2)
+        monkeypatch.setattr(module, "MAX_REPEATS", 2)
     one = ready({"selector": "semantic", "search": SEARCH}, policies=POLICIES)
     query_set = one.datasets[0].query_sets[TUNING]
     competitor = Competitor.of(one.tunables[0], query_set, one.file.policies)
@@ -38,12 +38,14 @@ def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
         optima = optima_of(competitor, file, base=base)
         front, looked = Front(cost=TOKENS, gain=COMPLETENESS), []
         for collector in optima.values():
-            take = collector.take
-            monkeypatch.setattr(collector, "take", lambda line, take=take: looked.append(line.values) or take(line))
+            add = collector.add
+            monkeypatch.setattr(collector, "add", lambda line, add=add: looked.append(line.values) or add(line))
         collectors = [*optima.values(), front]
         settings = sweep(competitor.tunable.family, competitor.rankings, through(collectors))
-        found = [(each.settings, told(each.found), told(each.nearest), each.needed()) for each in optima.values()]
-        reach = [told(each) for optimum in optima.values() for each in optimum.reach(0)]
+        found = [
+            (each.settings, told(each.found), told(each.nearest), each.labels_needed()) for each in optima.values()
+        ]
+        reach = [told(each) for optimum in optima.values() for each in optimum.best_means(0)]
         return (settings, front.settings, front.values, found, reach), len(looked)
 
     every, looked_at_all = kept(lambda collectors: collectors)
@@ -73,7 +75,7 @@ def test_a_token_budget_is_swept_as_the_selector_runs(ready):
     for line in competitor.tunable.family.lines(competitor.rankings):
         for place in {0, len(line) // 2, len(line) - 1}:
             values = line.values_at(place)
-            assert competitor.tunable.swept_at(values)
+            assert competitor.tunable.is_swept(values)
             swept, ran = competitor.by_query(values), competitor.runner.values(competitor.tunable.values(values))
             for measure, found in ran.items():
                 np.testing.assert_array_equal(swept[measure], found, err_msg=str(measure))
@@ -89,9 +91,9 @@ def test_a_grid_over_depth_has_depth_0_among_what_is_tried(ready):
     competitor = competitor.with_base(base)
     seen = []
     front = Front(cost=TOKENS, gain=COMPLETENESS)
-    front.take(next(competitor.tunable.family.lines(competitor.rankings)))
-    file = replace(file, trials=3 * CUTS)
-    for line in module._tried(competitor, file, front):
+    front.add(next(competitor.tunable.family.lines(competitor.rankings)))
+    file = replace(file, trials=3 * TRIED_CUTS)
+    for line in module._run_settings(competitor, file, front):
         seen.append((line.values["contextExpansionDepth"], line.axis))
     assert {depth for depth, _ in seen} == {0, 1, 2}
     assert {axis for depth, axis in seen if depth != 1} == {""}

@@ -12,15 +12,15 @@ from ctxbench.tuning.dataset_tuning import Base
 from ctxbench.tuning.query_sets import TUNING
 from ctxbench.tuning.search import Competitor, search
 from ctxbench.tuning.sensitivity import (
-    CELLS,
     FIRST,
+    MAP_CELLS,
     MAPS,
     POINTS,
     RUNS,
     first_trace,
     front_trace,
-    heats,
-    slices,
+    heat_maps,
+    parameter_traces,
     trace,
 )
 from ctxbench.tuning.sweep.lines import Measure
@@ -52,7 +52,7 @@ def run(one, values):
 def test_every_point_of_a_slice_is_a_run_with_an_interval(competitor):
     one, _ = competitor({"selector": "semantic"})
     chosen = {"contextTopN": 2, "contextMargin": 0.4, "contextIncludeScore": 1.0}
-    found = {each.name: each for each in slices(one, chosen, level=LEVEL)}
+    found = {each.name: each for each in parameter_traces(one, chosen, level=LEVEL)}
     assert list(found) == ["contextTopK", "contextTopN", "contextIncludeScore", "contextMargin"]
     margin = found["contextMargin"]
     assert len(margin.settings) <= POINTS
@@ -74,7 +74,9 @@ def test_every_point_of_a_slice_is_a_run_with_an_interval(competitor):
 
 def test_a_margin_turned_up_offers_more(competitor):
     one, _ = competitor({"selector": "semantic"})
-    found = {each.name: each for each in slices(one, {"contextTopN": 5, "contextIncludeScore": 1.0}, level=LEVEL)}
+    found = {
+        each.name: each for each in parameter_traces(one, {"contextTopN": 5, "contextIncludeScore": 1.0}, level=LEVEL)
+    }
     assert (np.diff(found["contextMargin"].means["items"]) >= 0).all()
     assert (np.diff(found["contextTopN"].means["completeness"]) >= 0).all()
     assert (np.diff(found["contextIncludeScore"].means["items"]) <= 0).all()
@@ -82,10 +84,10 @@ def test_a_margin_turned_up_offers_more(competitor):
 
 def test_every_cell_of_a_heat_map_is_a_run(competitor):
     one, _ = competitor({"selector": "semantic", "set": {"contextTopK": 30, "contextIncludeScore": 1.0}})
-    (heat,) = heats(one, {"contextTopN": 4, "contextMargin": 0.3})
+    (heat,) = heat_maps(one, {"contextTopN": 4, "contextMargin": 0.3})
     assert (heat.y, heat.x) == ("contextTopN", "contextMargin")
-    assert len(heat.xs) <= CELLS
-    assert len(heat.ys) <= CELLS
+    assert len(heat.xs) <= MAP_CELLS
+    assert len(heat.ys) <= MAP_CELLS
     assert 4 in heat.ys
     assert 0.3 in heat.xs
     for row, column in ((0, 0), (2, 5), (len(heat.ys) - 1, len(heat.xs) - 1)):
@@ -96,7 +98,7 @@ def test_every_cell_of_a_heat_map_is_a_run(competitor):
 
 def test_of_many_parameters_neighbours_are_paired(competitor):
     one, _ = competitor("semantic-domains")
-    found = heats(one, {"toolsTopN": 2, "rulesTopN": 1})
+    found = heat_maps(one, {"toolsTopN": 2, "rulesTopN": 1})
     assert len(found) == MAPS
     assert ("toolsTopN", "toolsIncludeScore") in {(heat.y, heat.x) for heat in found}
 
@@ -104,8 +106,8 @@ def test_of_many_parameters_neighbours_are_paired(competitor):
 def test_what_must_be_run_has_fewer_points_and_no_maps(competitor):
     one, _ = competitor({"selector": "semantic", "set": {"contextExpansionEnabled": True}, "search": SMALL})
     chosen = {"contextExpansionThreshold": 0.5, "contextTopN": 2}
-    found = {each.name: each for each in slices(one, chosen, level=LEVEL)}
-    assert heats(one, chosen) == ()
+    found = {each.name: each for each in parameter_traces(one, chosen, level=LEVEL)}
+    assert heat_maps(one, chosen) == ()
     assert len(found["contextExpansionThreshold"].settings) <= RUNS
     assert [each["contextTopK"] for each in found["contextTopK"].settings] == [20, 50], "those that are listed"
     place = len(found["contextExpansionThreshold"].settings) // 2
@@ -115,11 +117,11 @@ def test_what_must_be_run_has_fewer_points_and_no_maps(competitor):
 
 def test_what_is_given_or_part_of_the_ranking_is_not_turned(competitor):
     one, _ = competitor({"selector": "bm25", "search": {"b": [0.2, 0.8]}})
-    found = {each.name: [s[each.name] for s in each.settings] for each in slices(one, {"n": 3}, level=LEVEL)}
+    found = {each.name: [s[each.name] for s in each.settings] for each in parameter_traces(one, {"n": 3}, level=LEVEL)}
     assert set(found) == {"b", "n"}, "k1 is neither swept nor searched"
     assert found["b"] == sorted({0.2, 0.8, one.tunable.values()["b"]})
     plain, _ = competitor("bm25")
-    assert [each.name for each in slices(plain, {"n": 3}, level=LEVEL)] == ["n"]
+    assert [each.name for each in parameter_traces(plain, {"n": 3}, level=LEVEL)] == ["n"]
 
 
 def test_the_first_n_items(competitor):

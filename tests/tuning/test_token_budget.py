@@ -12,7 +12,7 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import InputError, ParameterError, UserError
 from ctxbench.core.requests import Batch
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.token_budget import ENOUGH, Prices, budget_setting, drawn, read_requests
+from ctxbench.tuning.token_budget import MAX_REQUESTS, Prices, budget_setting, read_requests, sample_requests
 
 # two requests; tokens of items 0 to 3
 TOKENS = np.array([10, 20, 40, 80])
@@ -35,7 +35,7 @@ class TestPrices:
 
     def test_a_cap_comes_before_a_margin(self):
         held = prices([5.0, 4.0, 1.0], [3.0, 2.5])
-        most, margin = held.within(
+        most, margin = held.setting_within(
             20.0
         )  # two items each cost 30 on average, so that a cap of 2 reaches it, and one more
         assert most == 3
@@ -45,28 +45,28 @@ class TestPrices:
     def test_the_budget_is_never_exceeded(self):
         held = prices([5.0, 4.0, 1.0, 0.5], [3.0, 2.5, 2.4, 2.3])
         for budget in range(10, 160, 7):
-            assert held.tokens(*held.within(float(budget))) <= budget
+            assert held.tokens(*held.setting_within(float(budget))) <= budget
 
     def test_more_than_all_there_is(self):
         held = prices([5.0, 4.0], [3.0])
-        assert held.tokens(*held.within(1000.0)) == (10 + 20 + 10) / 2
+        assert held.tokens(*held.setting_within(1000.0)) == (10 + 20 + 10) / 2
 
     def test_equal_scores_are_offered_together_or_not_at_all(self):
         held = prices([5.0, 4.0, 4.0])
-        assert held.tokens(*held.within(69.0)) == 10.0
-        assert held.tokens(*held.within(70.0)) == 70.0
+        assert held.tokens(*held.setting_within(69.0)) == 10.0
+        assert held.tokens(*held.setting_within(70.0)) == 70.0
 
     def test_below_one_item_is_refused(self):
         with pytest.raises(ParameterError, match=r"a budget of 9 tokens is below one item: .* costs 10 on average"):
-            prices([5.0, 4.0]).within(9.0)
+            prices([5.0, 4.0]).setting_within(9.0)
 
     def test_nothing_found_is_refused(self):
         with pytest.raises(ParameterError, match="nothing is found for any of the requests"):
-            prices([]).within(50.0)
+            prices([]).setting_within(50.0)
 
     def test_a_half_is_what_the_half_would_give(self):
         held = prices([5.0, 4.0, 1.0], [3.0, 2.5])
-        part = held.part(np.array([False, True]))
+        part = held.select_requests(np.array([False, True]))
         assert part.tokens(5, 20.0) == 30.0
 
 
@@ -115,5 +115,5 @@ class TestRequests:
             read_requests(str(tmp_path / "none.txt"))
 
     def test_of_many_some_are_drawn_evenly(self):
-        many = drawn(list(range(3 * ENOUGH)))
-        assert (len(many), many[:2], many[-1]) == (ENOUGH, [0, 3], 3 * ENOUGH - 3)
+        many = sample_requests(list(range(3 * MAX_REQUESTS)))
+        assert (len(many), many[:2], many[-1]) == (MAX_REQUESTS, [0, 3], 3 * MAX_REQUESTS - 3)

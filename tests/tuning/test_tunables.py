@@ -8,7 +8,7 @@ from ctxbench.core.errors import InputError
 from ctxbench.tuning.policy_file import read_policies
 from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
 from ctxbench.tuning.tunable_reader import read_tunables
-from ctxbench.tuning.tunables import BUDGETS, TOP_K, TOP_N, coarse
+from ctxbench.tuning.tunables import BUDGETS, TOP_K, TOP_N, coarsen
 
 N = {"n": {"default": 5, "range": [0, 50]}}
 TOKENS = {"tokens": {"default": 900, "range": [100, 4000]}}
@@ -49,8 +49,8 @@ def test_semantic_is_swept_over_its_cut_and_its_margin(tunable):
         Counts("contextTopN", tuple(range(51))),
     )
     assert (family.includeScore, family.margin) == (Span("contextIncludeScore", 0, 1), Span("contextMargin", 0, 1))
-    assert tunable("semantic").swept == {"contextIncludeScore", "contextMargin"}
-    assert tunable("semantic").searched == {}
+    assert tunable("semantic").swept_thresholds == {"contextIncludeScore", "contextMargin"}
+    assert tunable("semantic").tried_values == {}
 
 
 def test_the_original_has_no_margin(tunable):
@@ -76,8 +76,8 @@ def test_two_domains_are_swept_together(tunable):
     assert [domain.types for domain in one.domains] == [("tool",), ("*",)]
     assert one.domains[0].family.topK == Counts("contextTopK", TOP_K)
     assert one.domains[1].family.margin == Span("rulesMargin", 0, 1)
-    assert one.searched == {}
-    assert one.swept == {"toolsIncludeScore", "toolsMargin", "rulesIncludeScore", "rulesMargin"}
+    assert one.tried_values == {}
+    assert one.swept_thresholds == {"toolsIncludeScore", "toolsMargin", "rulesIncludeScore", "rulesMargin"}
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_other_cuts_are_tried(tunable, selector, refine):
     one = tunable(selector(refine, {"n": {"default": 5, "range": [1, 9]}}))
     assert one.family is None
     assert one.domains == ()
-    assert one.searched == {"n": tuple(range(1, 10))}
-    assert one.swept == one.turned == frozenset()
-    assert not one.swept_at({})
+    assert one.tried_values == {"n": tuple(range(1, 10))}
+    assert one.swept_thresholds == one.swept_parameters == frozenset()
+    assert not one.is_swept({})
 
 
 def test_a_budget_of_tokens_stands_on_top_of_a_cut(tunable, selector):
@@ -111,7 +111,7 @@ def test_a_budget_of_tokens_stands_on_top_of_a_cut(tunable, selector):
 def test_of_a_fixed_number_of_items_every_budget_is_swept(tunable, selector):
     one = tunable(selector([{"first": {"n": "$n"}}, {"budget": {"tokens": "$tokens"}}], {**N, **TOKENS}))
     assert one.family.tokens == Span("tokens", 100, 4000)
-    assert one.swept == {"tokens"}
+    assert one.swept_thresholds == {"tokens"}
 
 
 def test_beside_a_threshold_some_budgets_are_tried(tunable, selector):
@@ -138,9 +138,9 @@ def test_a_limit_that_no_sweep_turns_can_be_searched(tunable, selector):
     parameters = {**N, "margin": {"default": 0.3, "range": [0.0, 1.0]}, "most": {"default": 9, "range": [1, 50]}}
     one = tunable({"selector": selector(refine, parameters), "search": {"most": [3, 6]}})
     assert one.family.at_most == 9
-    assert one.searched == {"most": (3, 6)}
-    assert one.swept_at({"n": 2, "margin": 0.1})
-    assert not one.swept_at({"n": 2, "most": 3})
+    assert one.tried_values == {"most": (3, 6)}
+    assert one.is_swept({"n": 2, "margin": 0.1})
+    assert not one.is_swept({"n": 2, "most": 3})
 
 
 def test_a_cut_of_probabilities_keeps_its_limit(tunable, selector):
@@ -156,14 +156,14 @@ def test_what_is_set_is_not_turned(tunable):
     one = tunable({"selector": "semantic", "set": {"contextTopK": 30, "contextMargin": 1}})
     assert one.family.topK == Counts("contextTopK", (30,))
     assert one.family.margin == Span.fixed("contextMargin", 1.0)
-    assert one.swept == {"contextIncludeScore"}
+    assert one.swept_thresholds == {"contextIncludeScore"}
     assert type(one.values()["contextMargin"]) is float, "as the parameter keeps it"
 
 
 def test_of_whole_numbers_those_that_are_listed_are_tried(tunable):
     one = tunable({"selector": "semantic", "search": {"contextTopN": [5, 1]}})
     assert one.family.topN == Counts("contextTopN", (1, 5))
-    assert one.searched == {}
+    assert one.tried_values == {}
 
 
 def test_a_choice_that_is_set_holds_what_it_sets(tunable):
@@ -179,27 +179,27 @@ def test_two_domains_try_what_is_listed(tunable):
     tools, rules = (domain.family for domain in one.domains)
     assert (tools.topN.values, rules.topN.values) == ((2, 4), TOP_N)
     assert tools.topK.values == rules.topK.values == (20,)
-    assert one.searched == {}
+    assert one.tried_values == {}
 
 
 def test_expansion_stands_behind_what_is_swept(tunable):
     entry = {"selector": "semantic", "set": {"contextExpansionEnabled": True}}
     one = tunable({**entry, "search": {"contextExpansionDepth": [1, 2]}})
     assert isinstance(one.family, StandardMargin)
-    assert one.beyond({})
-    assert not one.swept_at({})
-    assert one.searched == {"contextExpansionDepth": (1, 2)}
-    assert not tunable("semantic").beyond({})
-    assert "contextExpansionThreshold" in one.varied({})
-    assert "contextExpansionThreshold" not in tunable("semantic").varied({})
+    assert one.has_expansion({})
+    assert not one.is_swept({})
+    assert one.tried_values == {"contextExpansionDepth": (1, 2)}
+    assert not tunable("semantic").has_expansion({})
+    assert "contextExpansionThreshold" in one.varied_parameters({})
+    assert "contextExpansionThreshold" not in tunable("semantic").varied_parameters({})
 
 
 def test_settings_of_another_ranking_are_not_those_of_the_sweep(tunable):
     one = tunable({"selector": "bm25", "search": {"b": [0.2, 0.8]}})
-    assert one.swept_at({"n": 3})
-    assert not one.swept_at({"n": 3, "b": 0.2})
-    assert set(one.varied({})) == {"b", "n"}
-    assert set(tunable("bm25").varied({})) == {"n"}, "what is not searched stays as it is"
+    assert one.is_swept({"n": 3})
+    assert not one.is_swept({"n": 3, "b": 0.2})
+    assert set(one.varied_parameters({})) == {"b", "n"}
+    assert set(tunable("bm25").varied_parameters({})) == {"n"}, "what is not searched stays as it is"
 
 
 def test_a_mode_whose_values_are_others_has_no_effect(tunable):
@@ -211,10 +211,10 @@ def test_a_mode_whose_values_are_others_has_no_effect(tunable):
 
 
 def test_a_coarse_family_keeps_what_is_given(tunable):
-    few = coarse(tunable("semantic").family)
+    few = coarsen(tunable("semantic").family)
     assert (few.topK.values, few.topN.values) == (TOP_K, TOP_N)
     one = tunable({"selector": "semantic", "set": {"contextTopK": 33}, "search": {"contextTopN": [7, 9]}}).family
-    assert coarse(one) == one
+    assert coarsen(one) == one
 
 
 # -------------------------------------------------------------------------------------------------------------- faults
@@ -276,18 +276,18 @@ def test_a_value_that_a_step_does_not_take_is_refused(policies, tmp_path):
 def test_depth_0_is_one_setting_of_a_grid_and_no_expansion(tunable):
     given = {"contextExpansionEnabled": True}
     one = tunable({"selector": "semantic", "set": given, "search": {"contextExpansionDepth": [0, 1, 2]}})
-    assert [one.beyond({"contextExpansionDepth": depth}) for depth in (0, 1, 2)] == [False, True, True]
-    assert not one.swept_at({"contextExpansionDepth": 0})
-    assert "contextExpansionTopN" not in one.varied({"contextExpansionDepth": 0})
-    assert "contextExpansionTopN" in one.varied({"contextExpansionDepth": 1})
+    assert [one.has_expansion({"contextExpansionDepth": depth}) for depth in (0, 1, 2)] == [False, True, True]
+    assert not one.is_swept({"contextExpansionDepth": 0})
+    assert "contextExpansionTopN" not in one.varied_parameters({"contextExpansionDepth": 0})
+    assert "contextExpansionTopN" in one.varied_parameters({"contextExpansionDepth": 1})
     assert one.in_force({"contextExpansionDepth": 0})["contextExpansionDepth"] == 0
 
 
 def test_depth_0_given_leaves_the_sweep_exact(tunable):
     one = tunable({"selector": "semantic", "set": {"contextExpansionEnabled": True, "contextExpansionDepth": 0}})
     assert isinstance(one.family, StandardMargin)
-    assert not one.beyond({})
-    assert one.swept_at({"contextTopN": 3})
+    assert not one.has_expansion({})
+    assert one.is_swept({"contextTopN": 3})
 
 
 def test_a_token_budget_that_is_given_is_part_of_the_sweep(tunable):
@@ -295,7 +295,7 @@ def test_a_token_budget_that_is_given_is_part_of_the_sweep(tunable):
     assert isinstance(one.family, Budget)
     assert one.family.tokens.name == "contextTokenBudget"
     assert len(one.family.tokens.values) > 10
-    assert one.swept_at({"contextTokenBudget": 500})
+    assert one.is_swept({"contextTokenBudget": 500})
     one = tunable({"selector": "semantic", "set": {"contextTokenBudgetEnabled": True, "contextTokenBudget": 500}})
     assert one.family.tokens == Counts("contextTokenBudget", (500,))
 
@@ -304,25 +304,25 @@ def test_a_token_budget_that_is_searched_is_tried(tunable):
     search = {"contextTokenBudgetEnabled": [False, True], "contextTokenBudget": [300, 900]}
     one = tunable({"selector": "semantic", "search": search})
     assert isinstance(one.family, StandardMargin)
-    assert one.searched == {name: tuple(values) for name, values in search.items()}
-    assert not one.swept_at({"contextTokenBudgetEnabled": True})
-    assert one.swept_at({"contextTokenBudgetEnabled": False})
-    assert "contextTokenBudgetEnabled" in one.varied({})
+    assert one.tried_values == {name: tuple(values) for name, values in search.items()}
+    assert not one.is_swept({"contextTokenBudgetEnabled": True})
+    assert one.is_swept({"contextTokenBudgetEnabled": False})
+    assert "contextTokenBudgetEnabled" in one.varied_parameters({})
 
 
 def test_what_a_domain_alone_has_is_tried(tunable):
     one = tunable({"selector": "semantic-domains", "set": {"toolsTopK": 20}})
     assert (one.family, one.domains) == (None, ())
-    assert "contextSearchEnabled" not in one.searched
-    assert "toolsTopN" in one.searched
+    assert "contextSearchEnabled" not in one.tried_values
+    assert "toolsTopN" in one.tried_values
     one = tunable({"selector": "semantic-domains", "search": {"toolsTopK": [20, 100]}})
     assert len(one.domains) == 2
-    assert one.searched == {"toolsTopK": (20, 100)}
+    assert one.tried_values == {"toolsTopK": (20, 100)}
 
 
 def test_with_the_search_off_there_is_nothing_to_try(tunable):
     one = tunable({"selector": "semantic", "set": {"contextSearchEnabled": False}})
-    assert (one.family, one.domains, one.searched) == (None, (), {})
+    assert (one.family, one.domains, one.tried_values) == (None, (), {})
     assert one.in_force({}) == {"contextSearchEnabled": False}
 
 
@@ -332,12 +332,12 @@ RANKED_ANEW = [{"expansion": {"threshold": 0.2, "topN": 5}}, "rrf"]
 def test_a_cut_behind_an_expansion_that_a_rank_step_follows_is_swept(tunable, selector):
     one = tunable(selector([*RANKED_ANEW, {"first": {"n": "$n"}}], {"n": {"default": 5, "range": [1, 9]}}))
     assert (one.first_cut, one.family) == (2, FixedK("n", tuple(range(1, 10))))
-    assert one.swept_at({"n": 3})
-    assert not one.beyond({})
+    assert one.is_swept({"n": 3})
+    assert not one.has_expansion({})
 
 
 @pytest.mark.parametrize("ahead", [CUT, {"first": {"n": "$n"}}])
 def test_a_cut_in_front_of_it_is_tried(tunable, selector, ahead):
     one = tunable(selector([ahead, *RANKED_ANEW], {"n": {"default": 5, "range": [1, 9]}}))
     assert (one.first_cut, one.family) == (0, None)
-    assert one.searched == {"n": tuple(range(1, 10))}
+    assert one.tried_values == {"n": tuple(range(1, 10))}

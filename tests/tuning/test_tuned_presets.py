@@ -105,7 +105,7 @@ def test_of_answers_the_cut_is_kept(ready, written, tmp_path):
     one = ready("dense")
     lines = []
     for query_set in one.datasets[0].query_sets.values():
-        table = one.tunables[0].finds(query_set).answers.candidates
+        table = one.tunables[0].rank(query_set).answers.candidates
         for place, query in enumerate(query_set.dataset.queries):
             own = np.flatnonzero(table.request == place)[:30]
             ranking = [{"id": query_set.dataset.catalog[int(table.item[r])].id, "score": table.score[r]} for r in own]
@@ -126,7 +126,7 @@ def test_what_misses_its_target_on_the_test_split_is_in_no_file(ready, tmp_path)
     (outcome,) = found.outcomes
     path = tmp_path / "presets" / "shop.yaml"
     assert write_presets_of(found, one, path)
-    missed = replace(outcome, verdicts=tuple(replace(each, said="missed") for each in outcome.verdicts))
+    missed = replace(outcome, verdicts=tuple(replace(each, status="missed") for each in outcome.verdicts))
     assert not write_presets_of(replace(found, outcomes=(missed,)), one, path)
     assert not path.exists()
 

@@ -47,13 +47,13 @@ def run(tunable, values, query_set):
 
 @pytest.fixture
 def chosen(ready):
-    """Choose on the one dataset; returns the work."""
+    """Choose on the one dataset; returns the tuner."""
 
     def made(*selectors, **given):
         one = ready(*selectors, **{"policies": POLICIES, "labels": "split", **given})
-        work = DatasetTuner(one, one.datasets[0], no_progress)
-        work.choose()
-        return work
+        tuner = DatasetTuner(one, one.datasets[0], no_progress)
+        tuner.choose()
+        return tuner
 
     return made
 
@@ -63,11 +63,11 @@ def chosen(ready):
 
 @pytest.mark.parametrize("entry", [SEMANTIC, DOMAINS, EXPANDED, "dense", BM25])
 def test_what_is_recommended_has_what_the_search_said(chosen, entry):
-    work = chosen(entry)
-    query_set = work.opened.query_sets[TUNING]
-    for policy, choice in work.choices.items():
+    tuner = chosen(entry)
+    query_set = tuner.dataset.query_sets[TUNING]
+    for policy, choice in tuner.choices.items():
         assert choice.found is not None, policy
-        tunable = work.searched[choice.selector].competitor.tunable
+        tunable = tuner.searches[choice.selector].competitor.tunable
         values = run(tunable, choice.found.rounded, query_set)
         by_name = {str(measure): mean for measure, mean in choice.found.means.items() if not measure.reachable}
         n = int((~np.isnan(values[COMPLETE])).sum())
@@ -77,8 +77,8 @@ def test_what_is_recommended_has_what_the_search_said(chosen, entry):
 
 def test_the_fewest_items_that_meet_the_policy_are_found(chosen):
     """By hand: every n is run, and the paired difference by group held against eight tenths of the default's."""
-    work = chosen("dense")
-    query_set, (tunable,) = work.opened.query_sets[TUNING], work.ready.tunables
+    tuner = chosen("dense")
+    query_set, (tunable,) = tuner.dataset.query_sets[TUNING], tuner.inputs.tunables
     base = run(tunable, {}, query_set)[COMPLETE]
     known = ~np.isnan(base)
     group = np.unique(query_set.group[known], return_inverse=True)[1]
@@ -93,13 +93,13 @@ def test_the_fewest_items_that_meet_the_policy_are_found(chosen):
 
     first = next(n for n in range(101) if meets(n))
     assert 0 < first < 20
-    assert work.choices["aggressive"].found.values == {"n": first}
+    assert tuner.choices["aggressive"].found.values == {"n": first}
 
 
 def test_a_searched_parameter_of_the_ranking_is_measured_by_its_own_ranking(chosen):
-    work = chosen(BM25)
-    (searched,) = work.searched.values()
-    query_set = work.opened.query_sets[TUNING]
+    tuner = chosen(BM25)
+    (searched,) = tuner.searches.values()
+    query_set = tuner.dataset.query_sets[TUNING]
     for values in ({"n": 3, "b": 0.1}, {"n": 3, "b": 0.9}, {"n": 3}):
         expected = run(searched.competitor.tunable, values, query_set)
         found = {str(one): each for one, each in searched.competitor.by_query(values).items()}
@@ -109,12 +109,12 @@ def test_a_searched_parameter_of_the_ranking_is_measured_by_its_own_ranking(chos
 
 
 def test_the_best_of_several_selectors_wins(chosen):
-    work = chosen(SEMANTIC, "dense", DOMAINS)
+    tuner = chosen(SEMANTIC, "dense", DOMAINS)
     tokens = {
         name: next(mean for one, mean in found.optima["aggressive"].found.means.items() if str(one) == "tokens")
-        for name, found in work.searched.items()
+        for name, found in tuner.searches.items()
     }
-    assert work.choices["aggressive"].selector == min(tokens, key=tokens.get)
+    assert tuner.choices["aggressive"].selector == min(tokens, key=tokens.get)
     assert list(tokens) == ["semantic", "dense", "semantic-domains"]
 
 
@@ -153,11 +153,11 @@ def test_no_choice_looks_at_the_test_split(ready, fitted):
     one = ready(SEMANTIC, EXPANDED, fitted(), policies=POLICIES, labels="split")
     (opened,) = one.datasets
     query_sets = {TUNING: opened.query_sets[TUNING], TEST: _Poison()}
-    work = DatasetTuner(one, replace(opened, query_sets=query_sets), no_progress)
-    work.choose()
-    assert all(choice.found is not None for choice in work.choices.values())
+    tuner = DatasetTuner(one, replace(opened, query_sets=query_sets), no_progress)
+    tuner.choose()
+    assert all(choice.found is not None for choice in tuner.choices.values())
     with pytest.raises(AssertionError, match="the test split was asked for"):
-        work.result()
+        tuner.result()
 
 
 def test_all_choices_on_all_datasets_come_first(ready, shop, other, monkeypatch):
@@ -280,24 +280,26 @@ def test_few_labels_decide_all_together(ready):
     assert any("no unread split is left" in note for note in found.notes)
     for outcome in found.outcomes:
         assert outcome.chosen.test == {}
-        assert outcome.chosen.read["completeness"].n == 220
+        assert outcome.chosen.figures["completeness"].n == 220
         assert outcome.against["defaults"]["tokens"].n == 240
         assert all(one.n in (220, 240) for one in outcome.verdicts)
 
 
 @pytest.mark.parametrize(("given", "few", "expected"), [("", 100, False), ("", 300, True), ("all", 100, True)])
 def test_the_split_is_kept_from_enough_labels_on_unless_all_are_asked_for(ready, monkeypatch, given, few, expected):
-    monkeypatch.setattr(inputs, "FEW", few)
+    monkeypatch.setattr(inputs, "MIN_LABELS", few)
     (opened,) = ready(SEMANTIC, labels=given).datasets
     assert list(opened.query_sets) == (["all"] if expected else [TUNING, TEST])
 
 
 def test_a_fit_is_scored_out_of_fold_where_all_labels_decide(ready, fitted):
     """The fit has seen the tuning split; each of its queries, and each other, is scored by fits on other folds."""
-    work = DatasetTuner(one := ready(SEMANTIC, fitted(), policies=POLICIES, labels="all"), one.datasets[0], no_progress)
-    work.choose()
-    assert work.searched["probability"].competitor.full_ranking.refitted
-    assert any("other folds" in note for note in work.result().notes)
+    tuner = DatasetTuner(
+        one := ready(SEMANTIC, fitted(), policies=POLICIES, labels="all"), one.datasets[0], no_progress
+    )
+    tuner.choose()
+    assert tuner.searches["probability"].competitor.full_ranking.refitted
+    assert any("other folds" in note for note in tuner.result().notes)
 
 
 # ------------------------------------------------------------------------------------------------- kinds of selectors
@@ -318,7 +320,7 @@ def test_an_expansion_alone_is_recommended_with_what_it_gives(ready):
     assert outcome.chosen.values["contextExpansionEnabled"] is True
     assert "contextExpansionThreshold" in outcome.chosen.values
     assert {trace.name for trace in outcome.slices} >= {"contextTopN", "contextExpansionDepth"}
-    assert outcome.heats == ()
+    assert outcome.heat_maps == ()
 
 
 def test_two_domains_are_recommended_without_a_mode_that_says_nothing(ready):
@@ -335,7 +337,7 @@ def test_answers_are_tuned_like_a_selector(ready, tmp_path):
     (tunable,), (opened,) = one.tunables, one.datasets
     lines = []
     for query_set in opened.query_sets.values():
-        table = tunable.finds(query_set).answers.candidates
+        table = tunable.rank(query_set).answers.candidates
         for place, query in enumerate(query_set.dataset.queries):
             own = np.flatnonzero(table.request == place)
             ranking = [{"id": query_set.dataset.catalog[int(table.item[r])].id, "score": table.score[r]} for r in own]

@@ -43,7 +43,7 @@ def kept(share, own, base, **given):
 def test_a_share_of_the_base_is_judged_by_the_paired_difference(complete, said, met):
     """Of 400 the base has 350 complete, so that 0.98 of it are 343; the room is 8 of 400."""
     found = kept(0.98, shares(complete, 400), shares(350, 400))
-    assert (found.said, found.met) == (said, met)
+    assert (found.status, found.met) == (said, met)
     assert found.value == pytest.approx(complete / 350)
     distance = abs(complete - 350) / 400
     error = math.sqrt((400 * distance - 400 * distance**2) * 400 / 399 + 2) / 400
@@ -54,12 +54,12 @@ def test_a_preset_13_points_below_its_target_is_never_met():
     for n in (20, 40, 100, 1000):
         found = kept(1.0, shares(round(0.77 * n), n), shares(round(0.9 * n), n))
         assert found.met in (None, False)
-    assert found.said == "missed"
+    assert found.status == "missed"
 
 
 def test_fewer_than_twenty_queries_say_nothing_whatever_they_are():
     found = kept(0.98, shares(19, 19), shares(10, 19))
-    assert (found.said, found.met, found.needed) == ("too few to say", None, 1)
+    assert (found.status, found.met, found.needed) == ("too few to say", None, 1)
 
 
 def test_on_the_labels_that_chose_more_is_asked_for():
@@ -73,16 +73,16 @@ def test_groups_that_answer_as_one_say_less():
         "20 groups of 5, of which as many queries gain and lose as a group has"
     )
     one = kept(0.5, shares(100, 100), shares(95, 100), size=100)
-    assert (one.said, one.met) == ("open", None)
+    assert (one.status, one.met) == ("open", None)
 
 
 def test_what_is_not_of_the_base_is_judged_by_its_own_interval():
     limit = Limit.of(Constraint(metric=COMPLETENESS.metric, at_least=0.8), {COMPLETENESS: 0.9})
     found = verdict(limit, shares(90, 100), shares(90, 100), ground(100), scale="yes/no")
-    assert (found.said, found.low) == ("holds", wilson(90, 100).low)
+    assert (found.status, found.low) == ("holds", wilson(90, 100).low)
     tokens = Limit.of(Constraint(metric=TOKENS.metric, at_most=50), {COMPLETENESS: 0.9})
     values = np.linspace(90, 110, 100)
-    assert verdict(tokens, values, values, ground(100), scale="amount").said == "missed"
+    assert verdict(tokens, values, values, ground(100), scale="amount").status == "missed"
     nothing = np.full(100, np.nan)
     assert verdict(limit, nothing, nothing, ground(100), scale="yes/no") is None
 
@@ -90,7 +90,7 @@ def test_what_is_not_of_the_base_is_judged_by_its_own_interval():
 def test_what_is_open_says_about_how_many_labels_would_settle_it():
     limit = Limit.of(Constraint(metric=COMPLETENESS.metric, at_least=0.87), {})
     found = verdict(limit, shares(90, 100), shares(90, 100), ground(100), scale="yes/no")
-    assert found.said == "open"
+    assert found.status == "open"
     # 90 +- 7.4 below; 3 points of room: 100 x (7.4 / 3)^2 queries
     assert found.needed == math.ceil(100 * ((0.9 - found.low) / 0.03) ** 2) - 100
     on = Limit.of(Constraint(metric=COMPLETENESS.metric, at_least=0.9), {})
@@ -98,5 +98,5 @@ def test_what_is_open_says_about_how_many_labels_would_settle_it():
 
 
 def test_a_measure_of_a_type_has_a_name():
-    assert str(Measure(Metric("completeness"), needed="rule")) == "completeness where a rule is required"
-    assert str(Measure(Metric("items"), needed="rule")) == "required rule items"
+    assert str(Measure(Metric("completeness"), required_type="rule")) == "completeness where a rule is required"
+    assert str(Measure(Metric("items"), required_type="rule")) == "required rule items"

@@ -1,4 +1,4 @@
-"""What tuning found, told: on the console, as Markdown and as one HTML page, with figures."""
+"""Reports of tuning: on the console, as Markdown and as one HTML page, with figures."""
 
 from ctxbench.report.tuning.console import console_table
 from ctxbench.report.tuning.writing import write_markdown, write_report

@@ -25,10 +25,10 @@ def answer(tuning: Tuning) -> str:
 
 def _over_datasets(name: str, several: Sequence[Outcome]) -> str:
     """For how many datasets another setting than the default is recommended, and what these change."""
-    told = [one.against["defaults"] for one in several if one.recommended is not None and "defaults" in one.against]
-    said = f"{name}: another setting than the default for {len(told)} of {len(several)} datasets"
-    tokens = [one["tokens"] for one in told if "tokens" in one and one["tokens"].base]
-    points = [one["completeness"].difference for one in told if "completeness" in one and one["completeness"].n]
+    changes = [one.against["defaults"] for one in several if one.recommended is not None and "defaults" in one.against]
+    said = f"{name}: another setting than the default for {len(changes)} of {len(several)} datasets"
+    tokens = [one["tokens"] for one in changes if "tokens" in one and one["tokens"].base]
+    points = [one["completeness"].difference for one in changes if "completeness" in one and one["completeness"].n]
     ranges = []
     if tokens:
         ranges.append(f"{_range([one.difference / one.base for one in tokens], texts.percent)} prompt tokens")
@@ -49,7 +49,7 @@ def advice(dataset: DatasetTuning, outcome: Outcome) -> str:
         return f"{name}: {_offers(outcome, outcome.recommended)}{_holds(outcome)}."
     kept = f"{name}: keep the default{_called(dataset)}"
     if outcome.chosen is not None:
-        missed = wording.listed([one.text for one in outcome.verdicts if one.short or one.met is False])
+        missed = wording.listed([one.text for one in outcome.verdicts if one.falls_short or one.met is False])
         return f"{kept}; what was chosen, {setting(outcome.chosen)}, misses {missed} on the test split."
     if not outcome.answered:
         return f"{kept}; {outcome.reason.rstrip('.')}."
@@ -67,7 +67,7 @@ def more(needed: tuple[int, int] | None) -> str:
 
 def setting(chosen: SettingResult) -> str:
     """A selector with its values, as a sentence has it."""
-    values = texts.setting(chosen.values)
+    values = texts.setting_text(chosen.values)
     return f"{chosen.selector} with {values}" if values else chosen.selector
 
 
@@ -91,21 +91,21 @@ def _offers(outcome: Outcome, chosen: SettingResult) -> str:
 
 def _changed(tokens: Comparison) -> tuple[str, str]:
     """By how many per cent tokens change, and the interval of that."""
-    value, interval = texts.changed({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
+    value, interval = texts.change_text({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
     way = "more" if tokens.difference > 0 else "fewer"
     return f"{value.lstrip('+' + wording.MINUS)} {way}", interval
 
 
 def _holds(outcome: Outcome) -> str:
     """What the verdicts come to."""
-    said = {one.said for one in outcome.verdicts}
+    said = {one.status for one in outcome.verdicts}
     targets = "its target" if len(outcome.verdicts) == 1 else "its targets"
     if not said:
         return ""
     if "too few to say" in said:
         return f"; there are too few labels to say whether it holds {targets}"
     if "open" in said:
-        needed = [one.needed for one in outcome.verdicts if one.said == "open" and one.needed is not None]
+        needed = [one.needed for one in outcome.verdicts if one.status == "open" and one.needed is not None]
         tell = (
             f"about {wording.two_digits(max(needed)):,} more labels would tell" if needed else "more labels hardly tell"
         )

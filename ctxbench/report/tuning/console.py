@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ctxbench.report import wording
 from ctxbench.report.tuning import texts
 from ctxbench.report.tuning.advice import advice
-from ctxbench.report.tuning.tables import reading
+from ctxbench.report.tuning.tables import reported_split
 from ctxbench.report.tuning.texts import ALL, COMPLETENESS, SPLITS, TEST, TITLES, TOKENS, TUNING
 from ctxbench.report.wording import said
 from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
@@ -55,16 +55,16 @@ def _heading(dataset: DatasetTuning) -> str:
 
 
 def _outcome(dataset: DatasetTuning, outcome: Outcome) -> Iterator[str]:
-    yield from _wrapped(f"{outcome.policy.name}: {texts.asked(outcome.policy)}", 2, 4)
+    yield from _wrapped(f"{outcome.policy.name}: {texts.policy_text(outcome.policy)}", 2, 4)
     chosen = outcome.chosen
     if chosen is None:
-        yield from _wrapped(texts.nothing(outcome), 4, 6)
+        yield from _wrapped(texts.default_text(outcome), 4, 6)
         return
-    yield from _wrapped(texts.found(outcome, chosen), 4, 6)
+    yield from _wrapped(texts.choice_text(outcome, chosen), 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
     yield f"    {'':<{_ASIDE}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
     for metric in (COMPLETENESS, TOKENS):
-        sides = (texts.measured(found, metric) for found in splits.values())
+        sides = (texts.estimate_text(found, metric) for found in splits.values())
         yield f"    {TITLES[str(metric)]:<{_ASIDE}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
     if not outcome.against:
         return
@@ -74,9 +74,9 @@ def _outcome(dataset: DatasetTuning, outcome: Outcome) -> Iterator[str]:
             continue
         yield f"    {name}"
         compared = outcome.against.get(key)
-        yield from _wrapped(f"prompt tokens {', '.join(texts.changed(compared, TOKENS))}", 6, 8)
-        yield from _wrapped(f"completeness, points {', '.join(texts.changed(compared, COMPLETENESS))}", 6, 8)
-    yield from _wrapped(f"constraints, {SPLITS[reading(dataset)]}: {texts.held(outcome)}", 4, 6)
+        yield from _wrapped(f"prompt tokens {', '.join(texts.change_text(compared, TOKENS))}", 6, 8)
+        yield from _wrapped(f"completeness, points {', '.join(texts.change_text(compared, COMPLETENESS))}", 6, 8)
+    yield from _wrapped(f"constraints, {SPLITS[reported_split(dataset)]}: {texts.constraints_text(outcome)}", 4, 6)
 
 
 def _wrapped(text: str, first: int, rest: int) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ctxbench.report import wording
 from ctxbench.report.tuning import figures, tables, texts
 from ctxbench.report.tuning.advice import advice, answer
-from ctxbench.report.tuning.document import Block, Bullets, Code, Document, Folded, Heading, Table, Text
+from ctxbench.report.tuning.document import Block, Bullets, Code, Details, Document, Heading, Table, Text
 from ctxbench.report.tuning.texts import ALL, COMPLETENESS, TOKENS
 from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
 
@@ -37,15 +37,15 @@ _WORST = (
 
 def document(tuning: Tuning) -> Document:
     """Make the report; the same tuning gives the same blocks."""
-    rest = [*_across(tuning)]
+    rest = [*_overview_tables(tuning)]
     for dataset in tuning.datasets:
         rest += _dataset(dataset)
-    blocks = (*_recommended(tuning, rest), *rest, *_made(tuning))
+    blocks = (*_recommendations(tuning, rest), *rest, *_provenance(tuning))
     return Document(title=tuning.name, answer=answer(tuning), about=tuning.about, blocks=blocks)
 
 
-def _recommended(tuning: Tuning, rest: Iterable[Block]) -> Iterator[Block]:
-    """What is recommended, and how all figures are to be read, also those of the rest."""
+def _recommendations(tuning: Tuning, rest: Iterable[Block]) -> Iterator[Block]:
+    """What is recommended, and how all figures are to be read, those of the rest of the page as well."""
     yield Heading(2, "What is recommended")
     if not any(True for _ in tables.outcomes(tuning)):
         yield Text("No policy was tuned for.")
@@ -54,20 +54,20 @@ def _recommended(tuning: Tuning, rest: Iterable[Block]) -> Iterator[Block]:
     yield Bullets(
         tuple(f"{f'{one.dataset}, ' * several}{advice(one, outcome)}" for one, outcome in tables.outcomes(tuning))
     )
-    yield Text(" ".join([_CHOSEN, *_decided(tuning)]))
+    yield Text(" ".join([_CHOSEN, *_split_sentences(tuning)]))
     summary = tables.summary(tuning)
     yield summary
-    loose = [texts.LOOSE] if any(map(wording.has_loose, _words([summary, *rest]))) else []
-    yield Bullets((*_reading(tuning), *loose))
+    loose = [texts.LOOSE] if any(map(wording.has_loose, _block_texts([summary, *rest]))) else []
+    yield Bullets((*_explanations(tuning), *loose))
     yield Heading(3, "Policies")
     yield tables.policies(tuning)
 
 
-def _words(blocks: Iterable[Block]) -> Iterator[str]:
+def _block_texts(blocks: Iterable[Block]) -> Iterator[str]:
     """The texts of blocks that may hold an interval."""
     for block in blocks:
-        if isinstance(block, Folded):
-            yield from _words(block.blocks)
+        if isinstance(block, Details):
+            yield from _block_texts(block.blocks)
         elif isinstance(block, Table):
             for cell in (cell for row in block.rows for cell in row):
                 yield from (cell,) if isinstance(cell, str) else cell
@@ -75,15 +75,15 @@ def _words(blocks: Iterable[Block]) -> Iterator[str]:
             yield from block.texts
 
 
-def _decided(tuning: Tuning) -> Iterator[str]:
-    """Which labels decided, and which are read."""
+def _split_sentences(tuning: Tuning) -> Iterator[str]:
+    """On which split settings were chosen, and of which the figures are."""
     names = {kind: [one.dataset for one in tuning.datasets if one.all_decide is kind] for kind in (False, True)}
     for kind, said in ((False, _SPLIT), (True, _ALL_DECIDE)):
         if names[kind]:
             yield said if not names[not kind] else f"On {wording.listed(names[kind])}: {said[0].lower()}{said[1:]}"
 
 
-def _reading(tuning: Tuning) -> Iterator[str]:
+def _explanations(tuning: Tuning) -> Iterator[str]:
     """How the figures are to be read."""
     levels = sorted({one.level for _, outcome in tables.outcomes(tuning) for one in texts.intervals(outcome)})
     said = wording.listed([f"{100 * level:g}%" for level in levels])
@@ -110,8 +110,8 @@ def _reading(tuning: Tuning) -> Iterator[str]:
     )
 
 
-def _across(tuning: Tuning) -> Iterator[Block]:
-    """What is said of all datasets in one table."""
+def _overview_tables(tuning: Tuning) -> Iterator[Block]:
+    """The tables that hold all datasets."""
     for heading, table, about in (
         ("Tuning split and test split", tables.optimism(tuning), _OPTIMISM),
         ("Gain by ranking and gain by cut", tables.gains(tuning), _GAINS),
@@ -130,17 +130,17 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
         yield drawing
     else:
         yield Text("No contender and no setting has both completeness and tokens: there is nothing to draw.")
-    if tables.compared(dataset):
+    if tables.all_results(dataset):
         yield Heading(3, "Contenders")
         yield tables.results(dataset, figures.tags(dataset))
     for outcome in dataset.outcomes:
         parts = (figures.sensitivity(dataset, outcome), figures.two_at_a_time(dataset, outcome))
         drawn = tuple(part for part in parts if part is not None)
         if drawn:
-            yield Folded(f"{outcome.policy.name} on {dataset.dataset}: sensitivity to its parameters", drawn)
+            yield Details(f"{outcome.policy.name} on {dataset.dataset}: sensitivity to its parameters", drawn)
     for outcome in dataset.outcomes:
         if outcome.chosen is not None:
-            yield from _worse(dataset, outcome)
+            yield from _worse_requests(dataset, outcome)
     notes = tuple(_notes(dataset))
     if notes:
         yield Heading(3, "Notes")
@@ -162,7 +162,7 @@ def _facts(dataset: DatasetTuning) -> str:
     )
 
 
-def _worse(dataset: DatasetTuning, outcome: Outcome) -> Iterator[Block]:
+def _worse_requests(dataset: DatasetTuning, outcome: Outcome) -> Iterator[Block]:
     """Requests made worse, by name, beside how many were made better."""
     name, compared = outcome.policy.name, outcome.against.get("defaults", {}).get("completeness")
     if not outcome.worse:
@@ -177,19 +177,19 @@ def _worse(dataset: DatasetTuning, outcome: Outcome) -> Iterator[Block]:
         said += f"; {compared.higher:,} became complete and {compared.equal:,} stayed as they were"
     first = f" The first {tables.MANY} in the order of the dataset." if len(outcome.worse) > tables.MANY else ""
     title = f"{name} on {dataset.dataset}: {wording.count(len(outcome.worse), 'request')} made worse"
-    yield Folded(title, (Text(f"{said}.{first}"), tables.made_worse(outcome)))
+    yield Details(title, (Text(f"{said}.{first}"), tables.worse_requests(outcome)))
 
 
 def _notes(dataset: DatasetTuning) -> Iterator[str]:
-    """What the tuner says, and what the figures themselves give reason to doubt."""
+    """The notes of the tuning, and doubts that its figures give reason for."""
     yield from dataset.notes
     for outcome in dataset.outcomes:
-        yield from _searched(outcome)
+        yield from _search_notes(outcome)
         if outcome.chosen is not None:
             yield from _doubts(outcome)
 
 
-def _searched(outcome: Outcome) -> Iterator[str]:
+def _search_notes(outcome: Outcome) -> Iterator[str]:
     name = outcome.policy.name
     if outcome.settings or outcome.tried:
         said = f"{name}: {wording.count(outcome.settings, 'setting')} compared exactly"
@@ -206,9 +206,9 @@ def _doubts(outcome: Outcome) -> Iterator[str]:
     if chosen is None:
         return
     for one in outcome.verdicts:
-        if one.said not in ("holds", "holds within 2 points"):
+        if one.status not in ("holds", "holds within 2 points"):
             more = f"; about {one.needed:,} more labels would tell" if one.needed else ""
-            yield f"{name}: {one.text} is {one.said}: {one.value:.4g} ({one.low:.4g} to {one.high:.4g}){more}."
+            yield f"{name}: {one.text} is {one.status}: {one.value:.4g} ({one.low:.4g} to {one.high:.4g}){more}."
     for metric in (COMPLETENESS, TOKENS):
         before, after = chosen.tuning.get(str(metric)), chosen.test.get(str(metric))
         if before is None or after is None or not math.isfinite(before.value) or not math.isfinite(after.value):
@@ -221,7 +221,7 @@ def _doubts(outcome: Outcome) -> Iterator[str]:
             )
 
 
-def _made(tuning: Tuning) -> Iterator[Block]:
+def _provenance(tuning: Tuning) -> Iterator[Block]:
     yield Heading(2, "How this was made")
     yield Bullets(
         (

@@ -1,4 +1,4 @@
-"""A report as blocks: what Markdown and HTML both render, so that they say the same."""
+"""A report as blocks, which Markdown and HTML render alike."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class Details:
     """Blocks that are shown on demand."""
 
     title: str
     blocks: tuple[Table | Text | Bullets | Drawing, ...]
 
 
-Block: TypeAlias = Heading | Text | Bullets | Code | Table | Drawing | Folded
+Block: TypeAlias = Heading | Text | Bullets | Code | Table | Drawing | Details
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,5 +102,5 @@ class Document:
     @property
     def drawings(self) -> tuple[Drawing, ...]:
         """All figures in order."""
-        inner = [part for block in self.blocks for part in (block.blocks if isinstance(block, Folded) else (block,))]
+        inner = [part for block in self.blocks for part in (block.blocks if isinstance(block, Details) else (block,))]
         return tuple(part for part in inner if isinstance(part, Drawing))

@@ -1,4 +1,4 @@
-"""Figures of what tuning found: trade-offs with every contender, each parameter on its own, and two at a time."""
+"""Figures of what tuning found: trade-offs of every setting, each parameter alone, and two at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ctxbench.report.charts.line_chart import MEDIUM, SMALL, Panel, Ring, Scale,
 from ctxbench.report.tuning import texts
 from ctxbench.report.tuning.document import Drawing
 from ctxbench.report.tuning.geometry import amounts, order, shares, upper
-from ctxbench.report.tuning.tables import compared
+from ctxbench.report.tuning.tables import all_results
 from ctxbench.report.tuning.texts import COMPLETENESS, ITEMS, RECALL, TOKENS
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.results import (
@@ -28,13 +28,13 @@ from ctxbench.tuning.results import (
     PRESET,
     RECOMMENDED,
     DatasetTuning,
-    Heat,
+    MeanGrid,
     Outcome,
     SettingResult,
     Trace,
 )
 
-_BEYOND = 1.6  # an axis goes on before the first contender and behind the last by this factor
+_BEYOND = 1.6  # an axis goes on before the first setting and behind the last by this factor
 _CELLS = 10  # rows and columns of a heat map at most
 _NAME = 42  # letters of a name in a legend at most
 _SHAPES = {RECOMMENDED: "diamond", DEFAULTS: "square", PRESET: "triangle", FIXED: "ring", EVERYTHING: "cross"}
@@ -59,8 +59,8 @@ def file_name(*parts: str) -> str:
 
 
 def tags(dataset: DatasetTuning) -> dict[str, str]:
-    """A number for every contender that a figure marks, by name, in the order of the table."""
-    return {one.name: str(place) for place, one in enumerate(compared(dataset), start=1)}
+    """A number for every setting that a figure marks, by name, in the order of the table."""
+    return {one.name: str(place) for place, one in enumerate(all_results(dataset), start=1)}
 
 
 def trade_off(dataset: DatasetTuning) -> Drawing | None:
@@ -86,7 +86,7 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
 
 def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
     """Traces by what a legend calls them: the selectors' names shortened, if that leaves them apart."""
-    short = [texts.shortened(_selector(one.name), 80) + one.name[len(_selector(one.name)) :] for one in traces]
+    short = [texts.short_text(_selector(one.name), 80) + one.name[len(_selector(one.name)) :] for one in traces]
     names = short if len(set(short)) == len(short) else [one.name for one in traces]
     return dict(zip(names, traces, strict=True))
 
@@ -96,12 +96,12 @@ def _selector(trace: str) -> str:
 
 
 def trade_panel(dataset: DatasetTuning, lines: Mapping[str, Trace], across: Metric, up: Metric) -> Panel | None:
-    """One metric against another; None where neither a line nor a contender has both.
+    """One metric against another; None where neither a line nor a setting has both.
 
-    The axes reach as far as the contenders need it, but for the one that offers everything: what lies far beyond has
+    The axes reach as far as the settings need it, but for the one that offers everything: what lies far beyond has
     little to say, and would leave no room for the rest.
     """
-    rings = list(_marked(dataset, across, up))
+    rings = list(_marks(dataset, across, up))
     points = {name: _points(trace, across, up) for name, trace in lines.items()}
     near = [ring for ring in rings if ring.shape != _SHAPES[EVERYTHING]] or rings
     ys = upper([ring.y for ring in near])
@@ -124,16 +124,16 @@ def _scale(metric: Metric, values: Sequence[float]) -> Scale:
     return shares(title, values or [0.0]) if wording.unit(metric) == "%" else amounts(title, values)
 
 
-def _marked(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]:
-    """A mark for each contender that has both figures."""
+def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]:
+    """A mark for each setting that has both figures."""
     tag = tags(dataset)
-    for one in compared(dataset):
+    for one in all_results(dataset):
         x, y = (float(one.tuning[str(m)].value) if str(m) in one.tuning else math.nan for m in (across, up))
         if math.isfinite(x) and math.isfinite(y):
             unit = "%" * (wording.unit(up) == "%")
-            told = f"{texts.measured(one.tuning, up)}{unit} {up}, {texts.measured(one.tuning, across)} "
-            name = f"{'recommended: ' * (one.role == RECOMMENDED)}{texts.shortened(one.name, _NAME)}"
-            yield Ring(f"{name}: {told}{_AXES.get(across, across)}", x, y, tag[one.name], name, _SHAPES[one.role])
+            figures = f"{texts.estimate_text(one.tuning, up)}{unit} {up}, {texts.estimate_text(one.tuning, across)} "
+            name = f"{'recommended: ' * (one.role == RECOMMENDED)}{texts.short_text(one.name, _NAME)}"
+            yield Ring(f"{name}: {figures}{_AXES.get(across, across)}", x, y, tag[one.name], name, _SHAPES[one.role])
 
 
 def _points(trace: Trace, across: Metric, up: Metric) -> tuple[FloatArray, ...]:
@@ -216,7 +216,7 @@ def _place(value: Value | None, names: Sequence[str]) -> float:
 def two_at_a_time(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
     """Two parameters at a time: completeness and tokens, all others as recommended; None where there are none."""
     chosen, maps, left = outcome.chosen, [], set()
-    for heat in outcome.heats if chosen is not None else ():
+    for heat in outcome.heat_maps if chosen is not None else ():
         if chosen is not None and heat.xs and heat.ys and {"completeness", "tokens"} <= set(heat.means):
             maps += [cells(heat, str(metric), chosen, most=_CELLS) for metric in (COMPLETENESS, TOKENS)]
             left |= {name for name, found in ((heat.x, heat.xs), (heat.y, heat.ys)) if len(found) > _CELLS}
@@ -236,10 +236,10 @@ def two_at_a_time(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
     )
 
 
-def cells(heat: Heat, metric: str, chosen: SettingResult | None, *, most: int) -> HeatMap:
+def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, most: int) -> HeatMap:
     """A map of a metric with at most so many rows and columns."""
     wanted = chosen.values if chosen is not None else {}
-    columns, rows = _thinned(heat.xs, wanted.get(heat.x), most), _thinned(heat.ys, wanted.get(heat.y), most)
+    columns, rows = _spaced_places(heat.xs, wanted.get(heat.x), most), _spaced_places(heat.ys, wanted.get(heat.y), most)
     at = [
         next((place for place, i in enumerate(kept) if values[i] == wanted.get(name)), None)
         for kept, values, name in ((columns, heat.xs, heat.x), (rows, heat.ys, heat.y))
@@ -263,7 +263,7 @@ def cells(heat: Heat, metric: str, chosen: SettingResult | None, *, most: int) -
     )
 
 
-def _thinned(values: Sequence[Value], chosen: Value | None, most: int) -> list[int]:
+def _spaced_places(values: Sequence[Value], chosen: Value | None, most: int) -> list[int]:
     """Places of at most so many values, spread evenly, the first, the last and the chosen one among them."""
     if len(values) <= most:
         return list(range(len(values)))

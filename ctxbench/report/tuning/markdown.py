@@ -11,9 +11,9 @@ from ctxbench.report.tuning.document import (
     Bullets,
     Cell,
     Code,
+    Details,
     Document,
     Drawing,
-    Folded,
     Heading,
     Table,
     Text,
@@ -36,7 +36,7 @@ def markdown(document: Document, *, figures: str) -> str:
     if document.about:
         parts.append(_paragraph(document.about))
     for block in document.blocks:
-        parts += _rendered(block, figures)
+        parts += _render(block, figures)
     return "\n\n".join(parts) + "\n"
 
 
@@ -45,7 +45,7 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", wording.named(" ".join(text.split())))
 
 
-def _rendered(block: Block, figures: str) -> Iterator[str]:
+def _render(block: Block, figures: str) -> Iterator[str]:
     """The parts of a block; blank lines go between them."""
     match block:
         case Heading():
@@ -61,10 +61,10 @@ def _rendered(block: Block, figures: str) -> Iterator[str]:
         case Drawing():
             yield f"![{escaped(block.title)}]({figures}{block.name}.svg)"
             yield _paragraph(block.caption)
-        case Folded():
-            yield f"<details><summary>{_in_html(block.title)}</summary>"
+        case Details():
+            yield f"<details><summary>{_escape_in_html(block.title)}</summary>"
             for part in block.blocks:
-                yield from _rendered(part, figures)
+                yield from _render(part, figures)
             yield "</details>"
 
 
@@ -94,7 +94,7 @@ def _code(text: str) -> str:
     return f"{fence}sh\n{wording.named(' '.join(text.split()))}\n{fence}"
 
 
-def _in_html(text: str) -> str:
+def _escape_in_html(text: str) -> str:
     """A text inside a tag of HTML, where backslashes escape nothing."""
     from html import escape
 

@@ -26,7 +26,7 @@ def page(document: Document) -> str:
     environment = templates()
     environment.filters |= {
         "line": _line,
-        "unbroken": _unbroken,
+        "unbroken": _keep_unbroken,
         "kind": lambda block: type(block).__name__,
     }
     html: str = environment.get_template("tuning.html.j2").render(
@@ -52,6 +52,6 @@ def _line(text: str) -> str:
     return wording.named(" ".join(text.split()))
 
 
-def _unbroken(text: str) -> str:
+def _keep_unbroken(text: str) -> str:
     """A text whose parts in brackets stay on one line."""
     return re.sub(r"\(.*?\)", lambda found: found[0].replace(" ", "\u00a0"), text)

@@ -35,26 +35,27 @@ def summary(tuning: Tuning) -> Table:
     for dataset, outcome in outcomes(tuning):
         start = (dataset.dataset, outcome.policy.name)
         if outcome.chosen is None:
-            rows.append((*start, texts.nothing(outcome), *([wording.NONE] * 8)))
+            rows.append((*start, texts.default_text(outcome), *([wording.NONE] * 8)))
             continue
-        told = [SPLITS[reading(dataset)]]
-        told += [texts.measured(outcome.chosen.read, metric) for metric in (COMPLETENESS, TOKENS)]
-        changes = [texts.changed(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
-        changes += [_against_fixed(outcome), texts.changed(_at_equal_tokens(outcome), COMPLETENESS)]
-        rows.append((*start, texts.found(outcome, outcome.chosen), texts.held(outcome), *told, *changes))
-    if len({reading(dataset) for dataset in tuning.datasets}) > 1:
+        cells = [SPLITS[reported_split(dataset)]]
+        cells += [texts.estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
+        changes = [texts.change_text(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
+        changes += [_against_fixed(outcome), texts.change_text(_at_equal_tokens(outcome), COMPLETENESS)]
+        choice = (texts.choice_text(outcome, outcome.chosen), texts.constraints_text(outcome))
+        rows.append((*start, *choice, *cells, *changes))
+    if len({reported_split(dataset) for dataset in tuning.datasets}) > 1:
         return Table("What is recommended", head, tuple(rows), frozenset({5, 6}))
     same = (*head[:4], *head[5:])  # all figures are of the same queries, which the page says above
     return Table("What is recommended", same, tuple((*row[:4], *row[5:]) for row in rows), frozenset({4, 5}))
 
 
 def _against_fixed(outcome: Outcome) -> tuple[str, ...]:
-    """Both changes against the tuned fixed number of items."""
+    """Changes in tokens and completeness against the tuned fixed number of items."""
     if outcome.fixed is None:
         return ("no k meets the policy",)
     found = outcome.against.get("fixed")
     named = (("tokens", TOKENS), ("points", COMPLETENESS))
-    return tuple(f"{name} {', '.join(texts.changed(found, metric))}" for name, metric in named)
+    return tuple(f"{name} {', '.join(texts.change_text(found, metric))}" for name, metric in named)
 
 
 def _at_equal_tokens(outcome: Outcome) -> Mapping[str, Comparison]:
@@ -63,16 +64,16 @@ def _at_equal_tokens(outcome: Outcome) -> Mapping[str, Comparison]:
 
 
 def optimism(tuning: Tuning) -> Table | None:
-    """What the tuning split promised beside what the test split kept; None where no test split was read."""
+    """Figures of the tuning split beside those of the test split; None where no test split was read."""
     rows = []
     for dataset, outcome in outcomes(tuning):
         if outcome.chosen is None or not outcome.chosen.test:
             continue
         row = [dataset.dataset, outcome.policy.name]
         for metric in (COMPLETENESS, TOKENS):
-            row += [texts.measured(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
+            row += [texts.estimate_text(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
             sides = (side.get(str(metric)) for side in (outcome.chosen.tuning, outcome.chosen.test))
-            row.append(texts.apart(metric, *sides))
+            row.append(texts.optimism_text(metric, *sides))
         rows.append(tuple(row))
     titles = [f"{TITLES[str(m)]}, {what}" for m in (COMPLETENESS, TOKENS) for what in (TUNING, TEST, "optimism")]
     if not rows:
@@ -82,13 +83,13 @@ def optimism(tuning: Tuning) -> Table | None:
 
 
 def gains(tuning: Tuning) -> Table | None:
-    """What a better ranking gives and what a better cut gives, apart; None where nothing is recommended."""
+    """The gain of a better ranking and that of a better cut; None where nothing is recommended."""
     rows: list[tuple[Cell, ...]] = []
     for dataset, outcome in outcomes(tuning):
         if outcome.chosen is None or not outcome.against:
             continue
         parts = (outcome.ranking, outcome.against.get("fixed_own"), outcome.against.get("fixed"))
-        changes = [texts.changed(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
+        changes = [texts.change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
         if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
             changes[:2] = [("the same ranking",), (wording.NONE,)]
         ks = [one.name if one else "none meets the policy" for one in (outcome.fixed, outcome.fixed_own)]
@@ -120,26 +121,26 @@ def _group(found: GroupMean | None) -> str:
 def policies(tuning: Tuning) -> Table:
     """What each policy asks for; the same on all datasets."""
     found = {outcome.policy.name: outcome.policy for _, outcome in outcomes(tuning)}
-    rows = tuple((one.name, one.about, texts.asked(one)) for one in found.values())
+    rows = tuple((one.name, one.about, texts.policy_text(one)) for one in found.values())
     return Table("Policies", ("policy", "about", "asks for"), rows)
 
 
 def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
-    """Every contender on all that was measured; the tags are those of the figure."""
+    """Every setting with its figures; the tags are those of the figure."""
     rows: list[tuple[str, ...]] = []
-    for one in compared(dataset):
-        what = ": ".join(filter(None, (texts.ROLES[one.role], texts.setting(one.values))))
+    for one in all_results(dataset):
+        what = ": ".join(filter(None, (texts.ROLES[one.role], texts.setting_text(one.values))))
         start = (one.name, tags.get(one.name, ""), what)
         for split, found in ((ALL if dataset.all_decide else TUNING, one.tuning), (TEST, one.test)):
             if found:
-                rows.append((*start, split, *(texts.measured(found, metric) for metric in _SHOWN)))
+                rows.append((*start, split, *(texts.estimate_text(found, metric) for metric in _SHOWN)))
                 start = ("", "", "")
     head = ("contender", "mark", "what it is", "split", *(TITLES[str(metric)] for metric in _SHOWN))
     return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), frozenset(range(4, 8)))
 
 
-def compared(dataset: DatasetTuning) -> Sequence[SettingResult]:
-    """The contenders of a dataset, and those that its outcomes name besides, each name once."""
+def all_results(dataset: DatasetTuning) -> Sequence[SettingResult]:
+    """The measured settings of a dataset, and those that its outcomes name besides, each name once."""
     found = {one.name: one for one in dataset.results}
     for outcome in dataset.outcomes:
         for one in (outcome.chosen, outcome.fixed, outcome.fixed_own):
@@ -148,13 +149,13 @@ def compared(dataset: DatasetTuning) -> Sequence[SettingResult]:
     return tuple(found.values())
 
 
-def made_worse(outcome: Outcome) -> Table:
+def worse_requests(outcome: Outcome) -> Table:
     """The first requests that the defaults made complete and what is recommended does not."""
     rows = tuple((one.query, one.text, ", ".join(one.missing)) for one in outcome.worse[:MANY])
     return Table(f"Requests made worse by {outcome.policy.name}", ("query", "request", "no longer offered"), rows)
 
 
-def reading(dataset: DatasetTuning) -> str:
+def reported_split(dataset: DatasetTuning) -> str:
     """The split that figures are read from."""
     return ALL if dataset.all_decide else TEST
 

@@ -25,7 +25,7 @@ TUNING, TEST, ALL = "tuning", "test", "all"
 SPLITS = {TUNING: "tuning split", TEST: "test split", ALL: "all labels"}
 
 
-def measured(found: Mapping[str, Estimate], metric: Metric) -> str:
+def estimate_text(found: Mapping[str, Estimate], metric: Metric) -> str:
     """A mean with its interval, `93.1 (90.2-95.5)`; a dash where there is none."""
     one = found.get(str(metric))
     if one is None or not one.n or not math.isfinite(one.value):
@@ -34,7 +34,7 @@ def measured(found: Mapping[str, Estimate], metric: Metric) -> str:
     return f"{wording.number(metric, one.value)}{f' ({interval})' if interval else ''}"
 
 
-def changed(found: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
+def change_text(found: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
     """A difference with its interval, and whether the two are told apart; tokens as per cent of the other's mean."""
     one = (found or {}).get(str(metric))
     if one is None or not one.n or not math.isfinite(one.difference) or (metric == TOKENS and one.base == 0):
@@ -61,8 +61,8 @@ def _shares(interval: Interval, base: float) -> str:
     return f"{' to '.join(ends)}{'' if interval.holds else wording.LOOSE}"
 
 
-def apart(metric: Metric, tuning: Estimate | None, test: Estimate | None) -> str:
-    """What the tuning split promised more than the test split kept; tokens as per cent of the test split's mean."""
+def optimism_text(metric: Metric, tuning: Estimate | None, test: Estimate | None) -> str:
+    """By how much the tuning split is above the test split; tokens as per cent of the test split's mean."""
     if tuning is None or test is None or not (math.isfinite(tuning.value) and math.isfinite(test.value)):
         return wording.NONE
     if metric != TOKENS:
@@ -70,40 +70,40 @@ def apart(metric: Metric, tuning: Estimate | None, test: Estimate | None) -> str
     return percent((tuning.value - test.value) / test.value) if test.value else wording.NONE
 
 
-def setting(values: Mapping[str, Value]) -> str:
+def setting_text(values: Mapping[str, Value]) -> str:
     """Parameters with their values."""
     return ", ".join(f"{name} {shown(value)}" for name, value in values.items())
 
 
-def recommended(chosen: SettingResult) -> str:
+def selector_text(chosen: SettingResult) -> str:
     """A selector with its values."""
-    values = setting(chosen.values)
+    values = setting_text(chosen.values)
     return f"{chosen.selector}: {values}" if values else chosen.selector
 
 
-def found(outcome: Outcome, chosen: SettingResult) -> str:
-    """What was chosen, and where the test split says otherwise that it is not recommended."""
-    said = recommended(chosen)
+def choice_text(outcome: Outcome, chosen: SettingResult) -> str:
+    """What was chosen; where the test split says otherwise, that the default is kept."""
+    said = selector_text(chosen)
     return said if outcome.recommended is not None else f"keep the default: {said} misses its target"
 
 
-def nothing(outcome: Outcome) -> str:
+def default_text(outcome: Outcome) -> str:
     """Why the default is kept."""
     return f"keep the default: {outcome.reason.rstrip('.') or 'no setting is better beyond doubt'}"
 
 
-def held(outcome: Outcome) -> str:
-    """What is said of the constraints."""
+def constraints_text(outcome: Outcome) -> str:
+    """The verdicts on the constraints."""
     if not outcome.policy.constraints:
         return "none to hold"
     if outcome.chosen is None or not outcome.verdicts:
         return wording.NONE
     if len(outcome.verdicts) == 1:
-        return outcome.verdicts[0].said
-    return "; ".join(f"{one.text}: {one.said}" for one in outcome.verdicts)
+        return outcome.verdicts[0].status
+    return "; ".join(f"{one.text}: {one.status}" for one in outcome.verdicts)
 
 
-def asked(policy: Policy) -> str:
+def policy_text(policy: Policy) -> str:
     """An objective under its constraints, as a sentence without its end."""
     goal = f"{'least' if policy.minimise else 'most'} {_plain(str(policy.objective))}"
     constraints = [str(one) for one in policy.constraints]
@@ -126,7 +126,7 @@ def intervals(outcome: Outcome) -> Iterator[Interval]:
 LOOSE = f"{wording.LOOSE} behind an interval: too few values, or too few that differ, for the interval to be relied on."
 
 
-def shortened(text: str, most: int) -> str:
+def short_text(text: str, most: int) -> str:
     """A text on one line, of at most so many letters."""
     line = wording.named(" ".join(text.split()))
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}\u2026"

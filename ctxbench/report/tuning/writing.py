@@ -27,9 +27,9 @@ def write_report(tuning: Tuning, folder: Path) -> tuple[Path, ...]:
     Raises:
         StorageError: the disk is full, or the place cannot be written.
     """
-    made = document(tuning)
-    html = page(made)
-    report, *others = _write_markdown(made, folder / "report.md", _FIGURES, several=len(tuning.datasets) > 1)
+    report_document = document(tuning)
+    html = page(report_document)
+    report, *others = _write_markdown(report_document, folder / "report.md", _FIGURES, several=len(tuning.datasets) > 1)
     write_atomic(folder / "report.html", html)
     return report, folder / "report.html", *others
 
@@ -51,11 +51,11 @@ def write_markdown(tuning: Tuning, path: Path, *, figures: str) -> tuple[Path, .
     return tuple(_write_markdown(document(tuning), path, figures, several=len(tuning.datasets) > 1))
 
 
-def _write_markdown(made: Document, path: Path, figures: str, *, several: bool) -> list[Path]:
+def _write_markdown(report_document: Document, path: Path, figures: str, *, several: bool) -> list[Path]:
     """Write figures, page and, of several datasets, the file of their sections."""
-    drawn = []
-    for drawing in made.drawings:
-        drawn.append(path.parent / figures / f"{drawing.name}.svg")
-        write_atomic(drawn[-1], drawing.svg, durable=False)
-    text = without_surrogates(markdown(made, figures=f"{figures}/"))
-    return [*write_parted(path, text, titles(text)[1:-1] if several else ()), *drawn]
+    files = []
+    for drawing in report_document.drawings:
+        files.append(path.parent / figures / f"{drawing.name}.svg")
+        write_atomic(files[-1], drawing.svg, durable=False)
+    text = without_surrogates(markdown(report_document, figures=f"{figures}/"))
+    return [*write_parted(path, text, titles(text)[1:-1] if several else ()), *files]

@@ -1,1 +1,1 @@
-"""Calibration: fitting probabilities on labelled queries, and measuring the fits on queries that they have not seen."""
+"""Fits: probabilities, abstention and weights fitted on labelled queries, and measured on queries unseen by the fit."""

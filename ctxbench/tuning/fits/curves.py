@@ -37,7 +37,10 @@ class CutCurve:
     def of(cls, examples: Examples, probability: FloatArray) -> CutCurve:
         """The curve of all thresholds for the probabilities of rows, shape (n_rows,)."""
         best = needed_probability(examples, probability)
-        share = _recall_shares(examples)
+        wanted = np.bincount(examples.needed, minlength=examples.n_queries)
+        share = 1.0 / (
+            wanted[examples.needed] * max(int((wanted > 0).sum()), 1)
+        )  # of the mean recall, by required item
         threshold = np.unique(np.concatenate([probability, best[np.isfinite(best)]]))[::-1]
         by_row, by_need = np.sort(probability), np.argsort(best)
         items = (len(by_row) - np.searchsorted(by_row, threshold, side="left")) / max(examples.n_queries, 1)
@@ -99,12 +102,6 @@ def recall_of_first(examples: Examples, score: FloatArray, most: int) -> FloatAr
         np.bincount(examples.needed[np.array(place) <= n], minlength=examples.n_queries) for n in range(1, most + 1)
     ]
     return np.array([(one[wanted > 0] / wanted[wanted > 0]).mean() for one in held])
-
-
-def _recall_shares(examples: Examples) -> FloatArray:
-    """What each required item adds to the mean recall of all queries that need any, shape (n_needed,)."""
-    wanted = np.bincount(examples.needed, minlength=examples.n_queries)
-    return 1.0 / (wanted[examples.needed] * max(int((wanted > 0).sum()), 1))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxbench.bench.dataset_run import answered
 from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import Metric, evaluate, parse_metric
+from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.logistic import Logistic
@@ -73,7 +73,8 @@ class AbstentionData:
     @classmethod
     def of(cls, examples: Examples, selector: Selector, dataset: Dataset, score: FloatArray) -> AbstentionData:
         """Ask a selector; `score` is the signal by row of `examples`, a query without candidates has a signal of 0."""
-        values = offered_values(selector, dataset)
+        labels = Labels.of(dataset, np.zeros(len(dataset.catalog), dtype=np.int64))
+        values = evaluate((RECALL, NOTHING, FALSE_ITEMS), labels.evidence(answered(selector, dataset.batch())))
         return cls(
             examples=examples,
             recall=np.nan_to_num(values[RECALL]) * examples.needs,
@@ -84,7 +85,7 @@ class AbstentionData:
 
     @cached_property
     def thresholds(self) -> FloatArray:
-        """The values of the signal, rising: below each of them, other queries are silenced."""
+        """The values of the signal, rising: below each of them other queries are offered nothing."""
         return np.unique(self.signal)
 
     @cached_property
@@ -94,7 +95,7 @@ class AbstentionData:
 
     @cached_property
     def removed_share(self) -> FloatArray:
-        """Share of the queries falsely offered something that are silenced below each threshold, rising."""
+        """Share of the queries falsely offered something that are offered nothing below each threshold, rising."""
         return self._below(self.falsely_offered.astype(np.float64)) / max(int(self.falsely_offered.sum()), 1)
 
     def effect_of(self, threshold: float) -> tuple[float, float, float]:
@@ -174,9 +175,3 @@ def abstention_trial(whole: AbstentionData, score: Score, *, lost: Sequence[floa
     return AbstentionTrial(
         before, thresholds, {one: before.without(before.signal < thresholds[one][fold]) for one in lost}
     )
-
-
-def offered_values(selector: Selector, dataset: Dataset) -> Mapping[Metric, FloatArray]:
-    """Recall, whether nothing was added, and false items of a selector on labelled queries, each by query."""
-    labels = Labels.of(dataset, np.zeros(len(dataset.catalog), dtype=np.int64))
-    return evaluate((RECALL, NOTHING, FALSE_ITEMS), labels.evidence(answered(selector, dataset.batch())))

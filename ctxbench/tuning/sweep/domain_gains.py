@@ -82,8 +82,8 @@ def domain_gain(measure: Measure, required: Requirements, both: Sequence[Measure
         ParameterError: the measure has no such form, or shares of too many different parts.
     """
     queries = both[0].reachable if measure.reachable else np.ones(required.items.n, dtype=np.bool_)
-    if measure.needed:
-        queries = queries & both[0].queries_needing[measure.needed]
+    if measure.required_type:
+        queries = queries & both[0].queries_by_type[measure.required_type]
     name = measure.metric.name
     if name == "completeness":
         return _completeness(queries, required, both)

@@ -31,7 +31,7 @@ def sweep(
     for line in family.lines(rankings):
         settings += len(line)
         for collector in collectors:
-            collector.take(line)
+            collector.add(line)
         if progress is not None:
             progress(settings)
     return settings

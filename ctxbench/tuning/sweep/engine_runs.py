@@ -109,15 +109,15 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
         seconds=none,
     )
     within = Metric("Comp", REACH)
-    asked = list(dict.fromkeys(measure.metric for measure in measures))
+    metrics = list(dict.fromkeys(measure.metric for measure in measures))
     evidence = labels.evidence(answers)
-    values = evaluate([*asked, within] if any(one.reachable for one in measures) else asked, evidence)
-    if lacking := sorted({str(metric) for metric in asked if metric not in values}):
+    values = evaluate([*metrics, within] if any(one.reachable for one in measures) else metrics, evidence)
+    if lacking := sorted({str(metric) for metric in metrics if metric not in values}):
         raise ParameterError(f"{', '.join(lacking)} cannot be computed by query; use a set metric")
-    needing = queries_by_type(labels) if any(one.needed for one in measures) else {}
+    by_type = queries_by_type(labels) if any(one.required_type for one in measures) else {}
     reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
     catalog = labels.dataset.catalog
-    return values_of_measures(measures, values, evidence, catalog, needing=needing, reachable=reachable)
+    return values_of_measures(measures, values, evidence, catalog, by_type=by_type, reachable=reachable)
 
 
 def setting_line(

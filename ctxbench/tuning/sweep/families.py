@@ -1,4 +1,4 @@
-"""Families of cuts that offer a prefix of the ranking, with the parameters that a sweep turns."""
+"""Families of cuts that offer a prefix of the ranking, with the parameters of a sweep."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Cut:
         rankings: of which the first items are offered.
         values: of all parameters but the axis.
         low, high: the fewest and the most items that are offered, shape (n_queries,); equal without an axis.
-        axis: what is turned, with its key of every ranked item, sorted; None = nothing is, and this is one setting.
+        axis: the parameter that differs, with its sorted items; None = none does, and this is one setting.
         slot: see `ThresholdSums.line`.
     """
 
@@ -298,7 +298,7 @@ def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -
     """How far every item scores below the best of its query, as the step `margin` has it, shape (n_ranked,)."""
     best = np.zeros(rankings.n_queries)
     some = rankings.sizes > 0
-    best[some] = rankings.score[rankings.start[:-1][some]]
+    best[some] = rankings.score[rankings.items.start[:-1][some]]
     return fallen(rankings.score, best[rankings.items.owner], of)
 
 

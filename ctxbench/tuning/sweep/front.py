@@ -37,7 +37,7 @@ class Front:
     def __len__(self) -> int:
         return len(self._values)
 
-    def take(self, line: Line) -> None:
+    def add(self, line: Line) -> None:
         """See the settings of a line; those with a mean that applies to no query are passed over."""
         self.settings += len(line)
         if not (line.n[self.cost] and line.n[self.gain]):

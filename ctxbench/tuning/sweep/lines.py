@@ -114,6 +114,6 @@ class Line:
 class Collector(Protocol):
     """Sees every line of a sweep, and keeps what it needs: the best setting, or a front."""
 
-    def take(self, line: Line) -> None:
+    def add(self, line: Line) -> None:
         """See the settings of a line."""
         ...

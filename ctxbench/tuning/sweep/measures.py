@@ -17,24 +17,28 @@ class Measure:
         metric: a set metric, such as `completeness` or `tokens`.
         reachable: True: only over queries that the first `REACH` items of the ranking make complete. Completeness
             among these is completeness as a share of what is reachable.
-        needed: an item type: only over queries that require an item of it. With `items` it is how many of the required
-            items of this type are offered; with any other metric that metric.
+        required_type: an item type: only over queries that require an item of it. With `items` it is how many of the
+            required items of this type are offered; with any other metric that metric.
     """
 
     metric: Metric
     reachable: bool = False
-    needed: str = ""
+    required_type: str = ""
 
     def __hash__(self) -> int:
-        return hash((self.metric.name, self.needed))  # a sweep looks measures up millions of times
+        return hash((self.metric.name, self.required_type))  # a sweep looks measures up millions of times
 
     def __str__(self) -> str:
         name = f"{self.metric} of reachable" if self.reachable else str(self.metric)
-        if not self.needed:
+        if not self.required_type:
             return name
-        return f"required {self.needed} items" if self.counts else f"{name} where a {self.needed} is required"
+        return (
+            f"required {self.required_type} items"
+            if self.counts
+            else f"{name} where a {self.required_type} is required"
+        )
 
     @property
     def counts(self) -> bool:
         """Whether it counts the required items of one type that are offered."""
-        return bool(self.needed) and self.metric.name == "items"
+        return bool(self.required_type) and self.metric.name == "items"

@@ -66,7 +66,7 @@ class MeasuredRankings:
         reachable: True where the first `REACH` items of the ranking, and what the session holds, are all that is
             required; False where nothing is. Shape (n_queries,).
         failed: True where the selector failed, shape (n_queries,).
-        queries_needing: by item type that a measure is about, the queries that require it, shape (n_queries,).
+        queries_by_type: by item type that a measure is about, the queries that require it, shape (n_queries,).
         required_counts: by item type whose required items are counted, how many are offered by length, like `tables`.
         pairing: what differences are taken to; None = none are.
     """
@@ -79,7 +79,7 @@ class MeasuredRankings:
     tables: Mapping[Metric, FloatArray]
     reachable: BoolArray
     failed: BoolArray
-    queries_needing: Mapping[str, BoolArray] = field(default_factory=dict)
+    queries_by_type: Mapping[str, BoolArray] = field(default_factory=dict)
     required_counts: Mapping[str, FloatArray] = field(default_factory=dict)
     pairing: Pairing | None = None
     _item_values: Mapping[Metric, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class MeasuredRankings:
         item_values = items.single_item_values([metric for metric in metrics if metric.name in ADDITIVE | AVERAGES])
         tables = _tables(items, metrics, item_values, broken)
         within = items.length_start[:-1] + np.minimum(REACH, np.diff(items.start))
-        types = queries_by_type(labels) if any(measure.needed for measure in measures) else {}
+        types = queries_by_type(labels) if any(measure.required_type for measure in measures) else {}
         nowhere = np.zeros(items.n, dtype=np.bool_)
         return cls(
             items=items,
@@ -132,20 +132,14 @@ class MeasuredRankings:
             tables=tables,
             reachable=tables[_COMPLETENESS][within] == 1,
             failed=broken,
-            queries_needing={one.needed: types.get(one.needed, nowhere) for one in measures if one.needed},
-            required_counts={one.needed: count_by_length(items, one.needed) for one in measures if one.counts},
+            queries_by_type={
+                one.required_type: types.get(one.required_type, nowhere) for one in measures if one.required_type
+            },
+            required_counts={
+                one.required_type: count_by_length(items, one.required_type) for one in measures if one.counts
+            },
             _item_values=item_values,
         )
-
-    @property
-    def start(self) -> IntArray:
-        """CSR starts of the ranked items, shape (n_queries + 1,)."""
-        return self.items.start
-
-    @property
-    def item(self) -> IntArray:
-        """The catalog position of each ranked item, shape (n_ranked,)."""
-        return self.items.item
 
     @property
     def n_queries(self) -> int:
@@ -161,7 +155,7 @@ class MeasuredRankings:
     def cumulative_tokens(self) -> IntArray:
         """The prompt tokens of each ranked item and all before it in its ranking, shape (n_ranked,)."""
         total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.items.tokens)])
-        cumulative_tokens: IntArray = total[1:] - total[self.start[:-1]][self.items.owner]
+        cumulative_tokens: IntArray = total[1:] - total[self.items.start[:-1]][self.items.owner]
         return cumulative_tokens
 
     def values(self, measure: Measure, lengths: IntArray) -> FloatArray:
@@ -191,16 +185,16 @@ class MeasuredRankings:
 
     def _table(self, measure: Measure) -> FloatArray:
         """What a measure is a mean of, by length."""
-        return self.required_counts[measure.needed] if measure.counts else self.tables[measure.metric]
+        return self.required_counts[measure.required_type] if measure.counts else self.tables[measure.metric]
 
     def _queries_of(self, measure: Measure) -> BoolArray | None:
         """The queries that a measure is over, shape (n_queries,); None = all."""
-        if not measure.needed:
+        if not measure.required_type:
             return self.reachable if measure.reachable else None
         return (
-            self.queries_needing[measure.needed] & self.reachable
+            self.queries_by_type[measure.required_type] & self.reachable
             if measure.reachable
-            else self.queries_needing[measure.needed]
+            else self.queries_by_type[measure.required_type]
         )
 
     def select_queries(self, queries: BoolArray) -> MeasuredRankings:
@@ -216,7 +210,7 @@ class MeasuredRankings:
             tables={metric: table[lengths] for metric, table in self.tables.items()},
             reachable=self.reachable[which],
             failed=self.failed[which],
-            queries_needing={name: queries_needing[which] for name, queries_needing in self.queries_needing.items()},
+            queries_by_type={name: queries_by_type[which] for name, queries_by_type in self.queries_by_type.items()},
             required_counts={name: table[lengths] for name, table in self.required_counts.items()},
             pairing=None if self.pairing is None else self.pairing.select_queries(np.asarray(queries, dtype=np.bool_)),
             _item_values={metric: (bare[which], single[rows]) for metric, (bare, single) in self._item_values.items()},
@@ -272,5 +266,7 @@ def _tables(
     tables = items.values_by_length([metric for metric in metrics if metric not in item_values])
     for metric, (bare, single) in item_values.items():
         tables[metric] = (items.sum_by_length if metric.name in ADDITIVE else items.mean_by_length)(bare, single)
-    gone = np.repeat(failed, np.diff(items.length_start))
-    return {m: np.where(gone, np.nan, table) if m.name in NOT_OF_FAILED else table for m, table in tables.items()}
+    failed_rows = np.repeat(failed, np.diff(items.length_start))
+    return {
+        m: np.where(failed_rows, np.nan, table) if m.name in NOT_OF_FAILED else table for m, table in tables.items()
+    }

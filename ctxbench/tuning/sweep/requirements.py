@@ -117,7 +117,7 @@ def values_of_measures(
     evidence: Evidence,
     catalog: Catalog,
     *,
-    needing: Mapping[str, BoolArray],
+    by_type: Mapping[str, BoolArray],
     reachable: BoolArray,
 ) -> dict[Measure, FloatArray]:
     """Measures by query from metrics by query, NaN at queries that a measure is not over.
@@ -127,7 +127,7 @@ def values_of_measures(
         values: by metric, shape (n_queries,).
         evidence: what was offered.
         catalog: of the items.
-        queries_needing: by item type, the queries that require an item of it, shape (n_queries,).
+        queries_by_type: by item type, the queries that require an item of it, shape (n_queries,).
         reachable: the queries within reach, shape (n_queries,).
 
     Returns:
@@ -135,9 +135,9 @@ def values_of_measures(
     """
     out = {}
     for one in measures:
-        found = count_offered(evidence, catalog, one.needed) if one.counts else values[one.metric]
-        if one.needed:
-            found = np.where(needing.get(one.needed, False), found, np.nan)
+        found = count_offered(evidence, catalog, one.required_type) if one.counts else values[one.metric]
+        if one.required_type:
+            found = np.where(by_type.get(one.required_type, False), found, np.nan)
         out[one] = np.where(reachable, found, np.nan) if one.reachable else found
     return out
 

@@ -140,11 +140,11 @@ class DomainPair:
         if len(domains) != 2:
             raise ParameterError(f"a budget is shared by two domains, got {len(domains)}")
         held = domain_items(rankings.items.labels.dataset.catalog, [domain.types for domain in domains])
-        if not (held[0] | held[1])[rankings.item].all():
+        if not (held[0] | held[1])[rankings.items.item].all():
             raise ParameterError("an item of a ranking belongs to neither domain; add its type, or '*'")
         self.rankings = rankings
         self.domains = tuple(domains)
-        self._parts = tuple(rankings.select_items(one[rankings.item]) for one in held)
+        self._parts = tuple(rankings.select_items(one[rankings.items.item]) for one in held)
         self._required = Requirements.of(rankings.items)
 
     def front(
@@ -204,7 +204,7 @@ class DomainPair:
         found = evaluate(list(dict.fromkeys(one.metric for one in whole.measures)), evidence)
         catalog = whole.items.labels.dataset.catalog
         return values_of_measures(
-            whole.measures, found, evidence, catalog, needing=whole.queries_needing, reachable=whole.reachable
+            whole.measures, found, evidence, catalog, by_type=whole.queries_by_type, reachable=whole.reachable
         )
 
     def lines(self, front: PairFront) -> Iterator[Line]:
@@ -299,10 +299,10 @@ def _settings(cut: Cut, line: Line, query: IntArray, length: IntArray) -> IntArr
     if cut.axis is None or not len(moves):
         return first
     own, rises = cut.rankings, cut.axis[0].rises
-    last = own.start[query[moves]] + length[moves] - 1
+    last = own.items.start[query[moves]] + length[moves] - 1
     key = own.score[last]
     if rises:
-        key = -fallen(key, own.score[own.start[query[moves]]], "ratio")
+        key = -fallen(key, own.score[own.items.start[query[moves]]], "ratio")
     first[moves] = np.searchsorted(line.thresholds if rises else -line.thresholds, -key, side="left")
     return first
 

@@ -120,7 +120,7 @@ class ThresholdSums:
     def _line(self, axis: Axis, values: Mapping[str, Value], low: IntArray, rows: SortedItems) -> Line:
         """The line of the settings that offer the first `low` items and those of `rows` with a key high enough."""
         first, last = (-end for end in axis.span) if axis.rises else axis.span[::-1]
-        start, stop = _count_at_least(rows.key, first), _count_at_least(rows.key, last)
+        start, stop = count_at_least(rows.key, [first, last]).tolist()
         inner = rows.key[start:stop]
         changes = inner[1:] != inner[:-1]
         ends = None if changes.all() else np.append(np.flatnonzero(changes), len(inner) - 1)
@@ -241,6 +241,6 @@ def _sums_by_power(
     ]
 
 
-def _count_at_least(key: FloatArray, threshold: float) -> int:
-    """How many keys, from high to low, are at least a threshold."""
-    return len(key) - int(np.searchsorted(key[::-1], threshold, side="left"))
+def count_at_least(key: FloatArray, thresholds: npt.ArrayLike) -> IntArray:
+    """How many keys, from high to low, are at least each threshold, in the shape of these."""
+    return np.asarray(len(key) - np.searchsorted(key[::-1], thresholds, side="left"))

@@ -22,12 +22,12 @@ from ctxbench.tuning.results import (
     PRESET,
     RECOMMENDED,
     DatasetTuning,
-    Heat,
+    MeanGrid,
     Outcome,
     SettingResult,
     Trace,
     Tuning,
-    Worse,
+    WorseRequest,
 )
 from ctxbench.tuning.verdicts import Status, Verdict
 
@@ -143,15 +143,15 @@ def along(name: str, values: tuple[Any, ...], steep: float) -> Trace:
     )
 
 
-def heat(x: str, xs: tuple[Any, ...], y: str, ys: tuple[Any, ...]) -> Heat:
+def heat(x: str, xs: tuple[Any, ...], y: str, ys: tuple[Any, ...]) -> MeanGrid:
     """Both means rise with both parameters."""
     grid = np.linspace(0, 1, len(xs))[None, :] + np.linspace(0, 1, len(ys))[:, None]
-    return Heat(x=x, y=y, xs=xs, ys=ys, means={"completeness": 0.5 + 0.24 * grid, "tokens": 100 + 900 * grid**2})
+    return MeanGrid(x=x, y=y, xs=xs, ys=ys, means={"completeness": 0.5 + 0.24 * grid, "tokens": 100 + 900 * grid**2})
 
 
 def said(what: Status, *, text: str = KEPT, needed: int | None = None) -> Verdict:
     """What is said of a constraint, of 200 queries."""
-    return Verdict(text=text, said=what, value=0.93, low=0.91, high=0.95, n=200, needed=needed)
+    return Verdict(text=text, status=what, value=0.93, low=0.91, high=0.95, n=200, needed=needed)
 
 
 def outcome(policy: Policy = NORMAL, *, at: tuple[float, float, float] = (0.93, 320.0, 5.5), **given: Any) -> Outcome:
@@ -174,7 +174,9 @@ def outcome(policy: Policy = NORMAL, *, at: tuple[float, float, float] = (0.93, 
         },
         at_tokens=AtTokens(tokens=320.0, complete=0.93, base=0.9, comparison=comparison(0.9, 0.93, 0.02)),
         ranking=changes((500.0, 400.0), (0.9, 0.92)),
-        heats=(heat("contextTopN", tuple(range(51)), "contextMargin", tuple(round(i * 0.05, 2) for i in range(21))),),
+        heat_maps=(
+            heat("contextTopN", tuple(range(51)), "contextMargin", tuple(round(i * 0.05, 2) for i in range(21))),
+        ),
         slices=(
             along("contextTopK", tuple(range(1, 101)), 0.3),
             along("contextTopN", tuple(range(51)), 0.5),
@@ -184,7 +186,8 @@ def outcome(policy: Policy = NORMAL, *, at: tuple[float, float, float] = (0.93, 
         worst_scope=GroupMean("billing", Mean(value=0.75, n=12, left_out=0)),
         worst_server=GroupMean("tracker", Mean(value=0.8, n=20, left_out=1)),
         worse=tuple(
-            Worse(query=f"q{i}", text=f"Request number {i}", missing=(f"tool/server/item-{i}",)) for i in range(23)
+            WorseRequest(query=f"q{i}", text=f"Request number {i}", missing=(f"tool/server/item-{i}",))
+            for i in range(23)
         ),
     )
     return replace(made, **given)
@@ -275,7 +278,7 @@ def edges() -> dict[str, Tuning]:
     )
     long = "a-very-long-name-of-a-selector-that-somebody-chose-without-thinking-of-tables/" * 2
     named = replace(WITHIN, name=HOSTILE, about=HOSTILE)
-    hostile = outcome(named, worse=(Worse(query=HOSTILE, text=HOSTILE, missing=(HOSTILE, long)),))
+    hostile = outcome(named, worse=(WorseRequest(query=HOSTILE, text=HOSTILE, missing=(HOSTILE, long)),))
     return {
         "nothing": tuning(dataset(outcomes=(nothing(),))),
         "one": tuning(dataset(outcomes=(outcome(),))),

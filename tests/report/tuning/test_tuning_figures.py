@@ -142,7 +142,7 @@ def test_a_large_heat_map_shows_ten_values_a_side_the_chosen_ones_among_them(mad
 
 
 def test_a_small_heat_map_shows_all(made):
-    outcome = made.outcome(heats=(made.heat("a", (1, 2), "b", (0.5,)),))
+    outcome = made.outcome(heat_maps=(made.heat("a", (1, 2), "b", (0.5,)),))
     drawing = figures.two_at_a_time(made.dataset(), outcome)
     assert len(numbers(drawing.svg)[0]) == 4
     assert "stand for all" not in drawing.caption
@@ -152,9 +152,9 @@ def test_a_small_heat_map_shows_all(made):
 def test_tints_of_completeness_part_from_half_of_the_best_on(made):
     heat = made.heat("a", (0, 1, 2), "b", (0, 1))
     means = {**heat.means, "completeness": np.array([[0.0, 0.3, 0.8], [0.4, 0.6, 0.8]])}
-    drawing = figures.two_at_a_time(made.dataset(), made.outcome(heats=(replace(heat, means=means),)))
+    drawing = figures.two_at_a_time(made.dataset(), made.outcome(heat_maps=(replace(heat, means=means),)))
     assert "completeness, % of queries (palest up to 40.0)" in texts(drawing.svg)
-    (heat,) = made.outcome(heats=(replace(heat, means=means),)).heats
+    (heat,) = made.outcome(heat_maps=(replace(heat, means=means),)).heat_maps
     assert figures.cells(heat, "completeness", None, most=10).pale == 0.4
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.report.tuning.contents import document
-from ctxbench.report.tuning.document import Bullets, Code, Document, Drawing, Folded, Heading, Table, Text
+from ctxbench.report.tuning.document import Bullets, Code, Details, Document, Drawing, Heading, Table, Text
 from ctxbench.report.tuning.markdown import escaped, markdown
 
 
@@ -21,7 +21,7 @@ def test_every_block_is_rendered():
         "| a | b |\n| --- | ---: |\n| x\\|y | 1 |\n| z | 2, told |\n\n"
         "![A \\| b](figures/one.svg)\n\nSee.\n"
     )
-    assert rendered(Folded("a < b", (Text("In."),))).endswith(
+    assert rendered(Details("a < b", (Text("In."),))).endswith(
         "<details><summary>a &lt; b</summary>\n\nIn.\n\n</details>\n"
     )
 

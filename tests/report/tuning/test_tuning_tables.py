@@ -94,16 +94,16 @@ def test_contenders_stand_once_with_both_splits(made):
     after = table.rows[[row[0] for row in table.rows].index("everything") + 1]
     assert after[:4] == ("", "", "", "test")
     names = [row[0] for row in table.rows if row[0]]
-    assert names == [one.name for one in tables.compared(dataset)]
+    assert names == [one.name for one in tables.all_results(dataset)]
     assert len(set(names)) == len(names) == 9
 
 
 def test_what_outcomes_name_is_a_contender_too(made):
     bare = made.dataset(results=(), outcomes=(made.outcome(),))
-    assert [one.name for one in tables.compared(bare)] == ["normal", "semantic, first 9", "calibrated, first 7"]
+    assert [one.name for one in tables.all_results(bare)] == ["normal", "semantic, first 9", "calibrated, first 7"]
 
 
 def test_the_first_twenty_requests_made_worse_are_named(made):
-    rows = tables.made_worse(made.outcome()).rows
+    rows = tables.worse_requests(made.outcome()).rows
     assert rows[0] == ("q0", "Request number 0", "tool/server/item-0")
     assert [row[0] for row in rows] == [f"q{i}" for i in range(20)]

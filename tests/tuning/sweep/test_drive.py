@@ -59,7 +59,7 @@ class TestSweep:
             def __init__(self, name: str) -> None:
                 self.name = name
 
-            def take(self, line: Line) -> None:
+            def add(self, line: Line) -> None:
                 seen.append((self.name, float(line.sums[ITEMS][-1])))
 
         told: list[int] = []
@@ -83,7 +83,7 @@ def line(values: dict[str, int], cost: list[float], gain: list[float], tokens: l
 def front_of(*lines: Line) -> Front:
     front = Front(cost=ITEMS, gain=COMPLETE)
     for one in lines:
-        front.take(one)
+        front.add(one)
     return front
 
 
@@ -166,7 +166,7 @@ def offered(step, candidates: Candidates, *, alone: bool = True) -> list[list[in
     for query, length in enumerate(lengths.tolist()):
         rows = candidates.rows(query)
         item, origin = candidates.item[rows][candidates.chosen[rows]], candidates.origin[rows][candidates.chosen[rows]]
-        found = own.item[own.start[query] : own.start[query] + length]
+        found = own.items.item[own.items.start[query] : own.items.start[query] + length]
         parts = [item[origin == Origin.SESSION], found, item[origin > Origin.SEARCH]]
         out.append(np.concatenate(parts).tolist())
     return out

@@ -56,8 +56,8 @@ SET = [
 COMPLETE, ITEMS = Metric("completeness"), Metric("items")
 MEASURES = [
     *(*map(Measure, SET), Measure(COMPLETE, reachable=True), Measure(Metric("recall"), True)),
-    *(Measure(COMPLETE, needed="rule"), Measure(COMPLETE, reachable=True, needed="tool")),
-    *(Measure(ITEMS, needed="rule"), Measure(ITEMS, needed="tool"), Measure(ITEMS, needed="file")),
+    *(Measure(COMPLETE, required_type="rule"), Measure(COMPLETE, reachable=True, required_type="tool")),
+    *(Measure(ITEMS, required_type="rule"), Measure(ITEMS, required_type="tool"), Measure(ITEMS, required_type="file")),
 ]
 PAIRED = [Measure(COMPLETE), Measure(Metric("recall")), Measure(Metric("tokens"))]
 POWERS = {Measure(Metric("tokens")): 3, Measure(Metric("recall")): 2}
@@ -143,8 +143,8 @@ def run(case: Case, steps: Sequence[tuple[str, dict[str, Any]]]) -> dict[Measure
     within = evaluate([Metric("Comp", 20)], case.labels.evidence(answers(case, case.table)))[Metric("Comp", 20)] == 1
     found = {}
     for one in MEASURES:
-        own = required_of(case, table, one.needed) if one.counts else values[one.metric]
-        own = np.where(needs(case, one.needed), own, np.nan) if one.needed else own
+        own = required_of(case, table, one.required_type) if one.counts else values[one.metric]
+        own = np.where(needs(case, one.required_type), own, np.nan) if one.required_type else own
         found[one] = np.where(within, own, np.nan) if one.reachable else own
     return found
 

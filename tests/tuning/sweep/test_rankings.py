@@ -159,7 +159,7 @@ def test_what_is_marked_out_is_no_part_of_a_ranking():
     rankings = measured_rankings(
         table.marked(table.item == 1, "not this one"), labels_of(("", {"c": 2})), "completeness"
     )
-    assert (rankings.item.tolist(), rankings.chunk_rank.tolist()) == ([0, 2], [0, 2])
+    assert (rankings.items.item.tolist(), rankings.chunk_rank.tolist()) == ([0, 2], [0, 2])
     assert curve(rankings, "completeness") == [[0], [0], [1]]
 
 
