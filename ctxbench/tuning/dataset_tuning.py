@@ -42,7 +42,7 @@ class DatasetTuner:
     Attributes:
         name: of the dataset.
         policies: those that the labels can answer.
-        base: the first selector with its defaults, on the queries that decide; None before `choose`.
+        base: the first selector with its defaults, on the tuning set; None before `choose`.
         searches: what was found, by name of the selector.
         choices: by policy.
     """
@@ -264,7 +264,7 @@ def _group_notes(base: Base, query_set: QuerySet) -> list[str]:
         return []
     note = (
         f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
-        f"request, and are worth {base.answers:,.0f} independent ones by the base's completeness. Intervals "
+        f"request, and are worth {base.effective_queries:,.0f} independent ones by the base's completeness. Intervals "
         "and paired comparisons, but for those at equal tokens, are made by group, and constraints that are not of the "
         f"base are met by bounds for {base.worth:.0%} as many queries."
     )

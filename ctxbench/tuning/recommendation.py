@@ -43,7 +43,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
 
     Args:
         policies: as read.
-        labels: of the queries that decide.
+        labels: of the tuning set.
 
     Returns:
         By name of the policy what is wrong, as a sentence without its end; those that can be answered are left out.

@@ -148,7 +148,7 @@ def test_the_base_says_what_its_queries_are_worth(opened):
     _, group = np.unique(np.array(query_set.groups)[known], return_inverse=True)
     answers = float(worth(np.bincount(group, base.complete[known]), np.bincount(group)))
     assert known.sum() == base.in_need
-    assert base.answers == pytest.approx(answers)
+    assert base.effective_queries == pytest.approx(answers)
     assert base.worth == pytest.approx(answers / base.in_need)
     assert 0.5 < base.worth < 1
     found = work.choices["aggressive"].setting
@@ -186,7 +186,7 @@ def test_what_is_printed_is_by_group_and_a_note_says_so(opened):
     )
     assert note.startswith(
         f"The {base.in_need} queries in need that decide come in {groups} groups, such as paraphrases of one "
-        f"request, and are worth {base.answers:.0f} independent ones by the base's completeness."
+        f"request, and are worth {base.effective_queries:.0f} independent ones by the base's completeness."
     )
     assert groups < base.in_need
 
@@ -208,6 +208,11 @@ def test_a_metric_that_no_query_needs_leaves_the_factor_at_one():
     nothing = Pairing(base={}, group=np.arange(3))
     within, complete = np.ones(3, dtype=bool), np.full(3, np.nan)
     base = Base(
-        means={TOKENS: 1.0}, pairing=nothing, queries_by_type={}, reachable=within, complete=complete, answers=0.0
+        means={TOKENS: 1.0},
+        pairing=nothing,
+        queries_by_type={},
+        reachable=within,
+        complete=complete,
+        effective_queries=0.0,
     )
     assert (base.in_need, base.worth) == (0, 1.0)
