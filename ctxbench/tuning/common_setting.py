@@ -118,7 +118,7 @@ class CommonSetting:
                 replace(
                     outcome,
                     chosen=results[policy.name],
-                    bounds=choice.found.bounds if choice.found is not None else {},
+                    bounds=choice.setting.bounds if choice.setting is not None else {},
                     verdicts=self._verdicts(policy, found["chosen"]),
                     fixed=results[found["fixed"][0].name] if "fixed" in found else None,
                     fixed_own=results[found["fixed_own"][0].name] if "fixed_own" in found else None,
@@ -158,9 +158,9 @@ class CommonSetting:
 
     def _chosen(self, policy: Policy, choice: Choice) -> dict[str, list[SettingValues]]:
         """What is recommended, and fixed numbers of items, on every dataset; nothing, if the default is kept."""
-        if choice.found is None:
+        if choice.setting is None:
             return {}
-        base, values = self._tuners[0].inputs.tunables[0], choice.found.rounded
+        base, values = self._tuners[0].inputs.tunables[0], choice.setting.rounded
         tunable = next(one for one in self._tunables if one.name == choice.selector)
         fixed = {
             "fixed": (base, {}, self._fixed.get((policy.name, base.name))),

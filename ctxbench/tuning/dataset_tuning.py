@@ -42,7 +42,7 @@ class DatasetTuner:
     Attributes:
         name: of the dataset.
         policies: those that the labels can answer.
-        base: the first selector with its defaults, on the queries that decide; None before `choose`.
+        base: the first selector with its defaults, on the tuning set; None before `choose`.
         searches: what was found, by name of the selector.
         choices: by policy.
     """
@@ -88,7 +88,7 @@ class DatasetTuner:
     def _with_lacking_labels(self, choice: Choice) -> Choice:
         """The same choice; with too few labels for any, how many more are needed."""
         lacking = 0 if self.base is None else MIN_QUERIES - self.base.in_need
-        if choice.found is not None or choice.needed is not None or lacking <= 0:
+        if choice.setting is not None or choice.needed is not None or lacking <= 0:
             return choice
         return replace(choice, needed=(lacking, lacking))
 
@@ -188,9 +188,9 @@ class DatasetTuner:
 
     def _chosen(self, policy: Policy, choice: Choice) -> dict[str, SettingValues]:
         """What is recommended, and the fixed numbers of items that meet the policy; nothing, if the default is kept."""
-        if choice.found is None:
+        if choice.setting is None:
             return {}
-        found, values = self.searches[choice.selector], choice.found.rounded
+        found, values = self.searches[choice.selector], choice.setting.rounded
         tunable = found.competitor.tunable
         own, base = self._first_n(found, values), self.searches[self._base.name].fixed
         first = {"fixed": (self._base, {}, base[policy.name].n), "fixed_own": (tunable, values, own[policy.name].n)}
@@ -205,7 +205,7 @@ class DatasetTuner:
         choice, found = self.choices[policy.name], measured.get(policy.name)
         tried = sum(one.tried for one in self.searches.values())
         outcome = Outcome(policy=policy, chosen=None, settings=choice.settings, tried=tried)
-        if choice.found is None or found is None:
+        if choice.setting is None or found is None:
             return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
         query_set, chosen = self.dataset.evaluation_set, found["chosen"]
         competitor, level = self.searches[choice.selector].competitor, self.file.confidence
@@ -216,14 +216,14 @@ class DatasetTuner:
         return replace(
             outcome,
             chosen=self.evaluator.result(chosen),
-            bounds=choice.found.bounds,
+            bounds=choice.setting.bounds,
             verdicts=self.evaluator.verdicts(policy, chosen, self.defaults),
             fixed=self.evaluator.result(found["fixed"]) if "fixed" in found else None,
             fixed_own=self.evaluator.result(found["fixed_own"]) if "fixed_own" in found else None,
             against={kind: one for kind, one in by_kind.items() if one},
             ranking=select_comparisons(comparisons, policy.name, "ranking"),
-            heat_maps=heat_maps(competitor, choice.found.rounded),
-            slices=parameter_traces(competitor, choice.found.rounded, level=level),
+            heat_maps=heat_maps(competitor, choice.setting.rounded),
+            slices=parameter_traces(competitor, choice.setting.rounded, level=level),
             worst_scope=query_set.worst_scope(after),
             worst_server=query_set.worst_server(after),
             worse=query_set.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[query_set.split]),
@@ -264,7 +264,7 @@ def _group_notes(base: Base, query_set: QuerySet) -> list[str]:
         return []
     note = (
         f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
-        f"request, and are worth {base.answers:,.0f} independent ones by the base's completeness. Intervals "
+        f"request, and are worth {base.effective_queries:,.0f} independent ones by the base's completeness. Intervals "
         "and paired comparisons, but for those at equal tokens, are made by group, and constraints that are not of the "
         f"base are met by bounds for {base.worth:.0%} as many queries."
     )

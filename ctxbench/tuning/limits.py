@@ -187,10 +187,10 @@ def room_of(base: Mapping[Measure, float]) -> float:
 
 
 def reach_ratio(base: BoolArray, own: BoolArray) -> float:
-    """How many times as many queries the base's ranking makes complete within reach as a competitor's own.
+    """How many times as many queries the base's ranking makes complete within reach as another selector's.
 
-    What is reachable is what the base reaches, so that all competitors have the same target. It is held against the
-    queries that the competitor's own ranking reaches, since none of the others can be won by its cut: their share
+    What is reachable is what the base reaches, so that all selectors have the same target. It is held against the
+    queries that the selector's own ranking reaches, since none of the others can be won by its cut: their share
     must be higher where it reaches less than the base, and may be lower where it reaches more.
 
     Args:

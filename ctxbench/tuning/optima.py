@@ -196,14 +196,14 @@ class Optimum:
     # ------------------------------------------------------------------------------------------ what was found
 
     @property
-    def found(self) -> BestSetting | None:
+    def best(self) -> BestSetting | None:
         """The best setting that meets all constraints; None if none does."""
         return None if self._best is None else self._best_setting(self._best)
 
     @property
     def n(self) -> int | None:
         """The best fixed number of items, of an optimum that has seen these only; None if none does."""
-        return None if self.found is None else int(self.found.values["n"])
+        return None if self.best is None else int(self.best.values["n"])
 
     def beats(self, other: Optimum) -> bool:
         """Whether the best of this one goes before that of another one of the same policy; equals do not."""

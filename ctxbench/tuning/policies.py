@@ -18,7 +18,7 @@ class Constraint:
         metric: a set metric.
         at_least, at_most: the target; exactly one is given.
         of: empty: the mean itself; `reachable`: a share of what the first 20 items of the base's ranking make complete,
-            held against the queries that the first 20 of a competitor's own ranking do; `base`: a multiple of what
+            held against the queries that the first 20 of a selector's own ranking do; `base`: a multiple of what
             the base, the first selector of the file, has with its defaults.
     """
 

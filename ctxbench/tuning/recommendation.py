@@ -22,7 +22,7 @@ class Choice:
 
     Attributes:
         selector: the name of the selector that is recommended; empty where the default is kept.
-        found: its setting; None where the default is kept.
+        setting: its setting; None where the default is kept.
         reason: why the default is kept, as a sentence without its end; empty where something is recommended.
         needed: about how many more labels of the same kinds would do, from and to; None = more are unlikely to help,
             or something is recommended.
@@ -31,7 +31,7 @@ class Choice:
     """
 
     selector: str = ""
-    found: BestSetting | None = None
+    setting: BestSetting | None = None
     reason: str = ""
     needed: tuple[int, int] | None = None
     answered: bool = True
@@ -43,7 +43,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
 
     Args:
         policies: as read.
-        labels: of the queries that decide.
+        labels: of the tuning set.
 
     Returns:
         By name of the policy what is wrong, as a sentence without its end; those that can be answered are left out.
@@ -82,11 +82,11 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
         optima: by name of the selector, in order; every one has seen all settings of its selector.
     """
     settings = sum(optimum.settings for optimum in optima.values())
-    met = {name: optimum for name, optimum in optima.items() if optimum.found is not None}
+    met = {name: optimum for name, optimum in optima.items() if optimum.best is not None}
     enough = {name: optimum for name, optimum in met.items() if not _few_measures(optimum)}
     if enough:
         name = _best(enough)
-        return Choice(selector=name, found=enough[name].found, settings=settings)
+        return Choice(selector=name, setting=enough[name].best, settings=settings)
     near = {name: optimum for name, optimum in optima.items() if optimum.nearest is not None}
     if met:
         name = _best(met)
@@ -122,13 +122,13 @@ def _best(optima: Mapping[str, Optimum]) -> str:
 
 def _few_measures(optimum: Optimum) -> list[Measure]:
     """The measures that apply to too few queries."""
-    found = optimum.found
+    found = optimum.best
     return [] if found is None else [one for one in optimum.measures if found.n[one] < MIN_QUERIES]
 
 
 def _few_reason(optimum: Optimum) -> str:
     measure = _few_measures(optimum)[0]
-    n = optimum.found.n[measure] if optimum.found is not None else 0
+    n = optimum.best.n[measure] if optimum.best is not None else 0
     return (
         f"{measure} applies to {n} of {optimum.queries} queries, and nothing is recommended on fewer than {MIN_QUERIES}"
     )

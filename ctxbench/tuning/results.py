@@ -29,7 +29,7 @@ class SettingResult:
         role: one of the roles above.
         selector: as the policy file calls it.
         values: by parameter name, those that have an effect.
-        tuning: estimates by metric name on the queries that decide: the tuning split, or all labels.
+        tuning: estimates by metric name on the tuning set: the tuning split, or all labels.
         test: those on the test split; empty where all labels decide.
     """
 
@@ -109,7 +109,7 @@ class Outcome:
         answered: whether the labels can say anything of the policy at all.
         settings: how many settings were compared exactly for this policy.
         tried: how many were run because a parameter of theirs breaks the prefix rule.
-        bounds: on the queries that decide, for each constraint its text, and the bound that was held against it.
+        bounds: on the tuning set, for each constraint its text, and the bound that was held against it.
         verdicts: of the constraints, without those whose metric applies to no query.
         fixed: the first k items of the base selector's ranking, k tuned by the same policy; None = none meets it.
         fixed_own: the same of the chosen selector's ranking.
@@ -162,7 +162,7 @@ class DatasetTuning:
         tokens: name of the token counter.
         results: references and recommendations, measured on all that was asked: the documents' defaults, today's
             presets, tuned fixed k, everything, and what is recommended.
-        traces: fronts and first-n curves of every selector on the queries that decide.
+        traces: fronts and first-n curves of every selector on the tuning set.
         outcomes: one a policy, in the order of the file.
         notes: what a reader must know, as sentences: which parameters broke the prefix rule and how many settings
             were tried instead, that the test split was read once, samples.

@@ -135,9 +135,9 @@ class Base:
         means: by measure, of those that apply to any query.
         pairing: its values by query, for what differences are taken of.
         queries_by_type: by item type of which something must be kept, the queries that require it, shape (n_queries,).
-        within: the queries that the first items of its ranking make complete, shape (n_queries,).
+        reachable: the queries that the first items of its ranking make complete, shape (n_queries,).
         complete: completeness by query, shape (n_queries,); NaN where nothing is needed.
-        answers: how many independent queries in need its completeness is worth, as queries come in groups.
+        effective_queries: how many independent queries in need its completeness is worth, as queries come in groups.
     """
 
     means: Mapping[Measure, float]
@@ -145,7 +145,7 @@ class Base:
     queries_by_type: Mapping[str, BoolArray]
     reachable: BoolArray
     complete: FloatArray
-    answers: float
+    effective_queries: float
 
     @property
     def in_need(self) -> int:
@@ -155,7 +155,7 @@ class Base:
     @property
     def worth(self) -> float:
         """How many independent queries a query is worth, in (0, 1]; see `Optimum`."""
-        return self.answers / self.in_need if self.in_need else 1.0
+        return self.effective_queries / self.in_need if self.in_need else 1.0
 
     @classmethod
     def of(cls, competitor: Competitor, policies: Sequence[Policy]) -> Base:
@@ -171,7 +171,7 @@ class Base:
             queries_by_type=competitor.rankings.queries_by_type,
             reachable=competitor.rankings.reachable,
             complete=complete,
-            answers=worth_of(complete, competitor.query_set.group),
+            effective_queries=worth_of(complete, competitor.query_set.group),
         )
 
 

@@ -181,7 +181,7 @@ def chosen(rankings: MeasuredRankings, families: Sequence[Cuts]) -> list[Mapping
     optima = [Optimum(policy, level=level) for policy, level in ARMS]
     for family in families:
         sweep(family, rankings, optima)
-    return [None if one.found is None else one.found.values for one in optima]
+    return [None if one.best is None else one.best.values for one in optima]
 
 
 def measured(rankings: MeasuredRankings, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:

@@ -66,7 +66,7 @@ def mode(name: str, which: int, topK: int, cases: Sequence[Case], by: str) -> Mo
     while found is None:
         optimum = optimum_of(name, target, base[0], by)
         sweep_common(domains([topK])[which].family, rankings, [optimum])
-        found, target = optimum.found, round(target - LOWER, 2)
+        found, target = optimum.best, round(target - LOWER, 2)
     return Mode(
         asked=asked,
         target=round(target + LOWER, 2),
@@ -112,7 +112,7 @@ def by_policy(cases: Sequence[Case], settings: Sequence[Values]) -> dict[str, Va
         lines = CommonLine.of([setting_line(values, case.shared.by_query(values)) for case in cases])
         for optimum in optima.values():
             optimum.add_settings(lines)
-    return {name: one.found.rounded for name, one in optima.items() if one.found is not None}
+    return {name: one.best.rounded for name, one in optima.items() if one.best is not None}
 
 
 def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
@@ -121,9 +121,9 @@ def counterpart(tokens: float, cases: Sequence[Case]) -> Values:
     aim = Policy(name="counterpart", about="", objective=COMPLETENESS.metric, minimise=False, constraints=(limit,))
     optimum = held_by(Optimum(aim), mean=True)
     sweep_common(FAMILY, [case.rankings for case in cases], [optimum])
-    if optimum.found is None:
+    if optimum.best is None:
         raise RuntimeError(f"offering nothing costs more than {tokens} tokens")
-    return optimum.found.rounded
+    return optimum.best.rounded
 
 
 # --------------------------------------------------------------------------------------------- on the test split

@@ -157,9 +157,9 @@ class Ground:
             optimum = optima[one.tunable.name] = Optimum(NORMAL, base=base, defaults=one.tunable.values())
             sweep(one.family, one.rankings.select_queries(among), [optimum])
         choice = choose(NORMAL, optima)
-        if choice.found is None:
+        if choice.setting is None:
             return None
-        return next(one for one in self.candidates if one.tunable.name == choice.selector), choice.found.rounded
+        return next(one for one in self.candidates if one.tunable.name == choice.selector), choice.setting.rounded
 
     def best(self, among: BoolArray) -> Found:
         """The best that is recommendable if some requests are the truth, by means alone."""
@@ -169,9 +169,9 @@ class Ground:
             optimum = Optimum(NORMAL, base=base, defaults=one.tunable.values())
             optimum.limits = tuple(replace(limit, by="mean", room=0.0) for limit in limits_of(NORMAL, base))
             sweep(one.family, one.rankings.select_queries(among), [optimum])
-            if optimum.found is not None and (best is None or optimum.beats(best[1])):
+            if optimum.best is not None and (best is None or optimum.beats(best[1])):
                 best = one, optimum
-        return None if best is None or best[1].found is None else (best[0], best[1].found.values)
+        return None if best is None or best[1].best is None else (best[0], best[1].best.values)
 
     def draws(self, n: int) -> Iterator[tuple[BoolArray, BoolArray]]:
         """Requests of a team, and the rest: those of no paraphrase that the team has a request of.

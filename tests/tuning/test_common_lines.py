@@ -76,7 +76,7 @@ def test_a_common_optimum_is_that_of_enumerating_all_thresholds_of_all_datasets(
             best = (aim, -mean, value, low, np.mean(tokens))
     assert optimum.settings == len(np.unique(np.concatenate([thresholds for _, _, thresholds in sets])))
     assert best is not None
-    found = optimum.found
+    found = optimum.best
     assert found.values == {"topN": 0, "score": best[2]}
     assert found.bounds[str(KEEP)] == pytest.approx(best[3])
     assert found.means[COMPLETENESS] == pytest.approx(-best[1])
@@ -144,7 +144,7 @@ def test_settings_without_an_axis_are_put_together_as_they_are():
     lines = [line([NAN], by_query, axis="", values={"n": 3}) for _ in range(2)]
     optimum = Optimum(few_tokens(KEEP))
     optimum.add_settings(CommonLine.of(lines))
-    assert optimum.found.values == optimum.found.rounded == {"n": 3}
+    assert optimum.best.values == optimum.best.rounded == {"n": 3}
     with pytest.raises(RuntimeError, match="different settings"):
         CommonLine.of([lines[0], line([NAN], by_query, axis="", values={"n": 4})])
 
@@ -156,7 +156,7 @@ def test_where_intervals_are_too_wide_the_number_of_queries_is_that_of_all_datas
     ]
     optimum = Optimum(few_tokens(KEEP))
     optimum.add_settings(CommonLine.of([line([1.0], one) for one in by_query]))
-    assert optimum.found is None
+    assert optimum.best is None
     assert optimum.queries == 150
     needed = 150 + optimum.labels_needed()[0]
 
@@ -186,7 +186,7 @@ def test_a_sweep_shows_the_lines_of_all_datasets_side_by_side():
     assert sweep_common(Made(), sets, optima, progress=told.append) == 4
     assert told == [2, 4]
     assert [optimum.settings for optimum in optima] == [4, 4]
-    assert optima[1].found.values["score"] == 1.0
+    assert optima[1].best.values["score"] == 1.0
 
 
 def drawn_pair(rng, n):

@@ -59,10 +59,10 @@ def test_a_constraint_is_met_by_the_bound_of_what_the_queries_are_worth():
     for factor, count in [(1.0, 84), (0.5, 90)]:
         optimum = Optimum(policy(0.6), worth=factor)
         optimum.add(one)
-        assert optimum.found.means[COMPLETENESS] == count / 120
+        assert optimum.best.means[COMPLETENESS] == count / 120
         low, _ = wilson_bounds(count / 120, 120 * factor)
-        assert optimum.found.bounds["completeness >= 0.6"] == pytest.approx(float(low))
-        assert optimum.found.n[COMPLETENESS] == 120  # queries are counted as they are
+        assert optimum.best.bounds["completeness >= 0.6"] == pytest.approx(float(low))
+        assert optimum.best.n[COMPLETENESS] == 120  # queries are counted as they are
 
 
 def test_an_amount_too():
@@ -71,7 +71,7 @@ def test_an_amount_too():
     for factor in (1.0, 0.5):
         optimum = Optimum(policy(at_most=200), worth=factor)
         optimum.add(line(shares(90, n=90), [values]))
-        ends.append(optimum.found.bounds["tokens <= 200"])
+        ends.append(optimum.best.bounds["tokens <= 200"])
     assert ends[0] == pytest.approx(estimate(values, scale="amount").interval.high)
     assert ends[1] > ends[0]
 
@@ -80,7 +80,7 @@ def test_an_amount_too():
 def test_the_number_of_queries_that_are_needed_accounts_for_groups(factor):
     optimum = Optimum(policy(0.8), worth=factor)
     optimum.add(line(shares(51, n=60), [[5.0] * 60]))
-    assert optimum.found is None
+    assert optimum.best is None
     needed = 60 + optimum.labels_needed()[0]
     low = [float(wilson_bounds(0.85, queries * factor)[0]) for queries in (needed - 1, needed)]
     assert low[0] < 0.8 <= low[1]
@@ -122,7 +122,7 @@ def test_a_sweep_over_datasets_takes_their_factors():
     for factors in (None, [1.0, 0.5]):
         optimum = Optimum(policy(0.5))
         sweep_common(Made(), sets, [optimum], worth=factors)
-        bounds.append(optimum.found.bounds["completeness >= 0.5"])
+        bounds.append(optimum.best.bounds["completeness >= 0.5"])
     expected, _ = CommonLine.of([line(*one) for one in sets], worth=[1.0, 0.5]).bounds(
         COMPLETENESS, np.array([0]), level=0.95
     )
@@ -148,10 +148,10 @@ def test_the_base_says_what_its_queries_are_worth(opened):
     _, group = np.unique(np.array(query_set.groups)[known], return_inverse=True)
     answers = float(worth(np.bincount(group, base.complete[known]), np.bincount(group)))
     assert known.sum() == base.in_need
-    assert base.answers == pytest.approx(answers)
+    assert base.effective_queries == pytest.approx(answers)
     assert base.worth == pytest.approx(answers / base.in_need)
     assert 0.5 < base.worth < 1
-    found = work.choices["aggressive"].found
+    found = work.choices["aggressive"].setting
     own = work.searches["semantic"].competitor.by_query(found.rounded)[COMPLETENESS] - base.complete
     sums, sizes = (np.bincount(group, each) for each in (own[known], np.ones(known.sum())))
     mean = sums.sum() / sizes.sum()
@@ -186,7 +186,7 @@ def test_what_is_printed_is_by_group_and_a_note_says_so(opened):
     )
     assert note.startswith(
         f"The {base.in_need} queries in need that decide come in {groups} groups, such as paraphrases of one "
-        f"request, and are worth {base.answers:.0f} independent ones by the base's completeness."
+        f"request, and are worth {base.effective_queries:.0f} independent ones by the base's completeness."
     )
     assert groups < base.in_need
 
@@ -208,6 +208,11 @@ def test_a_metric_that_no_query_needs_leaves_the_factor_at_one():
     nothing = Pairing(base={}, group=np.arange(3))
     within, complete = np.ones(3, dtype=bool), np.full(3, np.nan)
     base = Base(
-        means={TOKENS: 1.0}, pairing=nothing, queries_by_type={}, reachable=within, complete=complete, answers=0.0
+        means={TOKENS: 1.0},
+        pairing=nothing,
+        queries_by_type={},
+        reachable=within,
+        complete=complete,
+        effective_queries=0.0,
     )
     assert (base.in_need, base.worth) == (0, 1.0)

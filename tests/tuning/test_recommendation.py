@@ -146,10 +146,10 @@ def test_an_optimum_is_that_of_enumerating_all_settings(name, seed):
     optimum = ran(POLICIES[name], *(line(one, name=str(which)) for which, one in enumerate(lines)))
     assert optimum.settings == 48
     if expected is None:
-        assert optimum.found is None
+        assert optimum.best is None
         return
     *_, which, place = expected
-    found = optimum.found
+    found = optimum.best
     assert found.values == {"line": str(which), "threshold": 8.0 - place}
     for measure, mean in found.means.items():
         values = lines[which][measure][place]
@@ -166,8 +166,8 @@ def test_the_order_of_lines_decides_between_equals_only():
     better, worse = ({TOKENS: flat(cost, n=50), COMPLETENESS: shares(1, n=50)} for cost in (10, 11))
     asked = policy(limit("completeness", at_least=0.9))
     for first, second in [(better, worse), (worse, better)]:
-        assert ran(asked, line(first, name="1"), line(second, name="2")).found.means[TOKENS] == 10
-    assert ran(asked, line(better, name="1"), line(better, name="2")).found.values["line"] == "1"
+        assert ran(asked, line(first, name="1"), line(second, name="2")).best.means[TOKENS] == 10
+    assert ran(asked, line(better, name="1"), line(better, name="2")).best.values["line"] == "1"
 
 
 def test_of_equal_lines_the_one_nearest_to_the_defaults_is_kept():
@@ -177,34 +177,34 @@ def test_of_equal_lines_the_one_nearest_to_the_defaults_is_kept():
         dataclasses.replace(line(by_query), axis="", thresholds=np.array([NAN]), values={"topK": topK, "mode": mode})
         for topK, mode in [(2, "a"), (19, "b"), (20, "b"), (20, "a"), (21, "a")]
     ]
-    assert ran(asked, *lines, defaults={"topK": 20, "mode": "a"}).found.values == {"topK": 20, "mode": "a"}
-    assert ran(asked, *lines[:2], defaults={"topK": 20}).found.values["topK"] == 19
-    assert ran(asked, *lines, defaults={"other": 1}).found.values["topK"] == 2
+    assert ran(asked, *lines, defaults={"topK": 20, "mode": "a"}).best.values == {"topK": 20, "mode": "a"}
+    assert ran(asked, *lines[:2], defaults={"topK": 20}).best.values["topK"] == 19
+    assert ran(asked, *lines, defaults={"other": 1}).best.values["topK"] == 2
     dearer = dataclasses.replace(lines[0], sums={**lines[0].sums, TOKENS: np.array([501.0])})
-    assert ran(asked, dearer, lines[0], defaults={"topK": 9}).found.means[TOKENS] == 10
+    assert ran(asked, dearer, lines[0], defaults={"topK": 9}).best.means[TOKENS] == 10
 
 
 def test_equal_objectives_are_told_apart_by_completeness_then_tokens():
     recall = {RECALL: flat(0.5, 0.5, 0.5, n=50)}
     by_query = {TOKENS: flat(10, 30, 20, n=50), COMPLETENESS: shares(0.4, 0.6, 0.6, n=50), **recall}
     asked = policy(limit("tokens", at_most=100), objective=RECALL.metric, minimise=False)
-    assert ran(asked, line(by_query)).found.values["threshold"] == 1.0  # the third: as complete for fewer tokens
-    assert ran(asked, line({m: v[:2] for m, v in by_query.items()})).found.values["threshold"] == 1.0
+    assert ran(asked, line(by_query)).best.values["threshold"] == 1.0  # the third: as complete for fewer tokens
+    assert ran(asked, line({m: v[:2] for m, v in by_query.items()})).best.values["threshold"] == 1.0
 
 
 def test_sums_that_differ_in_the_last_digit_are_equal():
     thirds = [0.1 + 0.2, 0.3]  # 0.30000000000000004 and 0.3
     by_query = {TOKENS: flat(20, 10, n=50), COMPLETENESS: shares(0.5, 0.5, n=50), RECALL: flat(*thirds, n=50)}
     asked = policy(limit("tokens", at_most=100), objective=RECALL.metric, minimise=False)
-    assert ran(asked, line(by_query)).found.means[TOKENS] == 10
+    assert ran(asked, line(by_query)).best.means[TOKENS] == 10
 
 
 def test_of_equal_settings_of_a_line_the_one_furthest_from_a_change_is_kept():
     by_query = {TOKENS: flat(5, 10, 10, 10, 20, n=50), COMPLETENESS: shares(0, 1, 1, 1, 1, n=50)}
-    found = ran(policy(limit("completeness", at_least=0.9)), line(by_query, thresholds=[0.9, 0.8, 0.7, 0.5, 0.4])).found
+    found = ran(policy(limit("completeness", at_least=0.9)), line(by_query, thresholds=[0.9, 0.8, 0.7, 0.5, 0.4])).best
     assert found.values["threshold"] == 0.7  # 0.2 from 0.9; 0.8 and 0.5 are 0.1 from a change
     all_equal = {TOKENS: flat(10, 10, n=50), COMPLETENESS: shares(1, 1, n=50)}
-    assert ran(policy(limit("completeness", at_least=0.9)), line(all_equal)).found.values["threshold"] == 2.0
+    assert ran(policy(limit("completeness", at_least=0.9)), line(all_equal)).best.values["threshold"] == 2.0
 
 
 def against(base, by_query, groups=None):
@@ -238,7 +238,7 @@ def test_a_share_of_the_base_is_held_by_the_paired_difference():
     low = 0.8 + 0.02 - SAFETY_ERRORS * math.sqrt((4 - 100 * 0.02**2) * 100 / 99 + 2) / 100
     assert optimum.limits[0].end == pytest.approx(0.98 * 0.8 - 0.015)
     assert low < optimum.limits[0].end < 0.8 + 0.02
-    assert optimum.found is None, "one standard error too wide"
+    assert optimum.best is None, "one standard error too wide"
     fewest, most = optimum.labels_needed()
     assert 0 < fewest <= most
 
@@ -255,7 +255,7 @@ def test_what_differs_nowhere_is_recommended_where_there_are_labels_enough():
         one = against({COMPLETENESS: base}, {TOKENS: flat(5, n=n), COMPLETENESS: base[None]})
         own = float(base.mean())
         assert (SAFETY_ERRORS * math.sqrt(2) / n <= 0.015 + 0.02 * own) == does
-        assert (ran(policy(KEEP), one, base={COMPLETENESS: own}).found is not None) == does
+        assert (ran(policy(KEEP), one, base={COMPLETENESS: own}).best is not None) == does
 
 
 def test_groups_that_answer_as_one_count_as_one():
@@ -264,7 +264,7 @@ def test_groups_that_answer_as_one_count_as_one():
     for groups, does in [(np.arange(400), True), (np.arange(400) // 25, False), (np.zeros(400, dtype=int), False)]:
         one = against({COMPLETENESS: base}, by_query, groups)
         optimum = ran(policy(KEEP), one, base={COMPLETENESS: 0.8})
-        assert (optimum.found is not None) == does
+        assert (optimum.best is not None) == does
     assert optimum.labels_needed() is None, "of one group nothing is known"
 
 
@@ -281,7 +281,7 @@ def test_what_is_recommended_is_better_than_the_base(tokens, complete, found):
     n = 400
     base = {COMPLETENESS: (np.arange(n) < 320) * 1.0}
     one = against(base, {TOKENS: flat(tokens, n=n), COMPLETENESS: shares(complete, n=n)})
-    assert (ran(policy(KEEP), one, base=kept()).found is not None) == found
+    assert (ran(policy(KEEP), one, base=kept()).best is not None) == found
 
 
 @pytest.mark.parametrize(("tokens", "complete", "found"), [(150, 0.81, True), (151, 0.81, False), (151, 0.9, True)])
@@ -290,7 +290,7 @@ def test_more_than_half_as_many_tokens_again_need_more_completeness_beyond_doubt
     base = {COMPLETENESS: (np.arange(n) < 320) * 1.0}
     asked = policy(limit("tokens", at_most=2000), objective=COMPLETENESS.metric, minimise=False)
     one = against(base, {TOKENS: flat(tokens, n=n), COMPLETENESS: shares(complete, n=n)})
-    assert (ran(asked, one, base=kept()).found is not None) == found
+    assert (ran(asked, one, base=kept()).best is not None) == found
 
 
 def test_what_the_base_itself_misses_need_not_be_cheaper():
@@ -298,7 +298,7 @@ def test_what_the_base_itself_misses_need_not_be_cheaper():
     base = {COMPLETENESS: (np.arange(n) < 320) * 1.0}
     asked = policy(limit("completeness", at_least=0.85))
     one = against(base, {TOKENS: flat(140, n=n), COMPLETENESS: shares(0.92, n=n)})
-    assert ran(asked, one, base=kept()).found.means[TOKENS] == 140
+    assert ran(asked, one, base=kept()).best.means[TOKENS] == 140
 
 
 @pytest.mark.parametrize(("left", "found"), [(0.6, True), (0.59, False)])
@@ -308,7 +308,7 @@ def test_three_quarters_of_what_each_type_has_is_kept(left, found):
     by_query = {TOKENS: flat(9, n=n), COMPLETENESS: shares(0.8, n=n)}
     by_query[rule] = np.where(np.arange(n) < 100, np.arange(n) < 100 * left, NAN)[None]
     optimum = ran(policy(KEEP), against(base, by_query), base=kept([(rule, 0.8)]))
-    assert (optimum.found is not None) == found
+    assert (optimum.best is not None) == found
 
 
 def test_rare_types_are_kept_by_their_items_and_a_type_that_all_need_by_completeness():
@@ -341,7 +341,7 @@ def test_competing_selectors_are_held_against_each_other():
         for name, cost, share in [("first", 30, 1), ("poor", 5, 0.7), ("best", 20, 0.95), ("equal", 20, 0.95)]
     }
     choice = choose(asked, optima)
-    assert (choice.selector, choice.found.means[TOKENS], choice.settings) == ("best", 20, 4)
+    assert (choice.selector, choice.setting.means[TOKENS], choice.settings) == ("best", 20, 4)
     assert (choice.reason, choice.needed) == ("", None)
 
 
@@ -350,7 +350,7 @@ def test_where_means_reach_and_intervals_do_not_it_is_said_how_many_labels_would
     asked = policy(limit("completeness", at_least=0.85))
     optimum = ran(asked, line(by_query))
     choice = choose(asked, {"semantic": optimum})
-    assert choice.found is None
+    assert choice.setting is None
     # Wilson's low end at .9 reaches .85 once n >= 1.96^2 x .85 x .15 / .05^2 = 195.9
     assert choice.needed[0] == 196 - 60 == math.ceil(1.959964**2 * 0.85 * 0.15 / 0.05**2) - 60
     assert choice.needed[1] > choice.needed[0]
@@ -380,7 +380,7 @@ def test_as_many_queries_as_are_said_to_be_needed_do_and_one_less_does_not(const
         TOKENS: rng.lognormal(6.9, 0.3, (1, n)).round(),
     }
     optimum = ran(policy(constraint), line(by_query))
-    assert optimum.found is None
+    assert optimum.best is None
     needed = n + optimum.labels_needed()[0]
     assert needed > n
     values = by_query[measure][0][~np.isnan(by_query[measure][0])]
@@ -410,7 +410,7 @@ def test_nothing_is_recommended_on_too_few_queries():
     for n, chosen in [(MIN_QUERIES - 1, False), (MIN_QUERIES, True)]:
         complete = np.append(shares(1, n=n), np.full((1, 30), NAN), axis=1)
         choice = choose(asked, {"s": ran(asked, line({TOKENS: flat(5, n=n + 30), COMPLETENESS: complete}))})
-        assert (choice.found is not None) == chosen
+        assert (choice.setting is not None) == chosen
         if not chosen:
             # 19 of 49 need something: for 20 it takes 49 x 20 / 19 = 51.6 queries
             assert choice.needed == (52 - 49, 52 - 49)
@@ -426,7 +426,7 @@ def test_a_policy_that_no_mean_meets_names_the_best_reachable():
         for name, share in [("semantic", 0.8), ("other", 0.9)]
     }
     choice = choose(asked, optima)
-    assert (choice.found, choice.needed) == (None, None)
+    assert (choice.setting, choice.needed) == (None, None)
     assert choice.reason == (
         "no setting reaches completeness >= 0.95: the best reachable is 0.9, by other with line a, threshold 1"
     )
@@ -440,7 +440,7 @@ def test_what_is_reachable_is_what_the_base_reaches():
     by_query[REACHABLE] = np.concatenate([np.where(np.arange(60) < 42, own, own * 0), own])
     reach = reach_ratio(np.ones(60, dtype=bool), ~np.isnan(own[0]))
     assert reach == 60 / 48
-    found = ran(asked, line(by_query), reach=reach).found
+    found = ran(asked, line(by_query), reach=reach).best
     assert found.means == {COMPLETENESS: 0.8, TOKENS: 20, REACHABLE: 1}
     assert found.bounds == {str(asked.constraints[0]): float(wilson(48, 48).low) * 48 / 60}
     more = policy(limit("completeness", at_least=0.9, of="reachable"))

@@ -42,9 +42,7 @@ def test_passing_over_repeats_changes_nothing(ready, few, monkeypatch):
             monkeypatch.setattr(collector, "add", lambda line, add=add: looked.append(line.values) or add(line))
         collectors = [*optima.values(), front]
         settings = sweep(competitor.tunable.family, competitor.rankings, through(collectors))
-        found = [
-            (each.settings, told(each.found), told(each.nearest), each.labels_needed()) for each in optima.values()
-        ]
+        found = [(each.settings, told(each.best), told(each.nearest), each.labels_needed()) for each in optima.values()]
         reach = [told(each) for optimum in optima.values() for each in optimum.best_means(0)]
         return (settings, front.settings, front.values, found, reach), len(looked)
 

@@ -66,10 +66,10 @@ def test_what_is_recommended_has_what_the_search_said(chosen, entry):
     tuner = chosen(entry)
     query_set = tuner.dataset.query_sets[TUNING]
     for policy, choice in tuner.choices.items():
-        assert choice.found is not None, policy
+        assert choice.setting is not None, policy
         tunable = tuner.searches[choice.selector].competitor.tunable
-        values = run(tunable, choice.found.rounded, query_set)
-        by_name = {str(measure): mean for measure, mean in choice.found.means.items() if not measure.reachable}
+        values = run(tunable, choice.setting.rounded, query_set)
+        by_name = {str(measure): mean for measure, mean in choice.setting.means.items() if not measure.reachable}
         n = int((~np.isnan(values[COMPLETE])).sum())
         assert round(by_name["completeness"] * n) == np.nansum(values[COMPLETE])
         assert by_name["tokens"] == pytest.approx(np.nanmean(values[TOKENS]), rel=1e-12)
@@ -93,7 +93,7 @@ def test_the_fewest_items_that_meet_the_policy_are_found(chosen):
 
     first = next(n for n in range(101) if meets(n))
     assert 0 < first < 20
-    assert tuner.choices["aggressive"].found.values == {"n": first}
+    assert tuner.choices["aggressive"].setting.values == {"n": first}
 
 
 def test_a_searched_parameter_of_the_ranking_is_measured_by_its_own_ranking(chosen):
@@ -111,7 +111,7 @@ def test_a_searched_parameter_of_the_ranking_is_measured_by_its_own_ranking(chos
 def test_the_best_of_several_selectors_wins(chosen):
     tuner = chosen(SEMANTIC, "dense", DOMAINS)
     tokens = {
-        name: next(mean for one, mean in found.optima["aggressive"].found.means.items() if str(one) == "tokens")
+        name: next(mean for one, mean in found.optima["aggressive"].best.means.items() if str(one) == "tokens")
         for name, found in tuner.searches.items()
     }
     assert tuner.choices["aggressive"].selector == min(tokens, key=tokens.get)
@@ -155,7 +155,7 @@ def test_no_choice_looks_at_the_test_split(ready, fitted):
     query_sets = {TUNING: opened.query_sets[TUNING], TEST: _Poison()}
     tuner = DatasetTuner(one, replace(opened, query_sets=query_sets), no_progress)
     tuner.choose()
-    assert all(choice.found is not None for choice in tuner.choices.values())
+    assert all(choice.setting is not None for choice in tuner.choices.values())
     with pytest.raises(AssertionError, match="the test split was asked for"):
         tuner.result()
 
