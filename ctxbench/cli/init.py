@@ -205,7 +205,7 @@ _POLICIES = """\
 # What presets are to be best at; `ctxbench tune DATASET --policy` finds them.
 selectors:                                # all compete; the first is the base
   - agent.yaml
-  - {selector: learned, name: sharpened, fit: own}    # fitted to your labels
+  - {selector: learned, name: fitted, fit: own}    # fitted to your labels
 sample: 500
 policies:
   aggressive:

@@ -126,8 +126,8 @@ def test_intervals_that_do_not_hold_are_explained(made, tmp_path):
 def test_an_interval_of_any_table_is_explained(made, tmp_path):
     """Also of a contender that is not recommended, or of what costs as many tokens."""
     loose = {"completeness": made.estimate(0.9, 0.1, holds=False)}
-    other = replace(made.dataset(outcomes=()).contenders[0], test=loose)
-    tuning = made.tuning(made.dataset(contenders=(other,), outcomes=(made.outcome(),)))
+    other = replace(made.dataset(outcomes=()).results[0], test=loose)
+    tuning = made.tuning(made.dataset(results=(other,), outcomes=(made.outcome(),)))
     markdown, html, *_ = write_report(tuning, tmp_path)
     assert "\\~ behind an interval" in markdown.read_text("utf-8")
     assert "~ behind an interval" in html.read_text("utf-8")
