@@ -12,6 +12,7 @@ from ctxbench.io.visible import one_line
 MINUS, DASH = "\u2212", "\u2013"
 NONE = "-"  # stands where there is no value
 LOOSE = "~"  # stands behind an interval that does not hold
+LOOSE_LEGEND = f"{LOOSE} marks an interval that too few values carry"
 UNTOLD = "cannot be told apart"
 _MANY = 1_000_000
 _LOOSE_END = re.compile(rf"[\d\u221e]{LOOSE}(?=\)|$)")
@@ -67,6 +68,11 @@ def difference_interval(metric: Metric, found: Comparison) -> str:
 def has_loose(text: str) -> bool:
     """Whether an interval that does not hold stands in a text, so that the sign behind it must be explained."""
     return _LOOSE_END.search(text) is not None
+
+
+def with_loose_legend(text: str) -> str:
+    """A text that stands alone, with what the sign behind an interval in it means; as it is without one."""
+    return f"{text} ({LOOSE_LEGEND})" if has_loose(text) else text
 
 
 def verdict(found: Comparison) -> str:

@@ -101,3 +101,10 @@ def test_lists_and_counts() -> None:
         "a, b and c",
     ]
     assert [wording.count(n, "query", "queries") for n in (0, 1, 1053)] == ["0 queries", "1 query", "1,053 queries"]
+
+
+def test_a_text_that_stands_alone_says_what_its_sign_means() -> None:
+    alone = "completeness 93.1 -> 60.0 (-40.0 to -20.0~)"
+    assert wording.with_loose_legend(alone) == f"{alone} (~ marks an interval that too few values carry)"
+    for plain in ("completeness 93.1 -> 60.0 (-40.0 to -20.0)", "about ~5 of ~ them", ""):
+        assert wording.with_loose_legend(plain) == plain

@@ -223,7 +223,7 @@ def _command(note: _Note) -> str:
     where = [f"file={_property(file)}"] if file else []
     where += [f"{name}={value}" for name, value in (("line", line), ("col", note.column)) if file and value]
     named = ",".join([*where, f"title={_property(texts.clipped(note.title))}"])
-    return f"::{'error' if note.error else 'warning'} {named}::{_data(note.text[:_LONGEST])}"
+    return f"::{'error' if note.error else 'warning'} {named}::{_data(wording.with_loose_legend(note.text)[:_LONGEST])}"
 
 
 def _data(text: str) -> str:

@@ -17,7 +17,6 @@ from ctxbench.report.gate.summary import loss_note, summary_sentences
 
 _P = "p is corrected over all metrics of the whole check."
 _LEGEND = "Detectable is the smallest change for the worse that so many queries would tell apart four times in five."
-_LOOSE = f"{wording.LOOSE} marks an interval that too few values carry."
 _SELDOM = ("left out", "swaps")
 _SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
 
@@ -348,7 +347,7 @@ def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Bl
     if judged := [one for one in check.selectors if one.metrics]:
         chance = [] if all(one.deterministic for one in judged) else [_P]
         cells = (str(cell) for one in judged for row in _metrics(one).rows for cell in row)
-        loose = [_LOOSE] if any(map(wording.has_loose, cells)) else []
+        loose = [f"{wording.LOOSE_LEGEND}."] if any(map(wording.has_loose, cells)) else []
         yield Text(" ".join([*chance, _LEGEND, *loose]), note=True)
     if any(one.latency is not None for one in check.selectors):
         yield Text(texts.LATENCY_NOTE)

@@ -14,6 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import SHOWN, Fault
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
+from ctxbench.report import wording
 from ctxbench.report.gate import texts
 from ctxbench.report.gate.places import Places, place_text
 from ctxbench.report.gate.summary import metric_cause
@@ -146,7 +147,7 @@ def _document(name: str, suites: list[tuple[str, list[_Case]]]) -> str:
             made = SubElement(element, "testcase", names)
             if case.outcome:
                 kind = {"type": _legal(case.kind)} if case.outcome != "skipped" else {}
-                message = _legal(texts.sentence(case.message))
+                message = _legal(wording.with_loose_legend(texts.sentence(case.message)))
                 SubElement(made, case.outcome, {**kind, "message": message}).text = message
     indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{tostring(root, encoding='unicode')}\n"

@@ -84,7 +84,8 @@ def test_a_metric_names_what_is_to_blame_and_of_tokens_that_is_what_adds_most(ma
         "; item edited: text of rule:code%20review edited"
     )
     said = "; crowded out: 2 new tools stand above it (tool:a:x and tool:a:y)"
-    assert found["semantic/normal on desk: tokens worse"].endswith(said)
+    legend = " (~ marks an interval that too few values carry)"
+    assert found["semantic/normal on desk: tokens worse"].endswith(said + legend)
 
 
 def test_the_first_item_that_has_a_place_is_taken(made):
