@@ -118,7 +118,7 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, every: bool, as_json: 
 
     mapping = None if how.renames is None else read_renames(how.renames)
     found = rebase_dataset(
-        _opened(name), open_catalog(how.catalog), renames=mapping, accept=how.accept, version=how.version
+        _opened_for_rebase(name), open_catalog(how.catalog), renames=mapping, accept=how.accept, version=how.version
     )
     agent = Path(how.catalog) if is_agent_file(how.catalog) else None
     found = replace(found, dataset=found.dataset.of_agent(agent))
@@ -186,6 +186,20 @@ def _written(dataset: Dataset, folder: Path, *, source: str, answers: bool, in_p
 
 def _carried(written: LabellingCopy | None) -> dict[str, Any]:
     return {"labelling": None if written is None else written.as_dict()}
+
+
+def _opened_for_rebase(name: str) -> Dataset:
+    """A dataset. One over an agent holds what is gone of the agent's items, disabled, if labels name it."""
+    from ctxbench.data.datasets.layout import CARD, agent_of
+    from ctxbench.data.datasets.lookup import open_dataset
+    from ctxbench.data.datasets.reader import labelled_items
+    from ctxbench.io.yaml_files import load_yaml
+
+    folder = Path(name)
+    if agent_of(folder) is None:
+        return _opened(name)
+    card, _ = load_yaml(folder / CARD)
+    return open_dataset(name, former_ids={str(card.get("name")): labelled_items(folder)})
 
 
 def _opened(name: str) -> Dataset:

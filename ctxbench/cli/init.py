@@ -13,7 +13,7 @@ from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.io.console import say
 
 AGENT, GATE, POLICIES, WORKFLOW = "agent.yaml", "gate.yaml", "policies.yaml", ".github/workflows/ctxbench.yml"
-EVALS = "evals"  # the dataset that the gate names where there is none yet
+EVALS = "datasets/evals"  # the dataset that the gate names where there is none yet
 _MCP = (".mcp.json", "mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
 _TOOLS = ("tools.json", "tools.jsonl", "functions.json")
 _DEPTH = 3  # folders below the project in which datasets are looked for
@@ -157,6 +157,8 @@ def _told(found: Found) -> Iterator[str]:
         yield f"found {found.rules:,} file{'' if found.rules == 1 else 's'} of rules and skills"
     for name in found.datasets:
         yield f"found the dataset {name}"
+    if not found.repository:
+        yield "no git repository here, so that no workflow is written"
 
 
 def _next(folder: Path, found: Found) -> Iterator[str]:
@@ -174,6 +176,9 @@ def _next(folder: Path, found: Found) -> Iterator[str]:
         evals = command("data", "import", "golden", "evals.jsonl", "--catalog", agent, "--out", out)
         yield f"{evals}    # your evals, or `traces` and a log"
     yield command("check", gate, "--accept")
+    there = [AGENT, *([f"{Path(AGENT).stem}.snapshot"] if found.mcp else []), *(found.datasets or [EVALS])]
+    more = [GATE, f"{Path(GATE).stem}.baseline", POLICIES, *([".github"] if found.repository else [])]
+    yield f"{shlex.join(['git', 'add', *there, *more])}    # what a check in CI needs; not runs/, which holds texts"
 
 
 _AGENT = """\
@@ -198,7 +203,7 @@ selectors: [agent.yaml]
 gate:
   tolerance: {{completeness: 0.01, tokens: 5%}}
   # pins:
-  #   - {{query: q17, must_include: ["rule:refunds"]}}
+  #   - {{query: evals-17, must_include: ["rule:AGENTS.md"]}}
 """
 
 _POLICIES = """\

@@ -154,10 +154,14 @@ def what_is_asked(
 
     Raises:
         ParameterError: neither a catalog nor an agent is named, or both.
+        UserError: the agent file cannot be read, or is none.
     """
+    from ctxbench.sources.agent_file import read_agent
+
     if catalog is not None and agent is not None:
         raise ParameterError("--catalog and --agent both say which items there are; leave one out")
     if agent is not None:
+        read_agent(agent)  # what is no agent file is said to be none
         return str(agent), selector or (None if presets is not None else str(agent))
     if catalog is None:
         raise ParameterError("name the items to choose from: --catalog FOLDER, or --agent FILE")
@@ -177,8 +181,11 @@ def find_catalog(name: str) -> Catalog:
         return open_catalog(name)
     except StorageError:
         from ctxbench.cli.progress import progress
+        from ctxbench.data.datasets.layout import agent_of
         from ctxbench.data.datasets.lookup import importers, open_dataset
 
+        if (agent := agent_of(Path(name))) is not None:
+            return open_catalog(agent)
         if name not in importers() or Path(name).exists():
             raise
         with progress() as shown:

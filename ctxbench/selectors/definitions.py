@@ -87,7 +87,13 @@ def agent_definition(agent: AgentFile) -> Definition:
     """
     _, lines = load_yaml(agent.path)
     reader = _Reader(agent.path, lines, [])
-    found = reader.attempt(lambda: find_definition(agent.selector), "selector")
+    found = None
+    if is_agent_file(agent.selector):
+        reader.fault(
+            f"selector names {agent.selector}, an agent file; name a shipped selector or one in YAML", "selector"
+        )
+    else:
+        found = reader.attempt(lambda: find_definition(agent.selector), "selector")
     if found is None:
         raise InputError(reader.faults)
     base, preset = found

@@ -109,6 +109,10 @@ class AgentFile:
             return capture(*self._sources())
         except InputError as error:
             raise InputError(error.faults, subject=f"agent {self.path}") from error
+        except StorageError as error:
+            if str(self.path) in str(error):
+                raise
+            raise StorageError(f"{self.path}: {error}") from error
 
     def _sources(self) -> Iterator[Source]:
         from ctxbench.sources.field_names import read_field_names
@@ -144,6 +148,25 @@ class AgentFile:
             return ""
         card, _ = load_yaml(self.snapshot / CAPTURE)
         return str(card.get("captured", "")) if isinstance(card, Mapping) else ""
+
+    def uncaptured(self) -> list[str]:
+        """The servers of the configuration that the snapshot knows nothing of, because they are new or never answered.
+
+        None where the configuration cannot be read, which `capture` says.
+        """
+        from ctxbench.sources.mcp.config import read_mcp_config
+
+        if self.mcp is None or not self.captured:
+            return []
+        card, _ = load_yaml(self.snapshot / CAPTURE)
+        parts = card.get("parts") if isinstance(card, Mapping) else None
+        known = {
+            part.get("name") for part in parts or () if isinstance(part, Mapping) and part.get("state") != "failed"
+        }
+        try:
+            return [server.name for server in read_mcp_config(self.mcp) if server.name not in known]
+        except UserError:
+            return []
 
 
 def is_agent_file(path: Path | str) -> bool:

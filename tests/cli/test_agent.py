@@ -78,6 +78,7 @@ class TestSelect:
             ((), "name the items to choose from: --catalog FOLDER, or --agent FILE"),
             (("--agent", "agent.yaml", "--catalog", "evals"), "--catalog and --agent both say which items there are"),
             (("--agent", "gone.yaml"), "cannot read gone.yaml"),
+            (("--agent", "tools.json"), "an agent file has name, sources"),
         ],
     )
     def test_what_does_not_go_together_is_one_error(self, cli, agent, options, message):
@@ -90,6 +91,7 @@ class TestSelect:
         [
             ({"selector": "bm26"}, "unknown selector 'bm26'; did you mean 'bm25'"),
             ({"selector": "bm25/loud"}, "unknown preset 'loud'"),
+            ({"selector": "agent.yaml"}, "selector names agent.yaml, an agent file"),
             ({"settings": {"m": 1}}, "selector 'bm25' has no parameter 'm'"),
             ({"settings": {"n": -1}}, "n must be"),
         ],
@@ -134,8 +136,29 @@ class TestDatasets:
         assert "agent" not in yaml.safe_load(Path("rebased/dataset.yaml").read_text())
         assert Path("rebased/corpus.jsonl").is_file()
 
+    def test_labels_are_carried_to_what_the_agent_has_now(self, gate, cli):
+        tools = json.loads(Path("tools.json").read_text())
+        Path("tools.json").write_text(json.dumps(tools[1:]))
+        done = cli("data", "validate", "evals")
+        assert "which ../agent.yaml does not hold" in done.out + done.err
+        assert "`ctxbench data rebase`" in done.out + done.err
+        done = cli("data", "rebase", "evals", "--catalog", "agent.yaml", "--out", "carried")
+        assert done.code == 0, done.err
+        assert cli("data", "validate", "carried").code == 0
+        assert yaml.safe_load(Path("carried/dataset.yaml").read_text())["agent"] == "../agent.yaml"
+        gate.write_text(GATE.replace("evals", "carried"))
+        assert cli("check", "gate.yaml", "--accept").code == 0
+
+    def test_its_folder_is_a_catalog(self, gate, cli):
+        done = cli("select", "where", "--catalog", "evals", "--selector", "everything", "--json")
+        assert len(done.json["items"]) == 3
+
 
 class TestCheck:
+    def test_items_beside_the_agent_are_a_fault_though_nothing_else_changed(self, gate, cli):
+        Path("evals/corpus.jsonl").write_text("{}")
+        assert cli("check", "gate.yaml").code == 2
+
     def test_nothing_changed_is_the_same_and_asks_nobody(self, gate, cli):
         done = cli("check", "gate.yaml", "--verbose")
         assert (done.code, done.out.split(":")[0]) == (0, "same")
@@ -185,6 +208,13 @@ class TestServers:
         assert cli("check", "gate.yaml", "--accept").code == 0
         done = cli("check", "gate.yaml")
         assert "servers of agent.yaml are as captured today (" in done.err
+        assert "never captured" not in done.err
+        servers = json.loads(Path(".mcp.json").read_text())
+        servers["mcpServers"]["new"] = {"command": "new"}
+        Path(".mcp.json").write_text(json.dumps(servers))
+        assert "servers of .mcp.json that were never captured: new" in cli("check", "gate.yaml").err
+        del servers["mcpServers"]["new"]
+        Path(".mcp.json").write_text(json.dumps(servers))
         before = Path("agent.snapshot/capture.yaml").stat().st_mtime_ns
         done = cli("check", "gate.yaml", "--recapture", "--json")
         assert done.code == 0

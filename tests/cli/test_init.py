@@ -13,7 +13,8 @@ from ctxbench.tuning.policy_file import read_policies
 
 TOOLS = [{"name": "track_parcel", "description": "Where a parcel is"}, {"name": "refund", "description": "Pay back"}]
 EVALS = [{"query": "where is my parcel", "expected": ["track_parcel"]}, {"query": "bye", "expected": []}]
-GOLDEN = "ctxbench data import golden evals.jsonl --catalog agent.yaml --out evals"
+GOLDEN = "ctxbench data import golden evals.jsonl --catalog agent.yaml --out datasets/evals"
+ADD = "git add agent.yaml datasets/evals gate.yaml gate.baseline policies.yaml .github"
 READY = Path(__file__).parents[2] / "experiments" / "gate" / "workflow.yml"
 
 
@@ -41,6 +42,7 @@ def test_it_writes_what_the_project_needs(cli, project):
         "  ctxbench select 'what a user asks' --agent agent.yaml",
         f"  {GOLDEN}    # your evals, or `traces` and a log",
         "  ctxbench check gate.yaml --accept",
+        f"  {ADD}    # what a check in CI needs; not runs/, which holds texts",
     ]
     assert [item.id for item in read_agent(project / "agent.yaml").catalog()] == [
         "tool:track_parcel",
@@ -56,7 +58,9 @@ def test_the_next_commands_work_as_they_stand(cli, project):
     cli("init")
     hashing = ("--embedder", "hashing")
     assert cli("select", "what a user asks", "--agent", "agent.yaml", *hashing).code == 0
-    assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+    assert (
+        cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "datasets/evals").code == 0
+    )
     Path("gate.yaml").write_text(Path("gate.yaml").read_text() + "embedder: hashing\n")
     assert cli("check", "gate.yaml", "--accept").code == 0
     assert cli("check").out.startswith("same")
@@ -84,6 +88,7 @@ def test_servers_and_datasets_are_found_and_named(cli, place):
     assert "found servers in .cursor/mcp.json" in done.out
     assert "  ctxbench data capture --agent work/agent.yaml" in done.out
     assert "golden" not in done.out
+    assert "no git repository here, so that no workflow is written" in done.out
     assert yaml.safe_load((place / "work" / "agent.yaml").read_text())["sources"] == {"mcp": ".cursor/mcp.json"}
     assert yaml.safe_load((place / "work" / "gate.yaml").read_text())["datasets"] == ["data/mine"]
     assert not (place / "work" / ".github").exists()

@@ -152,7 +152,7 @@ def stand_ins(place, tiny, cli):
         card.write_text(card.read_text().replace("name: tiny", f"name: {name}"))
     blocks = re.findall(r"^```yaml\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     (gate,) = [block for block in blocks if "gate:" in block]
-    for words, instead in (("datasets/mine", "datasets/evals"), ("q17", "evals-1"), ("rule:refunds", "rule:AGENTS.md")):
+    for words, instead in (("datasets/mine", "datasets/evals"), ("q17", "evals-1")):
         gate = gate.replace(words, instead)  # of the log hardly any query is labelled in full
     Path("gate.yaml").write_text(gate)
     Path("AGENTS.md").write_text("Refund nobody twice.\n")
@@ -242,7 +242,8 @@ def answer(request: str) -> dict[str, object]:
 def would_make(line: str) -> None:
     """Make knows the target, and what it would run is there."""
     words = shlex.split(line)
-    done = subprocess.run([words[0], "-n", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [words[0], "-n", *words[1:]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     files = re.findall(r"\b(?:experiments|tests)/\S+\.(?:py|yaml)\b|\btests\b", done.stdout)
     assert files or "pytest" in done.stdout, line

@@ -53,6 +53,7 @@ class Contents:
             require those although no selector could offer them any more: disabled, by hand only, or in no scope.
         gone: those of them that stand among the items, disabled, only because labels, scopes or lists of available
             items name them. Nothing else may.
+        catalog: the file that the items come from, for messages.
     """
 
     items: Mapping[ItemKey, Item]
@@ -67,6 +68,7 @@ class Contents:
     place_scope: Callable[[str], Place] = no_place
     former_ids: Collection[str] | None = None
     gone: Collection[ItemKey] = ()
+    catalog: str = "corpus.jsonl"
 
 
 def check_contents(contents: Contents) -> list[Fault]:
@@ -83,7 +85,8 @@ class _Checker:
         self._reported: set[ItemKey] = set()
         self._listed: set[str] = set()
         self._n_suggestions = 0
-        self._remedy = "" if contents.former_ids is None else f"; {_REMEDY}"
+        edited = contents.former_ids is not None or contents.catalog != Contents.catalog
+        self._remedy = f"; {_REMEDY}" if edited else ""
         self._queries = {query.id: query for query in reversed(contents.queries)}
         self._scopes = {name: frozenset(keys) for name, keys in contents.scopes.items()}
         self._in_a_scope = frozenset[ItemKey]().union(*self._scopes.values())
@@ -104,7 +107,8 @@ class _Checker:
             self._reported.add(key)
             closest = self._suggest("item", key.id, self._item_ids)
             others = self._other_mentions(key, kind)
-            yield f"names item {key.id!r}, which corpus.jsonl does not hold{others}{closest}{self._next_remedy()}"
+            lacking = f"which {self._contents.catalog} does not hold"
+            yield f"names item {key.id!r}, {lacking}{others}{closest}{self._next_remedy()}"
 
     def _other_mentions(self, key: ItemKey, kind: str) -> str:
         """All other mentions of an item, `, as do 2 more labels (test.tsv, lines 3 and 9) and 1 scope`."""

@@ -53,5 +53,6 @@ def files_hash(folder: Path) -> str:
         data = read_bytes(folder / name)
         digest.update(f"{name} {len(data)}\n".encode() + data)
     if (agent := agent_of(folder)) is not None:
-        digest.update(f"{AGENT} {read_agent(agent).catalog().hash}\n".encode())
+        beside = (folder / CORPUS).exists()  # a fault, which whoever reads the dataset says
+        digest.update(f"{AGENT} {read_agent(agent).catalog().hash} {beside}\n".encode())
     return digest.hexdigest()

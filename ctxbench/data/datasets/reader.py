@@ -127,6 +127,7 @@ class _Reader:
             place_scope=lambda name: (self.folder / CARD, line_of(self.card_lines, ("scopes", name))),
             former_ids=self.own_former_ids,
             gone=frozenset(self.gone),
+            catalog=str(self.card.get(AGENT) or CORPUS),
         )
         self.faults += check_contents(contents)
         self.faults.sort(key=self._order)
@@ -316,6 +317,12 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
             yield number, Label(query, ItemKey.parse(item), _grade(score), via or "direct", *rest)
         except ParameterError as error:
             faults.append(Fault(str(error), path, number))
+
+
+def labelled_items(folder: Path) -> frozenset[str]:
+    """The ids of all items that the labels of a dataset name; what cannot be read is left out."""
+    paths = sorted((folder / QRELS).glob("*.tsv"))
+    return frozenset(label.item.id for path in paths for _, label in read_labels(path, []))
 
 
 def _grade(score: str) -> int:
