@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.core.errors import UserError
+from ctxbench.core.errors import StorageError, UserError
 from ctxbench.io.console import say
 
 if TYPE_CHECKING:
@@ -28,7 +28,12 @@ def look_at_servers(gate: Path, *, recapture: bool) -> None:
             from ctxbench.io.console import printing_to_stderr
 
             with printing_to_stderr():
-                capture_all(Wanted(mcp_config=agent.mcp, agent=agent.path), out=agent.snapshot, as_json=False)
+                failed = capture_all(Wanted(mcp_config=agent.mcp, agent=agent.path), out=agent.snapshot, as_json=False)
+            if failed:
+                raise StorageError(
+                    f"servers of {agent.mcp} failed, as said above, and nothing is checked without them: start them, "
+                    "or leave `--recapture` out to check with those that answered"
+                )
         elif agent.captured:
             again = "`--recapture` asks them again"
             say(f"servers of {agent.path} are as captured {_ago(agent.captured)}; {again}", err=True)

@@ -23,9 +23,11 @@ class Labelled:
       needed the item, in [0, 1].
 
     Requests are compared as whole texts. The labelled ones are those that a fit holds (`ctxbench calibrate
-    probability`); a labelled query that is asked itself is not told its own label, nor those of its group. All 0
-    for a request without text. Source: k-nearest neighbours with weights by distance (Dudani, 1976); power and number
-    of neighbours were chosen on the tuning halves of seven datasets.
+    probability`); a labelled query that is asked itself is not told its own label, nor those of its group: it is known
+    by its id, so that the same request under another id is told it. All 0 for a request without text.
+
+    Source: k-nearest neighbours with weights by distance (Dudani, 1976); power and number of neighbours were chosen on
+    the tuning halves of seven datasets.
     """
 
     columns: ClassVar[tuple[str, ...]] = tuple(name.partition(".")[2] for name in LABELLED)
@@ -46,7 +48,7 @@ class Labelled:
         out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
         batch, resources = found.query.batch, found.resources
         catalog, name = batch.catalog, known.content
-        asking = [request for request in found.asking.tolist() if batch.requests[request].text]
+        asking = [request for request in found.asking.tolist() if batch.requests[request].text.strip()]
         if not known.texts or not asking:
             return out
         needed = resources.kept(("needed by labelled requests", name, catalog.hash), lambda: known.needed_by(catalog))

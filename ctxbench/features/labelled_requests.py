@@ -88,7 +88,7 @@ class LabelledRequests:
 
     @cached_property
     def _blank(self) -> BoolArray:
-        return np.array([not text for text in self.texts], dtype=np.bool_)
+        return np.array([not text.strip() for text in self.texts], dtype=np.bool_)
 
     def needed_by(self, catalog: Catalog) -> dict[int, IntArray]:
         """Which requests need an item, rising, by its catalog position; items that the catalog lacks are left out."""

@@ -109,7 +109,9 @@ def agent_definition(agent: AgentFile) -> Definition:
     parameters = {name: replace(one, default=values.get(name, one.default)) for name, one in base.parameters.items()}
     spec, written = (_with_system(one, agent.system) for one in (base.spec, base.written))
     about = f"The selector of {agent.path}: {agent.selector}"
-    return replace(base, name=agent.name, about=about, parameters=parameters, spec=spec, written=written, earlier=())
+    presets = {name: {**one, **given} for name, one in base.presets.items()}
+    made = replace(base, name=agent.name, about=about, parameters=parameters, presets=presets)
+    return replace(made, spec=spec, written=written, earlier=())
 
 
 def _with_system(spec: Mapping[str, Any], system: str) -> Mapping[str, Any]:

@@ -181,6 +181,25 @@ class TestCheck:
         write(place, AGENT | {"settings": {"n": 3}})
         assert "1 -> 3" in cli("check", "gate.yaml", "--verbose").out
 
+    def test_its_settings_hold_in_presets_too(self, agent, cli, place):
+        write(place, AGENT | {"selector": "learned", "settings": {"at_most": 2}})
+        asked = ("select", "where is my parcel", "--agent", "agent.yaml", "--embedder", "hashing", "--json")
+        for preset in ("aggressive", "conservative"):
+            done = cli(*asked, "--preset", preset)
+            assert done.json["parameters"]["at_most"] == 2, done.err
+
+    def test_it_is_found_beside_a_linked_file(self, agent, cli, place):
+        """The path from the dataset to the agent is that of their names, not of what they are links to."""
+        (place / "elsewhere").mkdir()
+        agent.rename(place / "elsewhere" / "agent.yaml")
+        agent.symlink_to(place / "elsewhere" / "agent.yaml")
+        for folder in ("tools.json", ".cursor"):
+            (place / "elsewhere" / folder).symlink_to(place / folder)
+        done = cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals")
+        assert done.code == 0, done.err
+        assert yaml.safe_load(Path("evals/dataset.yaml").read_text())["agent"] == "../agent.yaml"
+        assert cli("data", "validate", "evals").code == 0
+
 
 class TestServers:
     @pytest.fixture
@@ -233,6 +252,14 @@ class TestServers:
         said = " ".join(done.err.split())
         assert "agent.snapshot is kept as it was, since 1 of 2 failed, and it holds " in said
         assert "`ctxbench data capture --agent agent.yaml --partial`, or --skip rich" in said
+
+    def test_a_first_capture_that_fails_in_part_is_not_checked(self, gate, served, cli):
+        works = json.loads(Path(".mcp.json").read_text())["mcpServers"]["rich"]
+        servers = {"rich": works, "gone": {"command": "no-such-command"}}
+        Path(".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        done = cli("check", "gate.yaml", "--recapture")
+        assert done.code == 2
+        assert "servers of .mcp.json failed, as said above, and nothing is checked without them" in done.err
 
     @pytest.mark.parametrize("option", ["--out", "--mcp-config", "--rules", "--references"])
     def test_nothing_else_is_captured_with_an_agent(self, served, cli, option):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -89,7 +90,7 @@ class Dataset:
     def of_agent(self, path: Path | None) -> Dataset:
         """The dataset over the items of an agent file, which are read anew each time; None = over its own again."""
         about = {name: value for name, value in self.about.items() if name != "agent"}
-        return replace(self, about=about if path is None else {**about, "agent": str(path.resolve())})
+        return replace(self, about=about if path is None else {**about, "agent": os.path.normpath(path.absolute())})
 
     @cached_property
     def hash(self) -> str:

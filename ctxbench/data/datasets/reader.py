@@ -143,7 +143,7 @@ class _Reader:
         if self.former_ids is not None:
             about.pop("frozen", None)  # nobody knows whether it is
         if AGENT in about:
-            about[AGENT] = str((self.folder / about[AGENT]).resolve())
+            about[AGENT] = os.path.normpath(self.folder.absolute() / about[AGENT])  # lexically, so that links stay
         return Dataset(
             name=self.card["name"],
             version=self.card["version"],

@@ -147,17 +147,14 @@ def fit_with_prior(examples: Examples, earlier: Logistic) -> dict[str, Any]:
         if not worst or scaled[worst] >= 0:
             break
         columns = tuple(name for name in columns if name != worst)
-    model = levelled(model, features, examples.label)
-    if examples.neighbours is None or not set(columns) & set(LABELLED):
-        return _values(model)
-    return {**_values(model), "requests": examples.neighbours.requests.as_rows()}
+    return _values(levelled(model, features, examples.label), examples)
 
 
 def fit_without_prior(examples: Examples, *, precision: float = 1.0) -> dict[str, Any]:
     """The values of a fit on examples that starts from weights of 0: what `fit_with_prior` is measured against."""
     weight = _row_weights(examples, len(examples.query))
     prior = Prior.zero(examples.names, examples.features, weight, precision=precision)
-    return _values(fit_regression(prior, examples.features, examples.label, weight))
+    return _values(fit_regression(prior, examples.features, examples.label, weight), examples)
 
 
 def _row_weights(examples: Examples, total: float) -> FloatArray:
@@ -166,11 +163,13 @@ def _row_weights(examples: Examples, total: float) -> FloatArray:
     return 1.0 / counts[examples.query] * (total / max(len(np.unique(examples.query)), 1))
 
 
-def _values(model: Logistic) -> dict[str, Any]:
-    """A regression as plain numbers, which `Logistic.read` takes."""
+def _values(model: Logistic, examples: Examples | None = None) -> dict[str, Any]:
+    """A regression as plain numbers, which `Logistic.read` takes, with the labelled requests that its columns need."""
     table = np.stack([model.weights, model.low, model.high, model.scale], axis=1)
     columns = {name: _rounded(row) for name, row in zip(model.columns, table, strict=True)}
     values = {"features": VERSION, "intercept": _rounded(np.array([model.intercept]))[0], "columns": columns}
+    if examples is not None and examples.neighbours is not None and set(model.columns) & set(LABELLED):
+        values["requests"] = examples.neighbours.requests.as_rows()
     return values | ({"vector": _rounded(model.vector)} if len(model.vector) else {})
 
 

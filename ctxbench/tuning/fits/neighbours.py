@@ -52,10 +52,11 @@ class Neighbours:
         kept = _kept(groups)
         requests = _requests(dataset, groups, kept)
         vectors = resources.vectors([one.request.text for one in dataset.queries])
+        of_kept = vectors[kept]
         similarity = np.zeros((len(dataset), len(kept)))
         for place, (one, vector) in enumerate(zip(dataset.queries, vectors, strict=True)):
-            if one.request.text:
-                similarity[place] = requests.similarity(one.id, vector, vectors[kept])
+            if one.request.text.strip():
+                similarity[place] = requests.similarity(one.id, vector, of_kept)
         return cls(requests=requests, kept=kept, similarity=similarity, catalog=dataset.catalog, query=query, item=item)
 
     def columns(self, known: BoolArray) -> FloatArray:

@@ -271,6 +271,11 @@ class TestProbability:
         assert Logistic.read(found.values).columns == known.columns
         assert "requests" not in found.values
 
+    def test_with_no_shipped_column_it_keeps_the_requests_that_its_columns_need(self, repeated, resources):
+        found = fit_values(make_examples("probability", repeated, PIPELINE, resources, columns=LABELLED))
+        assert Logistic.read(found).columns == LABELLED
+        assert len(found["requests"]) == len(repeated)
+
     def test_the_closer_to_the_shipped_one_the_fewer_the_labels(self, data, resources):
         known = Logistic.read(shipped_fit().values)
         made = make_examples("probability", data, PIPELINE, resources)
