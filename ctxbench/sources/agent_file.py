@@ -128,7 +128,7 @@ class AgentFile:
         yield from map(references_folder, self.references)
 
     def _servers(self) -> Sequence[Part]:
-        """What the servers gave when they were captured.
+        """What the servers gave when they were captured, without those that the configuration has no more.
 
         Raises:
             StorageError: they never were.
@@ -138,7 +138,9 @@ class AgentFile:
                 f"{self.path}: what the servers of {self.mcp} have was never captured ({self.snapshot} is missing); "
                 f"ask them once: `{shlex.join(['ctxbench', 'data', 'capture', '--agent', str(self.path)])}`"
             )
-        items = tuple(read_catalog(self.snapshot / CORPUS))
+        names = self._configured()
+        found = read_catalog(self.snapshot / CORPUS)
+        items = tuple(item for item in found if names is None or item.server in names)
         return [Part(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
 
     @property
@@ -154,19 +156,23 @@ class AgentFile:
 
         None where the configuration cannot be read, which `capture` says.
         """
-        from ctxbench.sources.mcp.config import read_mcp_config
-
-        if self.mcp is None or not self.captured:
+        if not self.captured:
             return []
         card, _ = load_yaml(self.snapshot / CAPTURE)
         parts = card.get("parts") if isinstance(card, Mapping) else None
         known = {
             part.get("name") for part in parts or () if isinstance(part, Mapping) and part.get("state") != "failed"
         }
+        return [name for name in self._configured() or () if name not in known]
+
+    def _configured(self) -> list[str] | None:
+        """The servers of the configuration; None where it cannot be read, as where it is kept out of the repository."""
+        from ctxbench.sources.mcp.config import server_names
+
         try:
-            return [server.name for server in read_mcp_config(self.mcp) if server.name not in known]
+            return None if self.mcp is None else server_names(self.mcp)
         except UserError:
-            return []
+            return None
 
 
 def is_agent_file(path: Path | str) -> bool:

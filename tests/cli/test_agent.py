@@ -253,6 +253,27 @@ class TestServers:
         assert "agent.snapshot is kept as it was, since 1 of 2 failed, and it holds " in said
         assert "`ctxbench data capture --agent agent.yaml --partial`, or --skip rich" in said
 
+    def test_the_tools_of_a_server_that_is_gone_from_the_configuration_are_gone(self, served, cli):
+        assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
+        asked = ("select", "where", "--agent", "agent.yaml", "--selector", "everything", "--json")
+        works = json.loads(Path(".mcp.json").read_text())["mcpServers"]["rich"]
+
+        def offered() -> int:
+            return sum(row["id"].startswith("tool:rich:") for row in cli(*asked).json["items"])
+
+        before = offered()
+        assert before
+        needs_a_variable = works | {"env": {"KEY": "${NOT_SET_ANYWHERE}"}}
+        for servers, left in (
+            ({"rich": needs_a_variable}, before),
+            ({"rich": works | {"disabled": True}}, 0),
+            ({"other": works}, 0),
+        ):
+            Path(".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+            assert offered() == left
+        Path(".mcp.json").unlink()
+        assert offered() == before
+
     def test_a_first_capture_that_fails_in_part_is_not_checked(self, gate, served, cli):
         works = json.loads(Path(".mcp.json").read_text())["mcpServers"]["rich"]
         servers = {"rich": works, "gone": {"command": "no-such-command"}}

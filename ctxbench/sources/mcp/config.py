@@ -102,6 +102,24 @@ def read_mcp_config(
     return tuple(spec for spec in specs if spec is not None)
 
 
+def server_names(path: Path | str) -> list[str]:
+    """The servers of a configuration that it does not disable, in the order of the file; variables may be unset.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no JSON, or holds no servers.
+    """
+    data, text = read_jsonc(path)
+    config = _Config(Path(path), {})
+    found = config.servers(data)
+    config.finish(text)
+    return [name for name, (_, entry) in found.items() if not _is_off(entry)]
+
+
+def _is_off(entry: Any) -> bool:
+    return isinstance(entry, dict) and (entry.get("disabled") is True or entry.get("enabled") is False)
+
+
 @dataclass
 class _Config:
     """The file, and what is wrong in it."""
