@@ -149,6 +149,13 @@ class TestDatasets:
         gate.write_text(GATE.replace("evals", "carried"))
         assert cli("check", "gate.yaml", "--accept").code == 0
 
+    def test_exported_it_holds_its_items_and_names_no_agent(self, gate, cli):
+        assert cli("data", "export", "evals", "--format", "beir", "--out", "beir").code == 0
+        assert cli("data", "import", "beir", "beir", "--out", "back").code == 0
+        assert "agent" not in yaml.safe_load(Path("back/dataset.yaml").read_text())
+        assert Path("back/corpus.jsonl").is_file()
+        assert cli("data", "diff", "evals", "back").out.endswith("\n\ncard: agent differ\n")
+
     def test_its_folder_is_a_catalog(self, gate, cli):
         done = cli("select", "where", "--catalog", "evals", "--selector", "everything", "--json")
         assert len(done.json["items"]) == 3

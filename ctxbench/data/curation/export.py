@@ -272,7 +272,7 @@ def _escape_mark(text: str) -> str:
 
 
 def _card(dataset: Dataset) -> dict[str, Any]:
-    card = {name: value for name, value in dataset.card.items() if name not in ("format", "counts")}
+    card = {name: value for name, value in dataset.of_agent(None).card.items() if name not in ("format", "counts")}
     return {**card, "hash": dataset.hash}
 
 
