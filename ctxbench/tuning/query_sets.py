@@ -21,7 +21,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.base import Selector
-from ctxbench.tuning.fits.examples import ALL, group_of
+from ctxbench.tuning.fits.examples import ALL, groups_of
 from ctxbench.tuning.results import WorseRequest
 
 __all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Progress", "QuerySet"]
@@ -69,10 +69,10 @@ class QuerySet:
         which = "all labels" if self.split == ALL else f"{self.split} split"
         return f"{which} of dataset {self.dataset.name}"
 
-    @property
+    @cached_property
     def groups(self) -> tuple[str, ...]:
-        """The name of each query's group: its group, else its conversation, else itself."""
-        return tuple(map(group_of, self.dataset.queries))
+        """The name of each query's group, see `groups_of`."""
+        return groups_of(self.dataset.queries)
 
     @cached_property
     def group(self) -> IntArray:

@@ -15,6 +15,7 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Resources
+from ctxbench.data.curation.splits import bundles_of
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.features.columns import TEXT, feature_rows
@@ -135,7 +136,7 @@ def make_examples(
     query, table = outcome.query, outcome.candidates
     required, groups = _required(dataset, table)
     needs = np.bincount(groups, minlength=len(dataset)) > 0
-    by_query = tuple(group_of(one) for one in dataset.queries)
+    by_query = groups_of(dataset.queries)
     neighbours = None
     if what == ABSTENTION:
         found, features = request_features(query, table, resources)
@@ -175,8 +176,21 @@ def make_examples(
     return examples
 
 
-def group_of(query: DatasetQuery) -> str:
-    """The name of a query's group, whose queries are in one fold: its group, else its conversation, else itself."""
+def groups_of(queries: Sequence[DatasetQuery]) -> tuple[str, ...]:
+    """The name of the group of each query, shape (n_queries,); queries of one group are in one fold.
+
+    Together are those that a split keeps together, see `bundles_of`. The name is that of the group (the first, if
+    several are connected), else of the conversation, else of the query.
+    """
+    names = [_group_of(one) for one in queries]
+    for _, rows in bundles_of(queries):
+        first = min((names[row] for row in rows), key=lambda name: (not name.startswith("group "), name))
+        for row in rows:
+            names[row] = first
+    return tuple(names)
+
+
+def _group_of(query: DatasetQuery) -> str:
     if query.group is not None:
         return f"group {query.group}"
     if query.request.conversation is not None:

@@ -19,7 +19,7 @@ from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
-from ctxbench.tuning.fits.examples import folds_of, group_of, joined_groups, labelled_queries, make_examples
+from ctxbench.tuning.fits.examples import folds_of, groups_of, joined_groups, labelled_queries, make_examples
 from ctxbench.tuning.fits.figures import measure
 from ctxbench.tuning.fits.fit import (
     columns_of,
@@ -159,9 +159,14 @@ class TestFolds:
 
     def test_a_conversation_is_a_group(self):
         spoken = replace(query("a", "x"), request=Request(id="a", text="x", conversation="c"))
-        assert [group_of(one) for one in (query("a", "x", group="g"), spoken, query("a", "x"))] == [
-            "group g", "conversation c", "query a"
-        ]  # fmt: skip
+        alone = (query("a", "x", group="g"), spoken, query("b", "x"))
+        assert groups_of(alone) == ("group g", "conversation c", "query b")
+
+    def test_a_conversation_across_groups_joins_them(self):
+        """As a split does it: a turn tells of the next one, whatever group that is in."""
+        spoken = Request(id="a", text="x", conversation="c")
+        one, other = (replace(query(name, "x", group=name), request=replace(spoken, id=name)) for name in "hg")
+        assert groups_of((one, query("i", "x"), other)) == ("group g", "query i", "group g")
 
 
 class TestFit:
