@@ -54,7 +54,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "feature": {
         "item": "ctxbench.features.request:Items",
-        "labelled": "ctxbench.features.labelled:Labelled",
+        "labelled": "ctxbench.features.similar_requests:SimilarRequests",
         "request": "ctxbench.features.request:RequestText",
         "retrieved": "ctxbench.features.similarity:Retrieved",
         "sentence": "ctxbench.features.similarity:Sentence",

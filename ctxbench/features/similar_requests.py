@@ -14,7 +14,7 @@ from ctxbench.features.labelled_requests import LABELLED, needed_columns
 
 
 @dataclass(frozen=True)
-class Labelled:
+class SimilarRequests:
     """What the labelled requests needed that are most like this one.
 
     * `nearest`: the highest cosine similarity of the request to a labelled one that needed the item, in [0, 1]; 0 where
