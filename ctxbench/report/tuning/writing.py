@@ -11,7 +11,7 @@ from ctxbench.report.tuning.contents import document
 from ctxbench.report.tuning.document import Document
 from ctxbench.report.tuning.markdown import markdown
 from ctxbench.report.tuning.page import page
-from ctxbench.tuning.results import Tuning
+from ctxbench.tuning.tuning_results import Tuning
 
 _FIGURES = "figures"
 
