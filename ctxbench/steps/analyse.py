@@ -86,7 +86,8 @@ class Windows(Strategy):
 
     A blank request has no chunk; one of at most `size` is one. Cost: linear in the text, times
     size / (size - overlap). Source: the usual practice of passage retrieval
-    (`ctxbench.text.chunking.finer.WindowRule`); the defaults were tuned on requests of several topics (reports/multi-topic.md).
+    (`ctxbench.text.chunking.finer.WindowRule`); the defaults were tuned on requests of several topics
+    (reports/multi-topic.md).
     """
 
     size: int = 6
