@@ -13,6 +13,9 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxbench.core.items import ItemKey
     from ctxbench.data.curation.labelling_files import LabellingCopy
     from ctxbench.data.datasets.dataset import Dataset
 
@@ -68,9 +71,9 @@ class Splitting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebasing:
-    """What a dataset is carried to: a catalog by name or path, a file of renames, and as `rebase_dataset` takes it."""
+    """What a dataset is carried to: a catalog by name or path (None = that of its agent), and as `rebase_dataset`."""
 
-    catalog: str
+    catalog: str | None
     renames: Path | None
     accept: bool
     version: str | None
@@ -84,18 +87,31 @@ def split(name: str, how: Splitting, *, out: Path | None, in_place: bool, as_jso
     """
     from ctxbench.data.curation.splits import split_dataset
 
-    if out is not None and in_place:
-        raise ParameterError("--out and --in-place exclude each other")
-    if in_place and not (Path(name) / "dataset.yaml").is_file():
-        raise ParameterError(f"{name} is no folder of a dataset; what is in the cache is not changed: write with --out")
+    target = _target(name, out, in_place=in_place)
     found = split_dataset(_opened(name), by=how.by, share=how.share, folds=how.folds, version=how.version)
-    target = Path(name) if in_place else out
     written = None if target is None else _written(found.dataset, target, source=name, answers=True, in_place=in_place)
     if as_json:
         print_json({**found.as_dict(), "written": None if target is None else str(target), **_carried(written)})
         return
     say(*split_lines(found), *(written.lines() if written else ()))
-    say(f"written to {target}" if target else "nothing was written; add --out FOLDER or --in-place")
+    say(_where(target))
+
+
+def _target(name: str, out: Path | None, *, in_place: bool) -> Path | None:
+    """The folder that the result is written to; None = it is only shown.
+
+    Raises:
+        ParameterError: two folders are named, or the one in the cache, which is not changed.
+    """
+    if out is not None and in_place:
+        raise ParameterError("--out and --in-place exclude each other")
+    if in_place and not (Path(name) / "dataset.yaml").is_file():
+        raise ParameterError(f"{name} is no folder of a dataset; what is in the cache is not changed: write with --out")
+    return Path(name) if in_place else out
+
+
+def _where(target: Path | None) -> str:
+    return f"written to {target}" if target else "nothing was written; add --out FOLDER or --in-place"
 
 
 def diff(first: str, second: str, *, every: bool, as_json: bool) -> int:
@@ -110,24 +126,37 @@ def diff(first: str, second: str, *, every: bool, as_json: bool) -> int:
     return 0 if found.equal else 1
 
 
-def rebase(name: str, how: Rebasing, *, out: Path | None, every: bool, as_json: bool) -> None:
-    """Carry a dataset to a changed catalog; written to `out`, else only reported."""
+def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False, every: bool, as_json: bool) -> None:
+    """Carry a dataset to a changed catalog; written to `out` or in place, else only reported.
+
+    Raises:
+        ParameterError: both or what cannot be: a cached dataset is not changed in place; or there is no catalog.
+    """
     from ctxbench.data.curation.rebase import rebase_dataset
     from ctxbench.data.curation.renames import read_renames
+    from ctxbench.data.datasets.layout import agent_of
     from ctxbench.sources.agent_file import is_agent_file, open_catalog
 
+    catalog = how.catalog or agent_of(Path(name))
+    if catalog is None:
+        raise ParameterError(f"{name} is over no agent file; say the changed catalog: --catalog FILE")
+    target = _target(name, out, in_place=in_place)
     mapping = None if how.renames is None else read_renames(how.renames)
     found = rebase_dataset(
-        _opened_for_rebase(name), open_catalog(how.catalog), renames=mapping, accept=how.accept, version=how.version
+        _opened_for_rebase(name, mapping or {}),
+        open_catalog(catalog),
+        renames=mapping,
+        accept=how.accept,
+        version=how.version,
     )
-    agent = Path(how.catalog) if is_agent_file(how.catalog) else None
+    agent = Path(catalog) if is_agent_file(catalog) else None
     found = replace(found, dataset=found.dataset.of_agent(agent))
-    written = None if out is None else _written(found.dataset, out, source=name, answers=False)
+    written = None if target is None else _written(found.dataset, target, source=name, answers=False, in_place=in_place)
     if as_json:
-        print_json({**found.as_dict(), "written": None if out is None else str(out), **_carried(written)})
+        print_json({**found.as_dict(), "written": None if target is None else str(target), **_carried(written)})
         return
     say(*rebase_lines(found, shown=None if every else 10), *(written.lines() if written else ()))
-    say(f"written to {out}" if out else "nothing was written; add --out FOLDER")
+    say(_where(target))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +217,12 @@ def _carried(written: LabellingCopy | None) -> dict[str, Any]:
     return {"labelling": None if written is None else written.as_dict()}
 
 
-def _opened_for_rebase(name: str) -> Dataset:
-    """A dataset. One over an agent holds what is gone of the agent's items, disabled, if labels name it."""
+def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
+    """A dataset. Over an agent, whose items are those of now, it holds what was labelled and is gone, disabled.
+
+    What an item was renamed to is left out of it, unless labels name that as well.
+    """
+    from ctxbench.core.items import Catalog
     from ctxbench.data.datasets.layout import CARD, agent_of
     from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.data.datasets.reader import labelled_items
@@ -199,7 +232,10 @@ def _opened_for_rebase(name: str) -> Dataset:
     if agent_of(folder) is None:
         return _opened(name)
     card, _ = load_yaml(folder / CARD)
-    return open_dataset(name, former_ids={str(card.get("name")): labelled_items(folder)})
+    labelled = labelled_items(folder)
+    dataset = open_dataset(name, former_ids={str(card.get("name")): labelled})
+    new = {key for key in renames.values() if key.id not in labelled}
+    return replace(dataset, catalog=Catalog(item for item in dataset.catalog if item.key not in new))
 
 
 def _opened(name: str) -> Dataset:

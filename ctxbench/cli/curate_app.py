@@ -10,6 +10,8 @@ import typer
 from ctxbench.cli.light import Command, JsonFlag
 
 AllFlag = Annotated[bool, typer.Option("--all", help="List all of it, not the first ten.")]
+Out = Annotated[Path | None, typer.Option(help="Write the result to this folder.")]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Change the dataset's own folder.")]
 NewVersion = Annotated[str | None, typer.Option("--version", help="Version of the result.")]
 
 curate_app = typer.Typer()
@@ -67,8 +69,8 @@ def data_split(
     by: Annotated[str, typer.Option(help="hash, or time: the earlier queries are for tuning.")] = "hash",
     share: Annotated[float, typer.Option(help="Share of the queries that are for tuning.")] = 0.5,
     folds: Annotated[int, typer.Option(help="So many splits fold-1, fold-2 ... in place of tuning and test.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write the result to this folder.")] = None,
-    in_place: Annotated[bool, typer.Option("--in-place", help="Change the dataset's own folder.")] = False,
+    out: Out = None,
+    in_place: InPlace = False,
     version: NewVersion = None,
     json_: JsonFlag = False,
 ) -> None:
@@ -105,8 +107,16 @@ def data_diff(
 @curate_app.command("rebase", cls=Command)
 def data_rebase(
     dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
-    catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
-    out: Annotated[Path | None, typer.Option(help="Write the result to this folder.")] = None,
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--catalog",
+            "-c",
+            help="An agent file, corpus.jsonl, a dataset's folder or name. If left out: the agent of the dataset.",
+        ),
+    ] = None,
+    out: Out = None,
+    in_place: InPlace = False,
     renames: Annotated[Path | None, typer.Option(help="YAML or JSON: old item id to new.")] = None,
     accept_renames: Annotated[
         bool, typer.Option("--accept-renames", help="Follow items with the same content elsewhere, too.")
@@ -120,11 +130,13 @@ def data_rebase(
     For example:
 
     ctxbench data rebase datasets/mine -c new/corpus.jsonl --out datasets/new
+
+    ctxbench data rebase datasets/mine --in-place
     """
     from ctxbench.cli.curate import Rebasing, rebase
 
     how = Rebasing(catalog=catalog, renames=renames, accept=accept_renames, version=version)
-    rebase(dataset, how, out=out, every=all_, as_json=json_)
+    rebase(dataset, how, out=out, in_place=in_place, every=all_, as_json=json_)
 
 
 @curate_app.command("export", cls=Command)

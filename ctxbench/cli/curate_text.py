@@ -172,7 +172,7 @@ def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
         ("items renamed", renamed),
         ("items proposed as renamed, taken for gone (--accept-renames takes them over)", proposed),
         ("items with several possible successors, taken for gone (say which in --renames)", ambiguous),
-        ("items gone", found.gone),
+        ("items gone (renamed? --renames FILE, which holds `old id: new id`, lets labels follow)", found.gone),
         ("items new", found.added),
         (f"items changed, {found.changed_labels:,} labels carried over to them", changed),
         ("labels lost", lost),

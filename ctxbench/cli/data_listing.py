@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -44,12 +45,15 @@ def show(name: str, *, query: str | None, as_json: bool) -> None:
         dataset = open_dataset(name, notify=shown.say)
     if query is not None:
         _show_query(dataset.take([query]), as_json=as_json)
-    elif as_json:
-        print_json({**dataset.card, "hash": dataset.hash})
+        return
+    card = {**dataset.card, "hash": dataset.hash}
+    if "agent" in card:
+        card["agent"] = os.path.relpath(card["agent"])
+    if as_json:
+        print_json(card)
     else:
         from ctxbench.io.yaml_files import dump_yaml
 
-        card = {**dataset.card, "hash": dataset.hash}
         if "scopes" in card:
             card["scopes"] = {scope: f"{len(items)} items" for scope, items in card["scopes"].items()}
         say(*dump_yaml(card).removesuffix("\n").split("\n"))

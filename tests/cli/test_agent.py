@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import ctxbench
+
 FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
 ABOUT = "How refunds are handled and who approves them"
 RULE = f"---\ndescription: {ABOUT}\n---\nAsk finance.\n"
@@ -111,7 +113,8 @@ class TestDatasets:
         assert not {"items", "types"} & set(card["counts"])
         assert not Path("evals/corpus.jsonl").exists()
         assert cli("data", "validate", "evals").code == 0
-        assert cli("data", "show", "evals", "--json").json["counts"]["items"] == 3
+        shown = cli("data", "show", "evals", "--json").json
+        assert (shown["counts"]["items"], shown["agent"]) == (3, "agent.yaml")
 
     def test_written_elsewhere_it_still_names_the_agent(self, gate, cli):
         assert cli("data", "split", "evals", "--out", "deep/er/copy").code == 0
@@ -148,6 +151,51 @@ class TestDatasets:
         assert yaml.safe_load(Path("carried/dataset.yaml").read_text())["agent"] == "../agent.yaml"
         gate.write_text(GATE.replace("evals", "carried"))
         assert cli("check", "gate.yaml", "--accept").code == 0
+
+    def test_rebased_in_place_it_follows_a_renamed_rule_and_keeps_what_lies_beside_it(self, gate, cli):
+        rules = Path(".cursor/rules")
+        (rules / "refunds.mdc").rename(rules / "money.mdc")
+        Path("evals/labelling").mkdir()
+        Path("evals/labelling/guide.md").write_text("Ask Ann.")
+        new = RULE_ID.replace("refunds", "money")
+        Path("renames.yaml").write_text(f"{RULE_ID}: {new}\n")
+        done = cli("data", "rebase", "evals", "--renames", "renames.yaml", "--in-place")
+        assert done.code == 0, done.err
+        assert f"items renamed: 1\n  {RULE_ID} -> {new} (given)\n" in done.out
+        assert "changed" not in done.out
+        assert "another order" not in done.out
+        assert cli("data", "validate", "evals").code == 0
+        assert new in Path("evals/qrels/tuning.tsv").read_text() + Path("evals/qrels/test.tsv").read_text()
+        assert Path("evals/labelling/guide.md").read_text() == "Ask Ann."
+        assert yaml.safe_load(Path("evals/dataset.yaml").read_text())["agent"] == "../agent.yaml"
+
+    def test_rebased_twice_the_version_names_one_catalog(self, gate, cli):
+        tools = json.loads(Path("tools.json").read_text())
+        for kept in (tools[1:], tools):
+            Path("tools.json").write_text(json.dumps(kept))
+            assert cli("data", "rebase", "evals", "--in-place").code == 0
+        assert yaml.safe_load(Path("evals/dataset.yaml").read_text())["version"].count("+") == 1
+
+    def test_a_rename_to_what_labels_name_already_is_refused(self, gate, cli):
+        Path("renames.yaml").write_text(f"{RULE_ID}: tool:track_parcel\n")
+        done = cli("data", "rebase", "evals", "--renames", "renames.yaml", "--in-place")
+        assert (done.code, done.err.count("error:")) == (2, 1)
+        assert "two items would become one" in done.err
+
+    def test_answers_of_before_a_rebase_do_not_bring_old_names_back(self, agent, cli):
+        Path("evals.jsonl").write_text('{"query": "has it left the depot?"}\n')
+        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+        with ctxbench.label("evals", ["bm25", "everything"], embedder="hashing") as session:
+            assert session.next().query == "evals-1"
+            session.answer(["track_parcel"])
+        tools = json.loads(Path("tools.json").read_text())
+        Path("tools.json").write_text(json.dumps([{**tools[0], "name": "follow_parcel"}, tools[1]]))
+        Path("renames.yaml").write_text("tool:track_parcel: tool:follow_parcel\n")
+        done = cli("data", "rebase", "evals", "--renames", "renames.yaml", "--in-place")
+        assert done.code == 0, done.err
+        with ctxbench.label("evals", ["bm25", "everything"], embedder="hashing") as session:
+            assert session.next() is None
+        assert ctxbench.load("evals").labels["item"].tolist() == ["tool:follow_parcel"]
 
     def test_exported_it_holds_its_items_and_names_no_agent(self, gate, cli):
         assert cli("data", "export", "evals", "--format", "beir", "--out", "beir").code == 0

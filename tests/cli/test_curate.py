@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,15 @@ def test_a_rebase_takes_the_weights_along_and_says_that_answers_stay_behind(tiny
     assert json.loads(capsys.readouterr().out)["labelling"] is None
 
 
+def test_a_dataset_with_items_of_its_own_must_say_its_catalog_and_one_folder(tiny, tmp_path):
+    with pytest.raises(ParameterError, match="is over no agent file; say the changed catalog: --catalog FILE"):
+        curate.rebase(str(tiny), replace(rebasing(tiny), catalog=None), out=None, every=False, as_json=False)
+    with pytest.raises(ParameterError, match="--out and --in-place exclude each other"):
+        curate.rebase(str(tiny), rebasing(tiny), out=tmp_path / "o", in_place=True, every=False, as_json=False)
+    with pytest.raises(ParameterError, match="what is in the cache is not changed: write with --out"):
+        curate.rebase("bfcl-simple", rebasing(tiny), out=None, in_place=True, every=False, as_json=False)
+
+
 def test_rebase_tells_of_another_order(tiny, tmp_path, capsys):
     rows = (Path(tiny) / "corpus.jsonl").read_text("utf-8").splitlines(keepends=True)
     (tmp_path / "corpus.jsonl").write_text("".join(rows[::-1]), "utf-8")
@@ -187,7 +197,7 @@ def test_rebase_reports_and_writes(tiny, changed, tmp_path, capsys):
         "  q06  tool:tracker:create_issue  grade 2, gone: partly labelled",
         "  scope support: tool:tracker:create_issue (gone)",
         "queries unlabelled now, and left out of every figure: 3",
-        "nothing was written; add --out FOLDER",
+        "nothing was written; add --out FOLDER or --in-place",
     ):
         assert line in out.splitlines(), line
     renames = tmp_path / "renames.yaml"

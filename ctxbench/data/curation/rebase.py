@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -16,6 +17,8 @@ from ctxbench.data.curation.similar import WORDS_THRESHOLD, similar_by_words
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
+
+_REBASED = re.compile(r"\+[0-9a-f]{8}$")  # what an earlier rebase put behind a version
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ def rebase_dataset(
     proposed, ambiguous = propose_renames(gone, new)
     followed = tuple(Rename(before, after, "given") for before, after in renames.items()) + (proposed if accept else ())
     move = _Rebaser(dataset, catalog, {rename.old: rename.new for rename in followed})
-    moved = move.dataset(version or f"{dataset.version}+{catalog.hash[:8]}")
+    moved = move.dataset(version or f"{_REBASED.sub('', dataset.version)}+{catalog.hash[:8]}")
     successors = {rename.new for rename in followed}
     added = [i for i in new if i.key not in successors]
     changed = move.changed()
@@ -242,13 +245,14 @@ class _Rebaser:
 
     def changed(self) -> tuple[FieldChanges, ...]:
         """The items, renamed or not, whose fields differ; by their new id, in the new order."""
-        pairs = ((item, self._item(item.key)) for item in self.old.catalog)
+        pairs = ((item, self._item(item.key)) for item in self.old.catalog if _is_known(item))
         fields = {after.key: _changed_fields(before, after) for before, after in pairs if after is not None}
         return tuple(FieldChanges(key.id, fields[key]) for key in self._items if fields.get(key))
 
     def reordered(self) -> bool:
         """Whether the items of both catalogs have another order."""
-        common = [item.key for item in (self._item(old.key) for old in self.old.catalog) if item is not None]
+        known = map(self._item, (old.key for old in self.old.catalog if _is_known(old)))
+        common = [item.key for item in known if item is not None]
         return common != sorted(common, key=self.catalog.position)
 
     def _keys(self, keys: Sequence[ItemKey], where: str) -> tuple[ItemKey, ...]:
@@ -317,6 +321,11 @@ class _Rebaser:
         if item.include == "manual":
             return "by hand only"
         return "" if request.available is None or item.key in request.available else "out of scope"
+
+
+def _is_known(item: Item) -> bool:
+    """Whether more than its id is known of an item: of what an agent no longer has, nothing is."""
+    return item.enabled or any((item.description, item.text, item.schema))
 
 
 def _changed_fields(before: Item, after: Item) -> tuple[str, ...]:

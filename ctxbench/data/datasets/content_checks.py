@@ -20,7 +20,7 @@ from ctxbench.data.datasets.row_groups import group_pairs
 Place: TypeAlias = tuple[Path | None, int]
 _REMEDY = (
     "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`), or follow an item that has "
-    "another name now (the same with --accept-renames)"
+    "another name now (the same with --renames FILE, which holds `old id: new id`, or --accept-renames)"
 )
 _SHOWN_LINES = 5  # lines of a file that a message names
 _LISTS = {

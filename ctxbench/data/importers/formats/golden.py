@@ -5,7 +5,7 @@
 ```
 
 An entry of `expected` may be a list: any one of its items is enough. An item is named by its id, or by its name as
-agents and logs write it.
+agents and logs write it; a rule also by its file, with or without its ending.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import Fault, suggest
-from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
@@ -47,7 +47,8 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
         file: as `read_records` reads; each record has a request (one of `QUERY`), what it should be offered (one of
             `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id, a `split` and `tags`. In a table a
             list is JSON, or names with `|`, `;` or `,` between them. Other fields are passed over and counted.
-        catalog: the items. One is named by its id, by its name or title, or, a tool, as a log writes it.
+        catalog: the items. One is named by its id, by its name or title, a tool also as a log writes it, and what is
+            called by its path also by the name of that file, with or without its ending.
         settings: names, version, licence.
 
     Returns:
@@ -70,21 +71,32 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
 
 
 class _ItemNames:
-    """Items by id, by name as a log writes it, and by any item's own name or title."""
+    """Items by id, by name as a log writes it, by any item's own name or title, and by that of its file."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._names = NameResolver(catalog)
-        self._keys = group_pairs(
-            (name, item.key) for item in catalog for name in {item.name.casefold(), item.title.casefold()}
-        )
-        self.known = [item.name for item in catalog]
+        self._own = group_pairs((name.casefold(), item.key) for item in catalog for name in {item.name, item.title})
+        files = ((item, _file_names(item)) for item in catalog)
+        both = [
+            (f"{prefix}{name}", item) for item, names in files for name in names for prefix in ("", f"{item.type}:")
+        ]
+        self._files = group_pairs((name.casefold(), item.key) for name, item in both)
+        self.known = [item.name for item in catalog] + [name for name, _ in both]
 
     def resolve(self, name: str) -> Resolved:
         resolved = self._names.resolve(name)
-        keys = self._keys.get(name.casefold(), []) if resolved.rule == UNKNOWN else []
+        if resolved.rule != UNKNOWN:
+            return resolved
+        keys = self._own.get(name.casefold()) or self._files.get(name.casefold()) or []
         if len(keys) == 1:
             return Resolved(name, keys[0], "own name")
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
+
+
+def _file_names(item: Item) -> set[str]:
+    """The file of an item that is called by its path, with and without its ending; nothing for a tool."""
+    file = item.name.rpartition("/")[2]
+    return set() if item.type == "tool" or file == item.name else {file, file.partition(".")[0]}
 
 
 @dataclass

@@ -139,3 +139,19 @@ def test_a_file_of_no_form_or_without_records_is_an_error(tmp_path):
     assert faults_of(write(tmp_path / "e.json", "[]"))[0][1].startswith("the file is empty; expected")
     with pytest.raises(StorageError, match="cannot read"):
         import_golden(tmp_path / "none.csv", CATALOG)
+
+
+@pytest.mark.parametrize(
+    "name", ["refunds", "refunds.mdc", "rule:refunds", "RULE:Refunds.mdc", ".cursor/rules/refunds.mdc"]
+)
+def test_a_rule_is_named_by_its_file_too(tmp_path, name):
+    rules = [Item(type="rule", name=f".cursor/rules/{one}.mdc", text="x") for one in ("refunds", "style")]
+    found = import_golden(write(tmp_path / "e.jsonl", [{"query": "q", "expected": [name]}]), Catalog(rules))
+    assert [label.item for label in found.dataset.labels] == [rules[0].key]
+
+
+def test_a_file_s_name_that_two_rules_have_names_neither(tmp_path):
+    rules = [Item(type="rule", name=f"{folder}/refunds.mdc", text="x") for folder in ("a", "b")]
+    path = write(tmp_path / "e.jsonl", [{"query": "q", "expected": ["refunds"]}])
+    with pytest.raises(InputError, match="is the name of several items; write the id: rule:a%2Frefunds.mdc or rule:b"):
+        import_golden(path, Catalog(rules))
