@@ -153,5 +153,5 @@ def test_a_rule_is_named_by_its_file_too(tmp_path, name):
 def test_a_file_s_name_that_two_rules_have_names_neither(tmp_path):
     rules = [Item(type="rule", name=f"{folder}/refunds.mdc", text="x") for folder in ("a", "b")]
     path = write(tmp_path / "e.jsonl", [{"query": "q", "expected": ["refunds"]}])
-    with pytest.raises(InputError, match="is the name of several items; write the id: rule:a%2Frefunds.mdc or rule:b"):
+    with pytest.raises(InputError, match=r"is the name of several items; write the id: rule:a%2Frefunds.mdc or rule:b"):
         import_golden(path, Catalog(rules))
