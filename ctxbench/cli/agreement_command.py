@@ -29,7 +29,7 @@ class Drawn:
     seed: int = 0
 
 
-def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: Path) -> None:
+def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: Path, as_json: bool = False) -> None:
     """Write the pairs that a second person is to judge, one query a line, without any label."""
     from ctxbench.cli.label import make_pool_for
     from ctxbench.data.datasets.lookup import open_dataset
@@ -49,7 +49,10 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
         items = [dataset.catalog[dataset.catalog.position(pair.item)].as_row() for pair in of_query]
         rows.append({**_only(query.as_row(), _ASKED), "items": [_only(item, _SHOWN) for item in items]})
     write_atomic(out, dump_jsonl(rows))
-    say(f"{len(pairs):,} pairs of {len(rows):,} queries written to {out}", err=True)
+    if as_json:
+        print_json({"pairs": len(pairs), "queries": len(rows), "written": str(out)})
+    else:
+        say(f"{len(pairs):,} pairs of {len(rows):,} queries written to {out}", err=True)
 
 
 _ASKED = ("_id", "text", "history", "session", "scope")

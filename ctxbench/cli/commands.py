@@ -241,11 +241,15 @@ def _print(summary: RunSummary, *, as_json: bool) -> None:
         print_summary(summary)
 
 
-def measure_latency(subject: str, catalog: str, *, embedder: str, full: bool, out: Path | None, as_json: bool) -> None:
-    """Measure latency and print it."""
+def measure_latency(
+    selector: str | None, catalog: str, *, embedder: str, full: bool, out: Path | None, as_json: bool
+) -> None:
+    """Measure the latency of a selector, by default an agent's own, and print it."""
     from ctxbench.bench.latency import LatencySettings, measure
     from ctxbench.report.latency import latency_json, print_latency, write_latency
+    from ctxbench.sources.agent_file import is_agent_file
 
+    subject = selector or (catalog if is_agent_file(catalog) else "semantic/documents")
     settings = LatencySettings(embedder=embedder)
     with progress() as shown:
         result = measure(subject, find_catalog(catalog), settings=settings.full() if full else settings, progress=shown)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ctxbench.cli.light import Command, JsonFlag
+from ctxbench.cli.light import Command
+from ctxbench.cli.options import DatasetName, EmbedderName, JsonFlag, TokenCounter
 
 AllFlag = Annotated[bool, typer.Option("--all", help="List all of it, not the first ten.")]
 Out = Annotated[Path | None, typer.Option(help="Write the result to this folder.")]
@@ -19,8 +20,8 @@ curate_app = typer.Typer()
 
 @curate_app.command("stats", cls=Command)
 def data_stats(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
-    tokens: Annotated[str, typer.Option(help="Token counter: o200k, chars/4 or file:PATH.")] = "o200k",
+    dataset: DatasetName,
+    tokens: TokenCounter = "o200k",
     threshold: Annotated[
         float | None, typer.Option(help="Least similarity of near-duplicates; 0.7 by words, 0.85 by vectors.")
     ] = None,
@@ -30,7 +31,10 @@ def data_stats(
     all_: AllFlag = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Say what a dataset holds: labels, lengths, prices, near-duplicates, leakage.
+    """Say what a dataset holds.
+
+    Labels, lengths, prices in tokens, requests and items that are nearly the same, and requests that name what they
+    need.
 
     For example:
 
@@ -43,13 +47,17 @@ def data_stats(
 
 @curate_app.command("overlap", cls=Command)
 def data_overlap(
-    catalog: Annotated[str, typer.Argument(help="corpus.jsonl, a captured catalog's folder, or a dataset's name.")],
-    threshold: Annotated[float | None, typer.Option(help="Least similarity of items that read alike; 0.85.")] = None,
-    embedder: Annotated[str, typer.Option(help="Makes the vectors.")] = "minilm",
+    catalog: Annotated[
+        str, typer.Argument(help="The items: an agent file, corpus.jsonl, a dataset's folder, or its name.")
+    ],
+    threshold: Annotated[
+        float | None, typer.Option(help="Items read alike from this similarity on, 0 to 1; 0.85 by default.")
+    ] = None,
+    embedder: EmbedderName = "minilm",
     all_: AllFlag = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Say which items a search takes for one another; needs no labels.
+    """Say which items a search confuses; no labels needed.
 
     Each item is searched for with the first sentence of its own description. Where another comes first, requests
     will miss it: what merging the two, or another name, would do is measured.
@@ -65,16 +73,20 @@ def data_overlap(
 
 @curate_app.command("split", cls=Command)
 def data_split(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
-    by: Annotated[str, typer.Option(help="hash, or time: the earlier queries are for tuning.")] = "hash",
-    share: Annotated[float, typer.Option(help="Share of the queries that are for tuning.")] = 0.5,
+    dataset: DatasetName,
+    by: Annotated[
+        str, typer.Option(help="hash: at random, but always alike; or time: the earlier queries are for tuning.")
+    ] = "hash",
+    share: Annotated[float, typer.Option(help="Share of the queries that are for tuning, 0 to 1.")] = 0.5,
     folds: Annotated[int, typer.Option(help="So many splits fold-1, fold-2 ... in place of tuning and test.")] = 0,
     out: Out = None,
     in_place: InPlace = False,
     version: NewVersion = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Give the queries their splits anew; groups and conversations stay whole.
+    """Split a dataset's queries anew.
+
+    Into those for tuning and those for testing, or into folds; groups and conversations stay whole.
 
     For example:
 
@@ -93,7 +105,9 @@ def data_diff(
     all_: AllFlag = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Say how two datasets differ; exit 0 if they do not, else 1.
+    """Say how two datasets differ.
+
+    Exit code 0 if they do not, else 1.
 
     For example:
 
@@ -106,7 +120,7 @@ def data_diff(
 
 @curate_app.command("rebase", cls=Command)
 def data_rebase(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    dataset: DatasetName,
     catalog: Annotated[
         str | None,
         typer.Option(
@@ -125,11 +139,11 @@ def data_rebase(
     all_: AllFlag = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Carry a dataset to a changed catalog, and say all that this changes.
+    """Carry a dataset's labels to a changed catalog.
+
+    Labels follow their items, renamed ones too; all that is lost or new is said.
 
     For example:
-
-    ctxbench data rebase datasets/mine -c new/corpus.jsonl --out datasets/new
 
     ctxbench data rebase datasets/mine --in-place
     """
@@ -141,7 +155,7 @@ def data_rebase(
 
 @curate_app.command("export", cls=Command)
 def data_export(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    dataset: DatasetName,
     format_: Annotated[str | None, typer.Option("--format", help="beir or trec.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write to this folder: a new one, or an earlier export; takes --format.")

@@ -10,11 +10,12 @@ import typer
 from ctxbench.cli.curate_app import curate_app
 from ctxbench.cli.import_app import HideKeys, import_app
 from ctxbench.cli.label_app import label_app
-from ctxbench.cli.light import Command, Group, JsonFlag
+from ctxbench.cli.light import Command, Group
+from ctxbench.cli.options import DatasetName, JsonFlag
 
 data_app = typer.Typer(
     cls=Group,
-    help="Labelled datasets and catalogs: get, make, label, check and change them.",
+    help="Datasets and catalogs: get, make, label, change.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -22,7 +23,9 @@ data_app = typer.Typer(
 
 @data_app.command("list", cls=Command)
 def data_list(json_: JsonFlag = False) -> None:
-    """List datasets: imported, and to import.
+    """List the datasets that have a name.
+
+    Those that come with the package or were imported (cached), and those that can be imported, with what that takes.
 
     For example:
 
@@ -35,7 +38,7 @@ def data_list(json_: JsonFlag = False) -> None:
 
 @data_app.command("show", cls=Command)
 def data_show(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    dataset: DatasetName,
     query: Annotated[str | None, typer.Option(help="Show this query with its labels.")] = None,
     json_: JsonFlag = False,
 ) -> None:
@@ -52,10 +55,10 @@ def data_show(
 
 @data_app.command("validate", cls=Command)
 def data_validate(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    dataset: DatasetName,
     json_: JsonFlag = False,
 ) -> None:
-    """Check a dataset, all faults at once.
+    """Check a dataset: all faults at once.
 
     For example:
 
@@ -89,7 +92,8 @@ def data_capture(
         Path | None, typer.Option(help="Ask the servers of this agent file, and keep what they said where it names.")
     ] = None,
     mcp_config: Annotated[
-        Path | None, typer.Option("--mcp-config", help="MCP servers as Claude, Cursor or VS Code keep them.")
+        Path | None,
+        typer.Option("--mcp-config", help="A configuration of MCP servers, as Claude, Cursor or VS Code keep it."),
     ] = None,
     rules: Annotated[
         list[Path] | None, typer.Option(help="A project: AGENTS.md, CLAUDE.md, Cursor, Copilot, skills; repeatable.")
@@ -106,9 +110,10 @@ def data_capture(
     hide_keys: HideKeys = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Capture what an agent has as a catalog: tools of MCP servers, rules, references.
+    """Write down what an agent has, as a catalog.
 
-    Exit code 1 if some servers failed; the others are kept, but an earlier catalog is not replaced by less.
+    Tools of MCP servers, rules and references. Asking servers takes the MCP SDK, the extra `mcp` of the package. Exit
+    code 1 if some servers failed; the others are kept, but an earlier catalog is not replaced by less.
 
     With --agent FILE only the servers of an agent file are asked: its rules, references and lists of tools are read
     anew each time.

@@ -138,7 +138,7 @@ def _folder_of(name: str) -> Path:
     return dataset_folder(name)
 
 
-def import_dataset(name: str, *, out: Path | None, source: Path | None = None) -> None:
+def import_dataset(name: str, *, out: Path | None, source: Path | None = None, as_json: bool = False) -> None:
     """Import a dataset into the cache, from the published files in the folder `source`; with `out`, write a copy."""
     from ctxbench.data.datasets.lookup import import_dataset as imported
     from ctxbench.data.datasets.lookup import open_dataset
@@ -152,3 +152,6 @@ def import_dataset(name: str, *, out: Path | None, source: Path | None = None) -
         if out is not None:
             create_dataset(dataset, out)
             shown.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items copied to {out}")
+    if as_json:
+        facts = {"dataset": name, "version": dataset.version, "hash": dataset.hash, "queries": len(dataset)}
+        print_json({**facts, "items": len(dataset.catalog), "written": None if out is None else str(out)})

@@ -7,11 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from ctxbench.cli.light import Command, Group, JsonFlag
+from ctxbench.cli.light import Command, Group
+from ctxbench.cli.options import CatalogName, JsonFlag
 
 NewName = Annotated[str | None, typer.Option("--name", help="The dataset's name; made of the file's by default.")]
-ItemType = Annotated[str, typer.Option("--type", help="Type of the items: reference, chunk, tool ...")]
-Grades = Annotated[str | None, typer.Option(help="What graded scores mean, 2 = required: for example 1=1,2=2,3=2.")]
+ItemType = Annotated[
+    str, typer.Option("--type", help="What the documents are here: reference, chunk, tool, skill, rule ...")
+]
+Grades = Annotated[
+    str | None,
+    typer.Option(help="Score in the file = grade here (2 required, 1 helpful, 0 irrelevant): for example 1=1,2=2,3=2."),
+]
 Licence = Annotated[str | None, typer.Option(help="Licence of the data, for the card.")]
 OutFolder = Annotated[Path, typer.Option("--out", help="Write the dataset to this folder.")]
 HideKeys = Annotated[
@@ -37,7 +43,7 @@ class ImportGroup(Group):
 
 import_app = typer.Typer(
     cls=ImportGroup,
-    help="Import datasets, lists of tools, logs and other formats.",
+    help="Import datasets, tools, logs and evals.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -48,8 +54,11 @@ def import_dataset_command(
     name: Annotated[str, typer.Argument(help="A dataset that an importer provides, for example bfcl-simple.")],
     from_: Annotated[Path | None, typer.Option("--from", help="The folder of its published files.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write a copy to this folder, too.")] = None,
+    json_: JsonFlag = False,
 ) -> None:
-    """Import a public dataset; the word `dataset` may be left out.
+    """Import a public dataset.
+
+    The word `dataset` may be left out.
 
     For example:
 
@@ -57,7 +66,7 @@ def import_dataset_command(
     """
     from ctxbench.cli.data_listing import import_dataset
 
-    import_dataset(name, out=out, source=from_)
+    import_dataset(name, out=out, source=from_, as_json=json_)
 
 
 @import_app.command("tools", cls=Command)
@@ -71,7 +80,9 @@ def import_tools_command(
     hide_keys: HideKeys = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Turn a list of tools into a catalog; the word `tools` may be left out.
+    """Turn a list of tools into a catalog.
+
+    The word `tools` may be left out.
 
     For example:
 
@@ -85,7 +96,7 @@ def import_tools_command(
 @import_app.command("traces", cls=Command)
 def import_traces_command(
     logs: Annotated[list[Path], typer.Argument(help="Logs: JSON lines of turns, or OpenTelemetry GenAI spans.")],
-    catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
+    catalog: CatalogName,
     out: Annotated[Path, typer.Option(help="The folder of the dataset to make.")],
     name: NewName = None,
     licence: Annotated[str | None, typer.Option(help="Of the log's texts, for the card.")] = None,
@@ -132,8 +143,8 @@ def data_import_beir(
 ) -> None:
     """Import a folder in BEIR's layout.
 
-    Of any --type: a document that the qrels do not name is not needed by a query with a required one. A query without a
-    required document is unlabelled.
+    Of any --type: a document that the labels (qrels) do not name is not needed by a query with a required one. A
+    query without a required document is unlabelled.
 
     For example:
 
@@ -147,7 +158,7 @@ def data_import_beir(
 
 @import_app.command("trec", cls=Command)
 def data_import_trec(
-    qrels: Annotated[list[str], typer.Option(help="Qrels, as PATH or SPLIT=PATH; repeatable.")],
+    qrels: Annotated[list[str], typer.Option(help="A file of labels (qrels), as PATH or SPLIT=PATH; repeatable.")],
     queries: Annotated[Path, typer.Option(help="JSON lines with _id and text, or .tsv: id, text.")],
     corpus: Annotated[Path, typer.Option(help="JSON lines with _id, title and text, or .tsv: id, text.")],
     out: OutFolder,
@@ -158,10 +169,10 @@ def data_import_trec(
     version: NewVersion = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Import TREC qrels with their queries and documents.
+    """Import labels in TREC's format (qrels).
 
-    Of any --type: a document that the qrels do not name is not needed by a query with a required one. A query without a
-    required document is unlabelled.
+    With their queries and documents. Of any --type: a document that the labels do not name is not needed by a query
+    with a required one. A query without a required document is unlabelled.
 
     For example:
 
@@ -202,17 +213,18 @@ def data_import_autorag(
 @import_app.command("golden", cls=Command)
 def data_import_golden(
     file: Annotated[Path, typer.Argument(help="Requests with `expected` and `forbidden`: .jsonl, .json, .yaml, .csv.")],
-    catalog: Annotated[str, typer.Option("--catalog", "-c", help="corpus.jsonl, a dataset's folder, or its name.")],
+    catalog: CatalogName,
     out: OutFolder,
     name: NewName = None,
     licence: Licence = None,
     version: NewVersion = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Import hand-written evals: requests, and what each should be offered.
+    """Import hand-written evals.
 
-    A record is {"query": "...", "expected": ["refund_order"], "forbidden": []}. Whatever the catalog holds, an item
-    that `expected` does not name is not needed; a record without `expected` is unlabelled.
+    Requests, each with what it should be offered. A record is {"query": "...", "expected": ["refund_order"],
+    "forbidden": []}. Whatever the catalog holds, an item that `expected` does not name is not needed; a record
+    without `expected` is unlabelled.
 
     For example:
 
@@ -238,8 +250,9 @@ def data_import_triggers(
 ) -> None:
     """Import skills and their trigger evals.
 
-    A request that should trigger a skill needs no other one, unless their files say so. One that should trigger none
-    may need a skill whose file does not name it: it is unlabelled (--nothing-else: it needs none).
+    A request that should trigger a skill needs no other one, unless another skill's file names it, too. One that
+    should trigger none may need a skill whose file does not name it: it is unlabelled (--nothing-else: it needs
+    none).
 
     For example:
 
@@ -253,13 +266,17 @@ def data_import_triggers(
 
 @import_app.command("run", cls=Command)
 def data_import_run(
-    run: Annotated[Path, typer.Argument(help="A TREC run: query Q0 document rank score tag.")],
+    run: Annotated[
+        Path, typer.Argument(help="A ranking in TREC's format: query, Q0, document, rank, score and tag in each line.")
+    ],
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="The dataset it is about: its name or folder.")],
     out: Annotated[Path, typer.Option(help="Write the answers to this file.")],
     keep: Annotated[int, typer.Option(help="How many of the ranking are offered.", min=0)] = 5,
     json_: JsonFlag = False,
 ) -> None:
-    """Turn a TREC run into answers that `score` reads.
+    """Turn another program's ranking into answers.
+
+    A TREC run, into a file that `ctxbench score` reads.
 
     For example:
 

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from ctxbench.cli.output import print_json
-from ctxbench.core.errors import ParameterError, StorageError, UserError
+from ctxbench.cli.project import MCP, TOOLS, Project, look
+from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.core.installation import install_command
 from ctxbench.io.console import say
 
-AGENT, GATE, POLICIES, WORKFLOW = "agent.yaml", "gate.yaml", "policies.yaml", ".github/workflows/ctxbench.yml"
+AGENT, GATE, POLICIES, EXPERIMENT = "agent.yaml", "gate.yaml", "policies.yaml", "experiment.yaml"
+WORKFLOW = ".github/workflows/ctxbench.yml"
 EVALS = "datasets/evals"  # the dataset that the gate names where there is none yet
-_MCP = (".mcp.json", "mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
-_TOOLS = ("tools.json", "tools.jsonl", "functions.json")
-_DEPTH = 3  # folders below the project in which datasets are looked for
 _HERE = Path(__file__).parent
 _WORKFLOWS = (_HERE / "workflow.yml", _HERE.parents[1] / "experiments" / "gate" / "workflow.yml")  # wheel, repository
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectFiles:
-    """What a project's folder holds.
-
-    Attributes:
-        mcp: the configuration of MCP servers, relative to the folder; None = there is none.
-        rules: how many rules and skills there are.
-        tools: lists of tools at the top, each with how many it holds.
-        datasets: folders of labelled datasets, relative to the folder.
-        repository: whether the folder is the root of a git repository.
-    """
-
-    mcp: str | None
-    rules: int
-    tools: dict[str, int]
-    datasets: tuple[str, ...]
-    repository: bool
-
-
 def init(folder: Path, *, as_json: bool) -> None:
-    """Write what is missing of an agent file, a gate file, a policy file and a workflow; what is there stays.
+    """Write what is missing of an agent file, gate, policies, experiment and workflow; what is there stays.
 
     Raises:
         StorageError: there is no such folder, or a file cannot be written.
@@ -51,73 +31,36 @@ def init(folder: Path, *, as_json: bool) -> None:
         raise StorageError(f"there is no folder {folder}; name the project's folder")
     found = look(folder)
     if found.mcp is None and not found.rules and not found.tools:
-        raise ParameterError(
-            f"{folder.resolve()} holds nothing that an agent could be given: no MCP configuration ({', '.join(_MCP)}), "
-            f"no AGENTS.md, CLAUDE.md, Cursor or Copilot rules or skills, no list of tools ({', '.join(_TOOLS)}); "
-            "name the project's folder, or write an agent file by hand"
-        )
+        raise ParameterError("; ".join([_nothing(folder), *_not_taken(found), "name the project's folder"]))
     written, kept = [], []
-    for name, text in _files(folder, found):
-        path = folder / name
+    for path, text in _files(found):
         if path.exists():
-            kept.append(name)
+            kept.append(path)
         else:
             _write(path, text)
-            written.append(name)
-    steps = list(_next(folder, found))
+            written.append(path)
+    steps = list(_next(found, workflow=_workflow_path(found) in written))
     if as_json:
-        print_json({"written": written, "kept": kept, "next": steps})
+        print_json({"written": [*map(str, written)], "kept": [*map(str, kept)], "next": steps})
         return
-    say(*_told(found))
-    say(*(f"written: {folder / name}" for name in written))
-    say(*(f"kept as it is: {folder / name}" for name in kept))
+    say(*_told(found), *_not_taken(found))
+    say(*(f"written: {path}" for path in written))
+    say(*(f"kept as it is: {path}" for path in kept))
     say("Next:", *(f"  {step}" for step in steps))
 
 
-def look(folder: Path) -> ProjectFiles:
-    """Look for what an agent can be given, and for datasets. Servers are not asked."""
-    from ctxbench.sources.instructions import rules_folder
-
-    return ProjectFiles(
-        mcp=next((name for name in _MCP if (folder / name).is_file()), None),
-        rules=sum(len(part.items) for part in rules_folder(folder)()),
-        tools=dict(_tool_lists(folder)),
-        datasets=tuple(_datasets(folder)),
-        repository=(folder / ".git").exists(),
+def _nothing(folder: Path) -> str:
+    return (
+        f"{folder.resolve()} holds nothing that an agent could be given: no MCP configuration ({', '.join(MCP)}), "
+        f"no AGENTS.md, CLAUDE.md, Cursor or Copilot rules or skills, no list of tools ({', '.join(TOOLS)})"
     )
 
 
-def _tool_lists(folder: Path) -> Iterator[tuple[str, int]]:
-    """The files at the top that are lists of tools; one that cannot be read as such is none."""
-    from ctxbench.sources.toollists import read_tool_list
-
-    for name in _TOOLS:
-        if (folder / name).is_file():
-            try:
-                yield name, len(read_tool_list(folder / name).items)
-            except UserError:
-                continue
-
-
-def _datasets(folder: Path) -> Iterator[str]:
-    """The folders below that hold a dataset, by path."""
-    from ctxbench.data.datasets.layout import CARD
-    from ctxbench.sources.instructions import LEFT_OUT
-
-    for place, below, names in os.walk(folder):
-        path = Path(place).relative_to(folder)
-        below[:] = sorted(one for one in below if one not in LEFT_OUT and not one.startswith("."))
-        if len(path.parts) >= _DEPTH:
-            below.clear()
-        if CARD in names and path.parts:
-            below.clear()
-            yield path.as_posix()
-
-
-def _files(folder: Path, found: ProjectFiles) -> Iterator[tuple[str, str]]:
-    """The files, by their names, with their texts."""
+def _files(found: Project) -> Iterator[tuple[Path, str]]:
+    """The files with their texts."""
     import yaml
 
+    folder = found.folder
     sources: dict[str, object] = {}
     if found.mcp is not None:
         sources["mcp"] = found.mcp
@@ -128,14 +71,33 @@ def _files(folder: Path, found: ProjectFiles) -> Iterator[tuple[str, str]]:
         sources["rules"] = "."
     name = "".join(one if one.isalnum() or one in "-_" else "-" for one in folder.resolve().name).strip("-") or "agent"
     about = yaml.safe_dump({"name": name, "sources": sources}, sort_keys=False)
-    yield AGENT, _AGENT.format(about=about)
-    yield GATE, _GATE.format(datasets=yaml.safe_dump(list(found.datasets) or [EVALS], default_flow_style=True).strip())
-    yield POLICIES, _POLICIES
-    if found.repository:
-        text = next((path.read_text("utf-8") for path in _WORKFLOWS if path.is_file()), "")
-        if not text:
-            raise StorageError("the workflow that comes with ctxbench is missing; install ctxbench again")
-        yield WORKFLOW, text
+    datasets = yaml.safe_dump(list(found.datasets) or [EVALS], default_flow_style=True).strip()
+    yield folder / AGENT, _AGENT.format(about=about)
+    yield folder / GATE, _GATE.format(datasets=datasets)
+    yield folder / POLICIES, _POLICIES
+    yield folder / EXPERIMENT, _EXPERIMENT.format(datasets=datasets)
+    if (workflow := _workflow_path(found)) is not None:
+        yield workflow, _workflow(found.within)
+
+
+def _workflow_path(found: Project) -> Path | None:
+    """The place of the workflow: only the root of a repository is looked at by GitHub."""
+    if found.repository is None:
+        return None
+    up = "../" * len(Path(found.within).parts)
+    return found.folder / f"{up}{WORKFLOW}"
+
+
+def _workflow(within: str) -> str:
+    """The workflow that comes with ctxbench, for a project in a folder of its repository."""
+    text = next((path.read_text("utf-8") for path in _WORKFLOWS if path.is_file()), "")
+    if not text:
+        raise StorageError("the workflow that comes with ctxbench is missing; install ctxbench again")
+    if not within:
+        return text
+    before, limit, after = text.partition("    timeout-minutes: 10\n")
+    place = f"    defaults:\n      run:\n        working-directory: {shlex.quote(within)}\n"
+    return f"{before}{limit}{place}{after.replace('path: gate.xml', f'path: {within}/gate.xml')}"
 
 
 def _write(path: Path, text: str) -> None:
@@ -148,7 +110,7 @@ def _write(path: Path, text: str) -> None:
     write_atomic(path, text)
 
 
-def _told(found: ProjectFiles) -> Iterator[str]:
+def _told(found: Project) -> Iterator[str]:
     if found.mcp is not None:
         yield f"found servers in {found.mcp}"
     for name, count in found.tools.items():
@@ -157,28 +119,47 @@ def _told(found: ProjectFiles) -> Iterator[str]:
         yield f"found {found.rules:,} file{'' if found.rules == 1 else 's'} of rules and skills"
     for name in found.datasets:
         yield f"found the dataset {name}"
-    if not found.repository:
-        yield "no git repository here, so that no workflow is written"
+    if found.repository is None:
+        yield "no git repository here or above, so that no workflow is written"
 
 
-def _next(folder: Path, found: ProjectFiles) -> Iterator[str]:
+def _not_taken(found: Project) -> Iterator[str]:
+    """What was seen and is not in the agent file, with what to do about it."""
+    for name in found.other_mcp:
+        owner = Path(name).parent.parent if Path(name).parent.name in (".cursor", ".vscode") else Path(name).parent
+        own = shlex.join(["ctxbench", "init", str(found.folder / owner)])
+        what = "the agent file names one configuration" if owner == Path() else f"`{own}` makes an agent file for it"
+        yield f"not taken: {name}; {what}"
+    for name in found.unread:
+        how = shlex.join(["ctxbench", "data", "import", "tools", str(found.folder / name), "--out", "catalogs/tools"])
+        yield f"not taken: {name}, whose form is not known; `{how}` says what is missing"
+
+
+def _next(found: Project, *, workflow: bool) -> Iterator[str]:
     """The commands that come next, with the user's own names."""
 
-    def command(*words: str) -> str:
-        return shlex.join(["ctxbench", *words])
+    def command(*words: str | Path) -> str:
+        return shlex.join(["ctxbench", *map(str, words)])
 
-    agent, gate = str(folder / AGENT), str(folder / GATE)
+    folder, agent = found.folder, found.folder / AGENT
     if found.mcp is not None:
+        if find_spec("mcp") is None:
+            yield f"{install_command('mcp')}    # the MCP SDK, which servers are asked through"
         yield command("data", "capture", "--agent", agent)
     yield command("select", "what a user asks", "--agent", agent)
     if not found.datasets:
-        out = str(folder / EVALS)
-        evals = command("data", "import", "golden", "evals.jsonl", "--catalog", agent, "--out", out)
-        yield f"{evals}    # your evals, or `traces` and a log"
-    yield command("check", gate, "--accept")
-    there = [AGENT, *([f"{Path(AGENT).stem}.snapshot"] if found.mcp else []), *(found.datasets or [EVALS])]
-    more = [GATE, f"{Path(GATE).stem}.baseline", POLICIES, *([".github"] if found.repository else [])]
-    yield f"{shlex.join(['git', 'add', *there, *more])}    # what a check in CI needs; not runs/, which holds texts"
+        evals = folder / (found.evals or "evals.jsonl")
+        golden = command("data", "import", "golden", evals, "--catalog", agent, "--out", folder / EVALS)
+        yield f"{golden}    # your evals, or `traces` and a log"
+    yield f"{command('run', folder / EXPERIMENT)}    # your selector beside others"
+    yield command("check", folder / GATE, "--accept")
+    if workflow:
+        yield f"edit CTXBENCH in {_workflow_path(found)}: where pip gets ctxbench from; no package index has it yet"
+    if found.repository is not None:
+        there = [AGENT, *([f"{Path(AGENT).stem}.snapshot"] if found.mcp else []), *(found.datasets or [EVALS])]
+        there += [GATE, f"{Path(GATE).stem}.baseline", POLICIES, EXPERIMENT]
+        paths = [*(str(folder / name) for name in there), str(_workflow_path(found))]
+        yield f"{shlex.join(['git', 'add', *paths])}    # what a check in CI needs; not runs/, which holds texts"
 
 
 _AGENT = """\
@@ -206,8 +187,20 @@ gate:
   #   - {{query: evals-17, must_include: ["rule:AGENTS.md"]}}
 """
 
+_EXPERIMENT = """\
+# What the agent's selector offers, beside others; `ctxbench run` measures it.
+name: experiment
+datasets: {datasets}
+selectors:
+  - {{selector: agent.yaml, name: agent}}
+  - {{selector: semantic, preset: documents}}
+  - {{selector: bm25, set: {{n: 5}}}}
+  - everything
+compare_to: agent
+"""
+
 _POLICIES = """\
-# What presets are to be best at; `ctxbench tune DATASET --policy` finds them.
+# What presets are to be best at; `ctxbench tune DATASET --policy` finds them, one dataset at a time.
 selectors:                                # all compete; the first is the base
   - agent.yaml
   - {selector: learned, name: fitted, fit: own}    # fitted to your labels

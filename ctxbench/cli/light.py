@@ -1,11 +1,11 @@
-"""What all commands are made of: groups and commands that import nothing heavy, and options that several share."""
+"""What all commands are made of: groups and commands that import nothing heavy."""
 
 from __future__ import annotations
 
 import errno
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 import typer.core
@@ -13,6 +13,7 @@ import typer.core
 from ctxbench.io.console import drop_output, flush, say
 
 _READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
+_PLACEHOLDERS = (("path", "PATH"), ("int", "N"), ("float", "N"))
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # never a fault of the program
 
 
@@ -22,10 +23,22 @@ class _Light:
     def get_params(self, ctx: Any) -> Any:
         params = super().get_params(ctx)  # type: ignore[misc]  # that of the command it is mixed into
         for param in params:
+            param.metavar = param.metavar or _placeholder(param)
             descriptor = getattr(param, "type_descriptor", None)  # older typer has none, and does without pydantic
             if descriptor is not None:
                 param.process_value = partial(_process, param, descriptor.annotation)
         return params
+
+
+def _placeholder(param: Any) -> str | None:
+    """What stands for a value in help: PATH, TEXT or N, and an argument's own name; None for a flag."""
+    if param.param_type_name == "argument":
+        return str(param.name).strip("_").upper()
+    if param.is_flag:
+        return None
+    descriptor = getattr(param, "type_descriptor", None)
+    kind = str(param.type if descriptor is None else descriptor.annotation).lower()
+    return next((name for word, name in _PLACEHOLDERS if word in kind), "TEXT")
 
 
 def _process(param: Any, annotation: Any, ctx: Any, value: Any) -> Any:
@@ -63,7 +76,3 @@ class Group(_Light, typer.core.TyperGroup):
 
 class Command(_Light, typer.core.TyperCommand):
     """A command."""
-
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
-CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write every figure to this file, too, as CSV.")]

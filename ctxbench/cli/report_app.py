@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ctxbench.cli.light import CsvFile, JsonFlag
+from ctxbench.cli.options import CsvFile, JsonFlag
 
 
 def report(
@@ -31,7 +31,7 @@ def report(
     csv: CsvFile = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Show a finished run and write its page again; with --history, show what was accepted over time.
+    """Show a finished run, or a gate's history.
 
     Without --history the argument is the folder of a run, as `ctxbench run` makes it.
 

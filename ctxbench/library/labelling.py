@@ -19,7 +19,7 @@ from ctxbench.data.labelling.exposure import read_exposures
 from ctxbench.data.labelling.folder import LabelFolder
 from ctxbench.data.labelling.folder import opened as opened_folder
 from ctxbench.data.labelling.labelling_session import LabellingSession, LabelPrompt, PromptAnswer
-from ctxbench.data.labelling.pool import SELECTORS, Pool, make_pool
+from ctxbench.data.labelling.pool import Pool, make_pool, open_selectors, usual_selectors
 from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.review import Corrections, Finding, findings, write_patch
 from ctxbench.data.traces.import_settings import TraceSettings
@@ -138,7 +138,7 @@ class Question:
 
 def label(
     folder: str | Path,
-    selectors: SelectorsGiven = SELECTORS,
+    selectors: SelectorsGiven | None = None,
     *,
     figures: Sequence[str] = (),
     embedder: EmbedderGiven = "minilm",
@@ -150,7 +150,8 @@ def label(
 
     Args:
         folder: of the dataset; nobody else can label it until `close`.
-        selectors: whose completeness the labels are to tell, as for `evaluate`; two or more.
+        selectors: whose completeness the labels are to tell, as for `evaluate`; two or more. None = bm25, dense and
+            semantic/documents, and that of the agent that the dataset is over.
         figures: names of the figures to narrow, as `report` lists them; none = all. Of the first session only.
         embedder: as for `evaluate`.
         progress: told how many queries each selector was asked.
@@ -333,7 +334,7 @@ class Labelling:
 
 def review(
     data: Data | str | Path,
-    selectors: SelectorsGiven = SELECTORS,
+    selectors: SelectorsGiven | None = None,
     *,
     embedder: EmbedderGiven = "minilm",
     progress: Progress = silent,
@@ -344,7 +345,8 @@ def review(
 
     Args:
         data: a dataset, or its name.
-        selectors: two or more that rank, as for `evaluate`; the less they have in common, the more it tells.
+        selectors: two or more that rank, as for `evaluate`; the less they have in common, the more it tells. None = as
+            for `label`.
         embedder: as for `evaluate`.
         progress: told how many queries each selector was asked.
 
@@ -452,16 +454,24 @@ class Review:
 
 
 def _pool(
-    dataset: Dataset, selectors: SelectorsGiven, embedder: EmbedderGiven, *, folder: Path | None, progress: Progress
+    dataset: Dataset,
+    selectors: SelectorsGiven | None,
+    embedder: EmbedderGiven,
+    *,
+    folder: Path | None,
+    progress: Progress,
 ) -> Pool:
     """What selectors offer for every query of a dataset."""
     from ctxbench.io.cache import cache_dir
 
-    named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
-    if not named:
-        raise ParameterError("selectors is empty; name two or more")
     resources = local_resources(open_embedder(embedder_name(embedder)), open_counter("o200k", cache=cache_dir()))
-    made = {name: selector_spec(name, given).make(resources, {}) for name, given in named.items()}
+    if selectors is None:
+        made = open_selectors(usual_selectors(dataset), resources)
+    else:
+        named = selectors if isinstance(selectors, Mapping) else {str(name): name for name in selectors}
+        made = {name: selector_spec(name, given).make(resources, {}) for name, given in named.items()}
+    if not made:
+        raise ParameterError("selectors is empty; name two or more")
     exposures = {} if folder is None else read_exposures(folder)
     try:
         return make_pool(dataset, made, exposures=exposures, progress=progress)

@@ -21,7 +21,7 @@ from ctxbench.io.files import read_text, write_atomic
 from ctxbench.io.yaml_files import dump_yaml, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
-from ctxbench.selectors.definitions import definition, is_file, read_definition
+from ctxbench.selectors.definitions import definition, find_definition, is_file
 from ctxbench.selectors.parameters import Parameter, Value, needs_text, shown
 
 FORMAT = 1
@@ -106,7 +106,7 @@ class PresetsFile:
 
 
 def _selector(selector: str) -> Definition:
-    return read_definition(Path(selector)) if is_file(selector) else definition(selector)
+    return find_definition(selector)[0] if is_file(selector) else definition(selector)
 
 
 def definition_hash(definition: Definition) -> str:

@@ -10,6 +10,9 @@ import pytest
 import yaml
 
 import ctxbench
+from ctxbench.selectors.definitions import agent_definition
+from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+from ctxbench.sources.agent_file import read_agent
 
 FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
 ABOUT = "How refunds are handled and who approves them"
@@ -106,6 +109,26 @@ class TestSelect:
         assert "agent.yaml, line" in done.err
 
 
+def test_what_was_tuned_on_an_agent_is_a_preset_of_its_selector(cli, gate):
+    """Written as `tune` writes it, and taken by `select` and experiments."""
+    made = agent_definition(read_agent(Path("agent.yaml")))
+    values = {**made.with_defaults({}), "n": 2}
+    preset = TunedPreset(
+        selector="agent.yaml",
+        set={name: values[name] for name in made.in_force(values)},
+        definition=definition_hash(made),
+        parameters=parameter_texts(made),
+    )
+    write_presets(Path("p.yaml"), tuned={"dataset": "evals"}, presets={"small": preset}, test_split="")
+    asked = ("select", "where is my parcel", "--agent", "agent.yaml", "--presets", "p.yaml", "--preset", "small")
+    done = cli(*asked, "--embedder", "hashing", "--json")
+    assert done.code == 0, done.err
+    assert (done.json["selector"], done.json["parameters"]["n"]) == ("p/small", 2)
+    Path("e.yaml").write_text("datasets: [evals]\nselectors: [{presets: p.yaml, preset: small}]\nembedder: hashing\n")
+    done = cli("run", "e.yaml")
+    assert done.code == 0, done.err
+
+
 class TestDatasets:
     def test_the_dataset_holds_no_items_of_its_own(self, gate, cli):
         card = yaml.safe_load(Path("evals/dataset.yaml").read_text())
@@ -144,7 +167,7 @@ class TestDatasets:
         Path("tools.json").write_text(json.dumps(tools[1:]))
         done = cli("data", "validate", "evals")
         assert "which ../agent.yaml does not hold" in done.out + done.err
-        assert "`ctxbench data rebase`" in done.out + done.err
+        assert "`ctxbench data rebase DATASET --in-place`" in done.out + done.err
         done = cli("data", "rebase", "evals", "--catalog", "agent.yaml", "--out", "carried")
         assert done.code == 0, done.err
         assert cli("data", "validate", "carried").code == 0
@@ -181,6 +204,17 @@ class TestDatasets:
         done = cli("data", "rebase", "evals", "--renames", "renames.yaml", "--in-place")
         assert (done.code, done.err.count("error:")) == (2, 1)
         assert "two items would become one" in done.err
+
+    def test_labels_are_asked_for_what_the_agent_s_own_selector_offers(self, agent, cli):
+        Path("evals.jsonl").write_text('{"query": "has it left the depot?"}\n')
+        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+        done = cli("data", "label", "evals", "--minutes", "0", "--embedder", "hashing")
+        assert "completeness  support " in done.out, done.err
+        asked = ("data", "label", "evals", "--minutes", "0", "--embedder", "hashing", "--selectors", "agent.yaml")
+        done = cli(*asked, "--selectors", "everything", "--json")
+        assert {row["name"] for row in done.json["before"]["completeness"]} == {"support", "everything"}
+        with ctxbench.label("evals", embedder="hashing") as session:
+            assert "support" in set(session.report()["of"])
 
     def test_answers_of_before_a_rebase_do_not_bring_old_names_back(self, agent, cli):
         Path("evals.jsonl").write_text('{"query": "has it left the depot?"}\n')

@@ -14,7 +14,11 @@ from ctxbench.tuning.policy_file import read_policies
 TOOLS = [{"name": "track_parcel", "description": "Where a parcel is"}, {"name": "refund", "description": "Pay back"}]
 EVALS = [{"query": "where is my parcel", "expected": ["track_parcel"]}, {"query": "bye", "expected": []}]
 GOLDEN = "ctxbench data import golden evals.jsonl --catalog agent.yaml --out datasets/evals"
-ADD = "git add agent.yaml datasets/evals gate.yaml gate.baseline policies.yaml .github"
+ADD = (
+    "git add agent.yaml datasets/evals gate.yaml gate.baseline policies.yaml experiment.yaml "
+    ".github/workflows/ctxbench.yml"
+)
+EDIT = "edit CTXBENCH in .github/workflows/ctxbench.yml: where pip gets ctxbench from; no package index has it yet"
 READY = Path(__file__).parents[2] / "experiments" / "gate" / "workflow.yml"
 
 
@@ -37,11 +41,14 @@ def test_it_writes_what_the_project_needs(cli, project):
         "written: agent.yaml",
         "written: gate.yaml",
         "written: policies.yaml",
+        "written: experiment.yaml",
         "written: .github/workflows/ctxbench.yml",
         "Next:",
         "  ctxbench select 'what a user asks' --agent agent.yaml",
         f"  {GOLDEN}    # your evals, or `traces` and a log",
+        "  ctxbench run experiment.yaml    # your selector beside others",
         "  ctxbench check gate.yaml --accept",
+        f"  {EDIT}",
         f"  {ADD}    # what a check in CI needs; not runs/, which holds texts",
     ]
     assert [item.id for item in read_agent(project / "agent.yaml").catalog()] == [
@@ -62,6 +69,10 @@ def test_the_next_commands_work_as_they_stand(cli, project):
         cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "datasets/evals").code == 0
     )
     Path("gate.yaml").write_text(Path("gate.yaml").read_text() + "embedder: hashing\n")
+    Path("experiment.yaml").write_text(Path("experiment.yaml").read_text() + "embedder: hashing\n")
+    done = cli("run", "experiment.yaml")
+    assert done.code == 0, done.err
+    assert "\nagent *" in done.out
     assert cli("check", "gate.yaml", "--accept").code == 0
     assert cli("check").out.startswith("same")
 
@@ -70,7 +81,7 @@ def test_what_is_there_stays(cli, project):
     (project / "gate.yaml").write_text("mine")
     done = cli("init", "--json").json
     assert done["kept"] == ["gate.yaml"]
-    assert done["written"] == ["agent.yaml", "policies.yaml", ".github/workflows/ctxbench.yml"]
+    assert done["written"] == ["agent.yaml", "policies.yaml", "experiment.yaml", ".github/workflows/ctxbench.yml"]
     assert (project / "gate.yaml").read_text() == "mine"
     assert cli("init", "--json").json["written"] == []
 
@@ -88,15 +99,46 @@ def test_servers_and_datasets_are_found_and_named(cli, place):
     assert "found servers in .cursor/mcp.json" in done.out
     assert "  ctxbench data capture --agent work/agent.yaml" in done.out
     assert "golden" not in done.out
-    assert "no git repository here, so that no workflow is written" in done.out
+    assert "no git repository here or above, so that no workflow is written" in done.out
     assert yaml.safe_load((place / "work" / "agent.yaml").read_text())["sources"] == {"mcp": ".cursor/mcp.json"}
     assert yaml.safe_load((place / "work" / "gate.yaml").read_text())["datasets"] == ["data/mine"]
     assert not (place / "work" / ".github").exists()
 
 
+def test_in_a_folder_of_a_repository_the_workflow_goes_to_its_root(cli, place):
+    (place / ".git").mkdir()
+    (place / "apps" / "folio").mkdir(parents=True)
+    (place / "apps" / "folio" / "AGENTS.md").write_text("Be kind.")
+    done = cli("init", "apps/folio")
+    assert done.code == 0, done.err
+    path = "apps/folio/../../.github/workflows/ctxbench.yml"
+    assert f"written: {path}" in done.out.splitlines()
+    assert "git add apps/folio/agent.yaml apps/folio/datasets/evals apps/folio/gate.yaml" in done.out
+    job = yaml.safe_load((place / ".github" / "workflows" / "ctxbench.yml").read_text())["jobs"]["check"]
+    assert job["defaults"] == {"run": {"working-directory": "apps/folio"}}
+    assert job["steps"][-1]["with"]["path"] == "apps/folio/gate.xml"
+
+
+def test_what_is_not_taken_is_said_with_what_to_do(cli, place):
+    for folder in (".vscode", "src", "apps/folio"):
+        (place / folder).mkdir(parents=True)
+    for name in (".mcp.json", ".vscode/mcp.json", "apps/folio/.mcp.json"):
+        (place / name).write_text('{"mcpServers": {}}')
+    (place / "src" / "tools.json").write_text(json.dumps(TOOLS))
+    (place / "tools.json").write_text("[1]")
+    (place / "src" / "my-evals.csv").write_text("query,expected")
+    lines = cli("init").out.splitlines()
+    assert lines[:2] == ["found servers in .mcp.json", "found 2 tools in src/tools.json"]
+    assert "not taken: .vscode/mcp.json; the agent file names one configuration" in lines
+    assert "not taken: apps/folio/.mcp.json; `ctxbench init apps/folio` makes an agent file for it" in lines
+    how = "`ctxbench data import tools tools.json --out catalogs/tools` says what is missing"
+    assert f"not taken: tools.json, whose form is not known; {how}" in lines
+    assert any("data import golden src/my-evals.csv --catalog agent.yaml" in line for line in lines)
+
+
 def test_a_list_that_is_none_of_tools_is_passed_over(cli, project):
     (project / "tools.json").write_text('{"compilerOptions": {}}')
-    assert cli("init").code == 0
+    assert "not taken: tools.json, whose form is not known" in cli("init").out
     assert yaml.safe_load((project / "agent.yaml").read_text())["sources"] == {"rules": "."}
 
 

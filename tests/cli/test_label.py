@@ -73,8 +73,8 @@ def test_lines_of_a_pipe_are_answers(folder, piped, capfd):
     assert kinds == ["done", "needed", "needed", "undo", "done", "wrong", "nothing"]
     assert "'z' is no answer here" in err
     assert out.startswith("before: 0 answers")
-    assert "after: 5 answers, 3 queries labelled through by them" in out
-    assert "more answers halve it" in out
+    assert "after: 5 answers, 3 queries labelled to the end" in out
+    assert "more answers make this range half as wide" in out
     dataset = read_dataset(folder)
     assert len(dataset.judged()) == 3
     assert sum(query.needs_nothing for query in dataset.queries) == 1
@@ -86,7 +86,7 @@ def test_the_end_of_the_input_ends_the_session_and_a_new_one_goes_on(folder, pip
     piped("0")
     label(folder, minutes=20, figures=[], **OPTIONS)
     out, _ = capfd.readouterr()
-    assert "before: 1 answers, 1 queries" in out
+    assert "before: 1 answer, 1 query" in out
     assert len(read_dataset(folder).judged()) == 2
 
 
@@ -139,7 +139,7 @@ def test_a_terminal_takes_single_keys_and_keeps_answers_through_a_kill(folder):
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "before: 2 answers" in out
-    assert "after: 1 answers" in out
+    assert "after: 1 answer" in out
     assert len(read_dataset(folder).judged()) == 1
 
 
@@ -309,5 +309,5 @@ def test_skips_are_counted_and_told(folder, piped, capfd):
     piped("0", "s", "s", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
     out, _ = capfd.readouterr()
-    assert "1 queries labelled through" in out
-    assert "2 queries are in doubt" in out
+    assert "1 query labelled to the end" in out
+    assert "2 queries skipped, or not asked what would do as well" in out

@@ -22,6 +22,10 @@ _REMEDY = (
     "correct the id, or put the item back, or drop what names it (`ctxbench data rebase`), or follow an item that has "
     "another name now (the same with --renames FILE, which holds `old id: new id`, or --accept-renames)"
 )
+_AGENT_REMEDY = (
+    "correct the id, or put the item back, or drop what names it (`ctxbench data rebase DATASET --in-place`); where it "
+    "has another name now, add --renames FILE, which holds `old id: new id`"
+)
 _SHOWN_LINES = 5  # lines of a file that a message names
 _LISTS = {
     "session": "session",
@@ -85,8 +89,9 @@ class _Checker:
         self._reported: set[ItemKey] = set()
         self._listed: set[str] = set()
         self._n_suggestions = 0
-        edited = contents.former_ids is not None or contents.catalog != Contents.catalog
-        self._remedy = f"; {_REMEDY}" if edited else ""
+        of_agent = contents.catalog != Contents.catalog
+        edited = contents.former_ids is not None or of_agent
+        self._remedy = f"; {_AGENT_REMEDY if of_agent else _REMEDY}" if edited else ""
         self._queries = {query.id: query for query in reversed(contents.queries)}
         self._scopes = {name: frozenset(keys) for name, keys in contents.scopes.items()}
         self._in_a_scope = frozenset[ItemKey]().union(*self._scopes.values())

@@ -25,6 +25,7 @@ from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.selector import Selector
+from ctxbench.sources.agent_file import is_agent_file
 
 SELECTORS = ("bm25", "dense", "semantic/documents")
 DEPTH = 20  # places of a ranking that are looked at
@@ -144,23 +145,30 @@ def _name_words(item: Item) -> tuple[str, ...]:
     return tuple(word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+", item.name)) or (item.name,)
 
 
+def usual_selectors(dataset: Dataset) -> tuple[str, ...]:
+    """The selectors whose figures labels are for where none is named: three, and that of a dataset's agent."""
+    agent = dataset.about.get("agent")
+    return SELECTORS if agent is None else (str(agent), *SELECTORS)
+
+
 def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Selector]:
-    """Open selectors: shipped ones as `name` or `name/preset`, or all those of an experiment in YAML.
+    """Open selectors: shipped ones as `name` or `name/preset`, that of an agent file, or all those of an experiment.
 
     Raises:
         UserError: one is unknown or faulty, or two have one name.
     """
     made: dict[str, Selector] = {}
     for text in names:
-        if text.endswith((".yaml", ".yml")):
+        if text.endswith((".yaml", ".yml")) and not is_agent_file(text):
             experiment, faults = examine(Path(text))
             if faults:
                 raise InputError(faults)
             found = experiment.make_selectors(resources, {})
         else:
-            shipped, preset = find_definition(text)
-            pipeline = shipped.pipeline(shipped.values(preset))
-            found = {text: PipelineSelector(text, pipeline, resources)}
+            made_of, preset = find_definition(text)
+            pipeline = made_of.pipeline(made_of.values(preset))
+            name = made_of.name if is_agent_file(text) else text
+            found = {name: PipelineSelector(name, pipeline, resources)}
         for name, selector in found.items():
             if name in made:
                 raise ParameterError(f"two selectors are called {name!r}; name each once")

@@ -35,7 +35,8 @@ class ServerSpec:
     Attributes:
         name: its key in the configuration.
         transport: `stdio`, `http` (streamable HTTP) or `sse`; empty if it is disabled.
-        command, args, env, cwd: of a server that is started; `env` on top of what the SDK passes on.
+        command, args, env, cwd: of a server that is started; `env` on top of what the SDK passes on. Paths are
+            relative to the project's folder, as in an editor, wherever the command is called from.
         url, headers: of a server that runs.
         disabled: the configuration says that it is not to be used.
         secrets: hides what must not be kept.
@@ -197,9 +198,8 @@ class _ServerEntry:
         url = self._text(self.value[address], address) if transport != "stdio" else ""
         args = self._args()
         command = self._text(self.value["command"], "command") if transport == "stdio" else ""
-        cwd = None if self.value.get("cwd") is None else self._text(self.value["cwd"], "cwd")
-        if cwd is not None:
-            cwd = os.path.join(self.variables.workspace, os.path.expanduser(cwd))  # noqa: PTH111, PTH118 - as in a shell
+        cwd = "" if self.value.get("cwd") is None else self._text(self.value["cwd"], "cwd")
+        cwd = os.path.join(self.variables.workspace, os.path.expanduser(cwd))  # noqa: PTH111, PTH118 - as in a shell
         self._refuse_files()
         if url and not _usable_url(url):
             self.fault(f"field {address!r} must be an address that starts with http:// or https://", address)

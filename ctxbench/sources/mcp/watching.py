@@ -21,6 +21,8 @@ _TAIL = 8192  # bytes of standard error that are kept while a server runs
 _READS = 16  # chunks of it that are taken at a time; a server that never stops must not hold the others up
 _LINES = 5  # lines of it that are reported
 _WIDTH = 300  # characters of a line that are reported
+_FRAME = re.compile(r"\s+at \S")  # of a stack, as Node prints it
+_ERROR = re.compile(r"\s*(?:\w+: )?\w*(?:Error|Exception)\b")
 _INPUT = re.compile(r"input_value=.*, input_type=\w+", re.DOTALL)  # in pydantic's words; it is cut, so half a secret
 _LOGGERS = ("mcp", "client")  # those of the SDK
 
@@ -167,10 +169,17 @@ class Watch:
         return text
 
     def _last_lines(self) -> list[str]:
-        """Of standard error; a line whose start is lost is left out, for half a secret would not be recognised."""
+        """Of standard error, the one that names an error among them.
+
+        A line whose start is lost is left out, for half a secret would not be recognised; so are a stack's frames.
+        """
         whole = self._tail.partition(b"\n")[2] if self._cut else self._tail
         lines = [line for line in whole.decode("utf-8", "replace").splitlines() if line.strip()]
-        return lines[-_LINES:] or (["(a line that is too long to be shown)"] if self._cut else [])
+        lines = [line for line in lines if not _FRAME.match(line)] or lines
+        last, errors = lines[-_LINES:], [line for line in lines if _ERROR.match(line)]
+        if errors and not any(map(_ERROR.match, last)):
+            last[0] = errors[-1]
+        return last or (["(a line that is too long to be shown)"] if self._cut else [])
 
     def _about_garbage(self) -> str:
         count = f"{self._garbage:,} line{'' if self._garbage == 1 else 's'}"

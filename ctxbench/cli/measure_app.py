@@ -1,0 +1,142 @@
+"""`ctxbench graph | usage | calibrate | latency`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ctxbench.cli.options import CatalogName, EmbedderName, JsonFlag, OptionalCatalogName, TokenCounter
+
+
+def graph(
+    catalog: Annotated[
+        str, typer.Argument(help="The items: an agent file, corpus.jsonl, a dataset's folder, or its name.")
+    ],
+    out: Annotated[Path, typer.Option(help="The file to write, for `graph:` in a pipeline; if it is there, updated.")],
+    similarity: Annotated[
+        str,
+        typer.Option(
+            help="Of two items, over the passages of their texts: max (of the most alike pair), mean (of all pairs) or "
+            "centroid (of their mean vectors)."
+        ),
+    ] = "max",
+    threshold: Annotated[float, typer.Option(help="Least similarity that is kept, 0 to 1.")] = 0.75,
+    neighbours: Annotated[int, typer.Option(help="At most so many similar items of each item.")] = 100,
+    heads: Annotated[bool, typer.Option("--heads", help="Compare only the first passage of each item.")] = False,
+    embedder: EmbedderName = "minilm",
+    json_: JsonFlag = False,
+) -> None:
+    """Store which items of a catalog are alike.
+
+    The relationship graph, for `expansion: {by: graph, graph: FILE}`; without a file the graph is made in memory when
+    it is first needed. Made again after an edit, only what changed is compared.
+
+    For example:
+
+    ctxbench graph datasets/workbench --out workbench.graph.npz
+    """
+    from ctxbench.cli.graph_command import make
+    from ctxbench.index.graph import GraphSpec
+
+    spec = GraphSpec(similarity=similarity, threshold=threshold, neighbours=neighbours, heads=heads)
+    make(catalog, spec, out=out, embedder=embedder, as_json=json_)
+
+
+def usage(
+    files: Annotated[list[Path], typer.Argument(help="Stored conversations, or logs that `data import traces` reads.")],
+    catalog: OptionalCatalogName = None,
+    tokens: TokenCounter = "o200k",
+    share: Annotated[
+        float,
+        typer.Option(
+            help="Suggest to offer less what, with 95% confidence, replies use in less than this share of offers."
+        ),
+    ] = 0.1,
+    top: Annotated[int, typer.Option(help="How many items are shown.", min=0)] = 20,
+    json_: JsonFlag = False,
+) -> None:
+    """Count which offered items replies use.
+
+    Tools by calls, other items by name or quotation; and what could be offered less.
+
+    For example:
+
+    ctxbench usage conversations.jsonl --catalog corpus.jsonl
+    """
+    from ctxbench.cli.usage import report_usage
+
+    report_usage(files, catalog=catalog, tokens=tokens, share=share, top=top, as_json=json_)
+
+
+def calibrate(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="probability: how likely an item is needed. abstention: how likely anything is. weights: how "
+            "much each search "
+            "of a hybrid counts."
+        ),
+    ],
+    datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
+    out: Annotated[Path, typer.Option(help="The file of fits to write, for `calibration:` in a pipeline.")],
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            help="The selector to fit; by default learned for probability, semantic for abstention, hybrid for weights."
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Fit to the queries of this split; all = every query.")] = "tuning",
+    folds: Annotated[
+        int, typer.Option(help="Also measure it on requests that it was not fitted to, in so many parts.", min=0)
+    ] = 0,
+    embedder: EmbedderName = "minilm",
+    no_text: Annotated[
+        bool, typer.Option("--no-text", help="Keep no labelled requests in the fit; it then ignores what they needed.")
+    ] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Fit a selector to your labels.
+
+    What is fitted is plain numbers, which steps with `calibration: FILE` read: a logistic regression for probability
+    and abstention, and the weights that rank a hybrid's items best (by nDCG@10). A probability starts from the shipped
+    weights, holds for other catalogs, too, and is written with a selector that uses it; the others are for one catalog
+    and search. Its file holds the labelled requests, as what similar requests needed says most.
+
+    For example:
+
+    ctxbench calibrate probability bfcl-simple --out fits.json --folds 5
+    """
+    from ctxbench.cli.calibrate import FitRequest
+    from ctxbench.cli.calibrate import calibrate as fit
+
+    selector = selector or {"probability": "learned", "weights": "hybrid"}.get(what, "semantic")
+    asked = FitRequest(
+        what, datasets, selector=selector, split=split, folds=folds, embedder=embedder, texts=not no_text
+    )
+    fit(asked, out=out, as_json=json_)
+
+
+def latency(
+    selector: Annotated[
+        str | None,
+        typer.Argument(
+            help="A shipped selector, or selector/preset; semantic/documents by default, of an agent file its own."
+        ),
+    ] = None,
+    catalog: CatalogName = "workbench",
+    embedder: EmbedderName = "minilm",
+    full: Annotated[bool, typer.Option("--full", help="Also a catalog of 10,000 items (some 5 minutes).")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write all samples to this JSON file.")] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Measure how long selection takes.
+
+    By step, cold and warm, and as the catalog grows.
+
+    For example:
+
+    ctxbench latency learned/normal --catalog workbench
+    """
+    from ctxbench.cli.commands import measure_latency
+
+    measure_latency(selector, catalog, embedder=embedder, full=full, out=out, as_json=json_)

@@ -1,0 +1,102 @@
+"""What a project's folder holds that an agent can be given, and where its repository begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctxbench.core.errors import UserError
+
+MCP = (".mcp.json", "mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
+TOOLS = ("tools.json", "tools.jsonl", "functions.json")
+_EVALS = (".jsonl", ".yaml", ".yml", ".csv")
+_DEPTH = 3  # folders below the project in which files are looked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """What a project's folder holds; paths are relative to it.
+
+    Attributes:
+        folder: its path.
+        mcp: the configuration of MCP servers; None = there is none.
+        other_mcp: further ones, here and in folders below.
+        rules: how many rules and skills there are.
+        tools: lists of tools, each with how many it holds.
+        unread: files called as lists of tools are, in a form that is not known.
+        evals: a file that is called as hand-written evals are, or None.
+        datasets: folders of labelled datasets.
+        repository: the root of the git repository that it is in, or None.
+    """
+
+    folder: Path
+    mcp: str | None
+    other_mcp: tuple[str, ...]
+    rules: int
+    tools: dict[str, int]
+    unread: tuple[str, ...]
+    evals: str | None
+    datasets: tuple[str, ...]
+    repository: Path | None
+
+    @property
+    def within(self) -> str:
+        """The folder's path in its repository; empty if it is the root, or there is no repository."""
+        if self.repository is None:
+            return ""
+        return self.folder.resolve().relative_to(self.repository).as_posix().removeprefix(".")
+
+
+def look(folder: Path) -> Project:
+    """Look for what an agent can be given, and for evals and datasets. Servers are not asked."""
+    from ctxbench.data.datasets.layout import CARD
+    from ctxbench.sources.instructions import rules_folder
+
+    files = list(_files(folder))
+    datasets = [str(Path(name).parent.as_posix()) for name in files if Path(name).name == CARD and "/" in name]
+    own = [name for name in files if not any(name.startswith(f"{dataset}/") for dataset in datasets)]
+    configurations = [name for name in MCP if (folder / name).is_file()]
+    below = [name for name in own if name not in configurations and name.endswith(MCP)]
+    read, unread = _tool_lists(folder, [name for name in own if Path(name).name in TOOLS])
+    evals = [name for name in own if "eval" in Path(name).stem.casefold() and name.endswith(_EVALS)]
+    root = folder.resolve()
+    return Project(
+        folder=folder,
+        mcp=configurations[0] if configurations else None,
+        other_mcp=(*configurations[1:], *below),
+        rules=sum(len(part.items) for part in rules_folder(folder)()),
+        tools=read,
+        unread=tuple(unread),
+        evals=evals[0] if evals else None,
+        datasets=tuple(datasets),
+        repository=next((one for one in (root, *root.parents) if (one / ".git").exists()), None),
+    )
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """The files at the top and some folders below it, those nearest the top first."""
+    from ctxbench.sources.instructions import LEFT_OUT
+
+    found = []
+    for place, below, names in os.walk(folder):
+        path = Path(place).relative_to(folder)
+        below[:] = sorted(one for one in below if one not in LEFT_OUT)
+        if len(path.parts) >= _DEPTH:
+            below.clear()
+        found += [(path / name).as_posix() for name in sorted(names)]
+    yield from sorted(found, key=lambda name: (name.count("/"), name))
+
+
+def _tool_lists(folder: Path, names: list[str]) -> tuple[dict[str, int], list[str]]:
+    """The lists of tools with how many each holds, and the files that cannot be read as one."""
+    from ctxbench.sources.toollists import read_tool_list
+
+    read, unread = {}, []
+    for name in names:
+        try:
+            read[name] = len(read_tool_list(folder / name).items)
+        except UserError:
+            unread.append(name)
+    return read, unread
