@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ctxbench.report import wording
 from ctxbench.report.drill import without_surrogates
-from ctxbench.report.page import stylesheet, templates
+from ctxbench.report.run_page import stylesheet, templates
 from ctxbench.report.tuning.document import Block, Document, Heading
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from ctxbench.io.files import write_atomic
 from ctxbench.report.drill import without_surrogates
 from ctxbench.report.pages import titles, write_parted
-from ctxbench.report.tuning.contents import document
 from ctxbench.report.tuning.document import Document
 from ctxbench.report.tuning.markdown import markdown
 from ctxbench.report.tuning.page import page
+from ctxbench.report.tuning.tuning_document import document
 from ctxbench.tuning.results import Tuning
 
 _FIGURES = "figures"

@@ -9,8 +9,8 @@ import pytest
 from ctxbench.core.rules import Rule
 from ctxbench.io.console import say
 from ctxbench.report.gate.blocks import Code, Document, Section, Table
+from ctxbench.report.gate.check_document import document
 from ctxbench.report.gate.console import console_text
-from ctxbench.report.gate.document import document
 
 COUNTS = "queries  left out  swaps  required lost  gained  net allowed"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from ctxbench.report.gate.blocks import Bullets, Code, Document, Quoted, Section, Table, Text, Weight
-from ctxbench.report.gate.document import document
+from ctxbench.report.gate.check_document import document
 from ctxbench.report.gate.markdown import LIMIT, markdown
 
 READER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.report.tuning.contents import document
 from ctxbench.report.tuning.document import Bullets, Code, Details, Document, Drawing, Heading, Table, Text
 from ctxbench.report.tuning.markdown import escaped, markdown
+from ctxbench.report.tuning.tuning_document import document
 
 
 def rendered(*blocks):

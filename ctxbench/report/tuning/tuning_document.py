@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Iterator
 
 from ctxbench.report import wording
-from ctxbench.report.tuning import figures, tables, texts
+from ctxbench.report.tuning import tuning_figures, tuning_tables, tuning_texts
 from ctxbench.report.tuning.advice import advice, answer
 from ctxbench.report.tuning.document import Block, Bullets, Code, Details, Document, Heading, Table, Text
-from ctxbench.report.tuning.texts import ALL, COMPLETENESS, TOKENS
+from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, TOKENS
 from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
 
 _CHOSEN = "What a selector offers is measured; what the model then calls is outside."
@@ -47,20 +47,22 @@ def document(tuning: Tuning) -> Document:
 def _recommendations(tuning: Tuning, rest: Iterable[Block]) -> Iterator[Block]:
     """What is recommended, and how all figures are to be read, those of the rest of the page as well."""
     yield Heading(2, "What is recommended")
-    if not any(True for _ in tables.outcomes(tuning)):
+    if not any(True for _ in tuning_tables.outcomes(tuning)):
         yield Text("No policy was tuned for.")
         return
     several = len(tuning.datasets) > 1
     yield Bullets(
-        tuple(f"{f'{one.dataset}, ' * several}{advice(one, outcome)}" for one, outcome in tables.outcomes(tuning))
+        tuple(
+            f"{f'{one.dataset}, ' * several}{advice(one, outcome)}" for one, outcome in tuning_tables.outcomes(tuning)
+        )
     )
     yield Text(" ".join([_CHOSEN, *_split_sentences(tuning)]))
-    summary = tables.summary(tuning)
+    summary = tuning_tables.summary(tuning)
     yield summary
-    loose = [texts.LOOSE] if any(map(wording.has_loose, _block_texts([summary, *rest]))) else []
+    loose = [tuning_texts.LOOSE] if any(map(wording.has_loose, _block_texts([summary, *rest]))) else []
     yield Bullets((*_explanations(tuning), *loose))
     yield Heading(3, "Policies")
-    yield tables.policies(tuning)
+    yield tuning_tables.policies(tuning)
 
 
 def _block_texts(blocks: Iterable[Block]) -> Iterator[str]:
@@ -85,7 +87,9 @@ def _split_sentences(tuning: Tuning) -> Iterator[str]:
 
 def _explanations(tuning: Tuning) -> Iterator[str]:
     """How the figures are to be read."""
-    levels = sorted({one.level for _, outcome in tables.outcomes(tuning) for one in texts.intervals(outcome)})
+    levels = sorted(
+        {one.level for _, outcome in tuning_tables.outcomes(tuning) for one in tuning_texts.intervals(outcome)}
+    )
     said = wording.listed([f"{100 * level:g}%" for level in levels])
     yield (
         "Completeness is the share of queries for which every required item was offered. Values are means over "
@@ -113,9 +117,9 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
 def _overview_tables(tuning: Tuning) -> Iterator[Block]:
     """The tables that hold all datasets."""
     for heading, table, about in (
-        ("Tuning split and test split", tables.optimism(tuning), _OPTIMISM),
-        ("Gain by ranking and gain by cut", tables.gains(tuning), _GAINS),
-        ("Worst scope and worst server", tables.worst(tuning), _WORST),
+        ("Tuning split and test split", tuning_tables.optimism(tuning), _OPTIMISM),
+        ("Gain by ranking and gain by cut", tuning_tables.gains(tuning), _GAINS),
+        ("Worst scope and worst server", tuning_tables.worst(tuning), _WORST),
     ):
         if table is not None:
             yield Heading(2, heading)
@@ -126,15 +130,15 @@ def _overview_tables(tuning: Tuning) -> Iterator[Block]:
 def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
     yield Heading(2, dataset.dataset)
     yield Text(_facts(dataset))
-    if (drawing := figures.trade_off(dataset)) is not None:
+    if (drawing := tuning_figures.trade_off(dataset)) is not None:
         yield drawing
     else:
         yield Text("No contender and no setting has both completeness and tokens: there is nothing to draw.")
-    if tables.all_results(dataset):
+    if tuning_tables.all_results(dataset):
         yield Heading(3, "Contenders")
-        yield tables.results(dataset, figures.tags(dataset))
+        yield tuning_tables.results(dataset, tuning_figures.tags(dataset))
     for outcome in dataset.outcomes:
-        parts = (figures.sensitivity(dataset, outcome), figures.two_at_a_time(dataset, outcome))
+        parts = (tuning_figures.sensitivity(dataset, outcome), tuning_figures.two_at_a_time(dataset, outcome))
         drawn = tuple(part for part in parts if part is not None)
         if drawn:
             yield Details(f"{outcome.policy.name} on {dataset.dataset}: sensitivity to its parameters", drawn)
@@ -175,9 +179,13 @@ def _worse_requests(dataset: DatasetTuning, outcome: Outcome) -> Iterator[Block]
     )
     if compared is not None:
         said += f"; {compared.higher:,} became complete and {compared.equal:,} stayed as they were"
-    first = f" The first {tables.MANY} in the order of the dataset." if len(outcome.worse) > tables.MANY else ""
+    first = (
+        f" The first {tuning_tables.MANY} in the order of the dataset."
+        if len(outcome.worse) > tuning_tables.MANY
+        else ""
+    )
     title = f"{name} on {dataset.dataset}: {wording.count(len(outcome.worse), 'request')} made worse"
-    yield Details(title, (Text(f"{said}.{first}"), tables.worse_requests(outcome)))
+    yield Details(title, (Text(f"{said}.{first}"), tuning_tables.worse_requests(outcome)))
 
 
 def _notes(dataset: DatasetTuning) -> Iterator[str]:

@@ -18,14 +18,14 @@ from ctxbench.core.errors import StorageError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.io.files import read_text, write_atomic
 from ctxbench.report import wording
-from ctxbench.report.answer import run_answer
 from ctxbench.report.charts.axes import colours
 from ctxbench.report.charts.comparisons import points_of, trade_off
 from ctxbench.report.charts.histogram import scores
 from ctxbench.report.charts.svg import axes_at, inline, svg
 from ctxbench.report.drill import dataset_payload, script_json, without_surrogates
+from ctxbench.report.opening_sentence import run_answer
+from ctxbench.report.run_tables import ComparisonTable, about_selector, comparison_table
 from ctxbench.report.scores import ScoreGroup, score_groups
-from ctxbench.report.tables import ComparisonTable, about_selector, comparison_table
 from ctxbench.report.thresholds import threshold_of
 
 if TYPE_CHECKING:

@@ -87,6 +87,12 @@ def mean(metric: Metric, found: Estimate) -> str:
     return f"{wording.number(metric, found.value)}{f' ({interval})' if interval else ''}"
 
 
+def means(judged: MetricVerdict) -> str:
+    """The means of both sides: `93.1 (90.2-95.5) -> 90.0 (87.1-92.4)`."""
+    metric = parse_metric(judged.metric)
+    return f"{mean(metric, judged.base)} -> {mean(metric, judged.head)}"
+
+
 def difference(metric: Metric, found: Comparison) -> str:
     """A difference with its interval: `-3.1 (-6.0 to -1.9)`; the interval is left out where all values are equal."""
     value = wording.signed(metric, found.difference)

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 from ctxbench.bench.summary import RunSummary
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording
-from ctxbench.report.tables import Column, ComparisonTable, Row, comparison_table
+from ctxbench.report.run_tables import Column, ComparisonTable, Row, comparison_table
 from ctxbench.report.wording import said
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from ctxbench.core.stages import EMBEDDER, kind_of
 from ctxbench.core.stored_pipelines import pipelines_in
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.report import wording
-from ctxbench.report.answer import glance, run_answer
-from ctxbench.report.tables import ComparisonTable, about_selector, comparison_table
+from ctxbench.report.opening_sentence import glance, run_answer
+from ctxbench.report.run_tables import ComparisonTable, about_selector, comparison_table
 
 _TEXT_OF = "`name: description`, for what is no tool with its text"
 
