@@ -23,7 +23,7 @@ from ctxbench.io.files import write_atomic
 if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
     from ctxbench.gate.model import Check
-    from ctxbench.report.gate.blocks import Document
+    from ctxbench.report.document import Document
     from ctxbench.report.gate.places import Places
 
 GATE = "gate.yaml"  # where nothing else is named
@@ -300,7 +300,7 @@ def _accept_command(request: CheckRequest, done: GateCheck) -> str:
 
 def _write_outputs(what: _Result, request: CheckRequest, outputs: Outputs) -> None:
     """Write files, then standard output, so that the files are there even if its reader leaves."""
-    from ctxbench.report.gate.check_document import document
+    from ctxbench.report.gate.check_document import MORE, document
 
     found = what.check
     told = document(found, strict=request.strict, accept=what.accept, first=what.first, places=what.places)
@@ -321,13 +321,13 @@ def _write_outputs(what: _Result, request: CheckRequest, outputs: Outputs) -> No
         from ctxbench.report.gate.annotations import workflow_commands
 
         commands = workflow_commands(found, places=what.places, strict=request.strict)
-    _print(_console(told if outputs.verbose else told.brief()), commands=commands)
+    _print(_console(told if outputs.verbose else told.brief(MORE)), commands=commands)
 
 
 def _console(told: Document) -> list[str]:
     import shutil
 
-    from ctxbench.report.gate.console import console_text
+    from ctxbench.report.document_console import console_text
 
     return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=is_plain()).splitlines()
 
@@ -363,7 +363,7 @@ def _write_summary(told: Document, path: Path) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    from ctxbench.report.gate.markdown import LIMIT, markdown
+    from ctxbench.report.document_markdown import LIMIT, markdown
 
     step = os.environ.get(_SUMMARY, "")
     if not step or path.resolve() != Path(step).resolve():

@@ -155,4 +155,4 @@ def _row(cells: Iterable[str]) -> str:
 
 def _said(text: str) -> str:
     """A text on one line that ends no cell of a table."""
-    return wording.named(" ".join(text.split())).replace("|", "\\|")
+    return wording.on_one_line(text).replace("|", "\\|")

@@ -106,6 +106,11 @@ def named(name: str) -> str:
     return one_line(name)
 
 
+def on_one_line(text: str) -> str:
+    """A text of any number of lines on one line, made fit as `named` does."""
+    return named(" ".join(text.split()))
+
+
 def _factor(metric: Metric) -> float:
     return 100.0 if unit(metric) == "%" else 1.0
 

@@ -9,12 +9,14 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import SHOWN, faults_of
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.report import wording
+from ctxbench.report.document import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
-from ctxbench.report.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
 from ctxbench.report.gate.check_summary import loss_note, summary_sentences
 from ctxbench.report.gate.places import Places, place_text
 
+MORE = "Metrics, and every item lost and gained with its cause: --verbose, or --markdown FILE."
+_CHECK = Document(title="", kicker="ctxbench check", level=2, whole_in=("--json", "--markdown FILE"), unit="selectors")
 _P = "p is corrected over all metrics of the whole check."
 _LEGEND = "Detectable is the smallest change for the worse that so many queries would tell apart four times in five."
 _SELDOM = ("left out", "swaps")
@@ -43,7 +45,8 @@ def document(
     notices = [*check.notices, *shared, *_reuse_notice(ranked), *map(_unsteady_note, filter(_partly_counted, ranked))]
     if notices:
         opening.append(Bullets(tuple(map(check_texts.sentence, notices))))
-    return Document(
+    return replace(
+        _CHECK,
         title=f"{check.verdict}: {check.name}, {check.head} against {check.base}",
         opening=tuple(opening),
         sections=tuple(_section(one, shared, places) for one in ranked),
@@ -63,9 +66,7 @@ def refusal(name: str, error: Exception) -> Document:
     lines += [f"and {len(faults) - SHOWN:,} more"] if len(faults) > SHOWN else []
     title = f"cannot judge: {name}" + (f", {len(faults):,} faults" if len(faults) > 1 else "")
     advice = Text("Nothing was judged (exit code 2): mend what is wrong and check again.")
-    return Document(
-        title=title, opening=(Bullets(tuple(map(check_texts.sentence, lines))),), sections=(), closing=(advice,)
-    )
+    return replace(_CHECK, title=title, opening=(Bullets(tuple(map(check_texts.sentence, lines))),), closing=(advice,))
 
 
 def _reuse_notice(selectors: list[SelectorCheck]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from ctxbench.gate.model import (
     Verdict,
 )
 from ctxbench.report import wording
-from ctxbench.report.gate.blocks import Cell, Quoted
+from ctxbench.report.document import Cell, Quoted
 from ctxbench.steps.cut import TOP_K
 
 LONGEST = 160  # characters of a request or an item that are quoted

@@ -116,8 +116,10 @@ def _metrics(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Ca
     for one in check.metrics:
         metric = parse_metric(one.metric)
         told = (
-            f"{one.verdict}: {check_texts.means(one)}, difference {check_texts.difference(metric, one.comparison)}{check_texts.p_value_note(check, one)}, "
-            f"tolerance {check_texts.size_text(metric, one.tolerance)}, detectable {check_texts.size_text(metric, one.detectable)}"
+            f"{one.verdict}: {check_texts.means(one)}, "
+            f"difference {check_texts.difference(metric, one.comparison)}{check_texts.p_value_note(check, one)}, "
+            f"tolerance {check_texts.size_text(metric, one.tolerance)}, "
+            f"detectable {check_texts.size_text(metric, one.detectable)}"
         )
         outcome = _outcome(one.verdict, strict)
         if outcome and (group := metric_cause(check, one)) is not None:

@@ -1,4 +1,4 @@
-"""The report of a tuning, block by block, the most important first."""
+"""The report of a tuning as a document, the most important first."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ import math
 from collections.abc import Iterable, Iterator
 
 from ctxbench.report import wording
+from ctxbench.report.document import (
+    Block,
+    Bullets,
+    Code,
+    Details,
+    Document,
+    Section,
+    Subheading,
+    Table,
+    Text,
+    each_block,
+)
 from ctxbench.report.tuning import tuning_figures, tuning_tables, tuning_texts
 from ctxbench.report.tuning.advice import advice, answer
-from ctxbench.report.tuning.document import Block, Bullets, Code, Details, Document, Heading, Table, Text
 from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, TOKENS
 from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
 
@@ -37,16 +48,20 @@ _WORST = (
 
 def document(tuning: Tuning) -> Document:
     """Make the report; the same tuning gives the same blocks."""
-    rest = [*_overview_tables(tuning)]
-    for dataset in tuning.datasets:
-        rest += _dataset(dataset)
-    blocks = (*_recommendations(tuning, rest), *rest, *_provenance(tuning))
-    return Document(title=tuning.name, answer=answer(tuning), about=tuning.about, blocks=blocks)
+    rest = [*_overview(tuning), *(Section(one.dataset, tuple(_dataset(one))) for one in tuning.datasets)]
+    first = Section("What is recommended", tuple(_recommendations(tuning, rest)))
+    return Document(
+        title=tuning.name,
+        answer=answer(tuning),
+        about=tuning.about,
+        sections=(first, *rest, _provenance(tuning)),
+        kicker="ctxbench tuning",
+        table_titles=False,
+    )
 
 
-def _recommendations(tuning: Tuning, rest: Iterable[Block]) -> Iterator[Block]:
+def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]:
     """What is recommended, and how all figures are to be read, those of the rest of the page as well."""
-    yield Heading(2, "What is recommended")
     if not any(True for _ in tuning_tables.outcomes(tuning)):
         yield Text("No policy was tuned for.")
         return
@@ -59,18 +74,20 @@ def _recommendations(tuning: Tuning, rest: Iterable[Block]) -> Iterator[Block]:
     yield Text(" ".join([_CHOSEN, *_split_sentences(tuning)]))
     summary = tuning_tables.summary(tuning)
     yield summary
-    loose = [tuning_texts.LOOSE] if any(map(wording.has_loose, _block_texts([summary, *rest]))) else []
+    loose = (
+        [tuning_texts.LOOSE]
+        if any(map(wording.has_loose, _figure_texts([summary, *(block for one in rest for block in one.blocks)])))
+        else []
+    )
     yield Bullets((*_explanations(tuning), *loose))
-    yield Heading(3, "Policies")
+    yield Subheading("Policies")
     yield tuning_tables.policies(tuning)
 
 
-def _block_texts(blocks: Iterable[Block]) -> Iterator[str]:
+def _figure_texts(blocks: Iterable[Block]) -> Iterator[str]:
     """The texts of blocks that may hold an interval."""
-    for block in blocks:
-        if isinstance(block, Details):
-            yield from _block_texts(block.blocks)
-        elif isinstance(block, Table):
+    for block in each_block(blocks):
+        if isinstance(block, Table):
             for cell in (cell for row in block.rows for cell in row):
                 yield from (cell,) if isinstance(cell, str) else cell
         elif isinstance(block, Bullets):
@@ -114,28 +131,25 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
     )
 
 
-def _overview_tables(tuning: Tuning) -> Iterator[Block]:
+def _overview(tuning: Tuning) -> Iterator[Section]:
     """The tables that hold all datasets."""
-    for heading, table, about in (
-        ("Tuning split and test split", tuning_tables.optimism(tuning), _OPTIMISM),
-        ("Gain by ranking and gain by cut", tuning_tables.gains(tuning), _GAINS),
-        ("Worst scope and worst server", tuning_tables.worst(tuning), _WORST),
+    for table, about in (
+        (tuning_tables.optimism(tuning), _OPTIMISM),
+        (tuning_tables.gains(tuning), _GAINS),
+        (tuning_tables.worst(tuning), _WORST),
     ):
         if table is not None:
-            yield Heading(2, heading)
-            yield Text(about)
-            yield table
+            yield Section(table.title, (Text(about), table))
 
 
 def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
-    yield Heading(2, dataset.dataset)
     yield Text(_facts(dataset))
     if (drawing := tuning_figures.trade_off(dataset)) is not None:
         yield drawing
     else:
         yield Text("No contender and no setting has both completeness and tokens: there is nothing to draw.")
     if tuning_tables.all_results(dataset):
-        yield Heading(3, "Contenders")
+        yield Subheading("Contenders")
         yield tuning_tables.results(dataset, tuning_figures.tags(dataset))
     for outcome in dataset.outcomes:
         parts = (tuning_figures.sensitivity(dataset, outcome), tuning_figures.two_at_a_time(dataset, outcome))
@@ -147,7 +161,7 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
             yield from _worse_requests(dataset, outcome)
     notes = tuple(_notes(dataset))
     if notes:
-        yield Heading(3, "Notes")
+        yield Subheading("Notes")
         yield Bullets(notes)
 
 
@@ -229,13 +243,10 @@ def _doubts(outcome: Outcome) -> Iterator[str]:
             )
 
 
-def _provenance(tuning: Tuning) -> Iterator[Block]:
-    yield Heading(2, "How this was made")
-    yield Bullets(
-        (
-            f"Embeddings: {tuning.embedder}.",
-            f"Seed of random search, resampling and folds: {tuning.seed}.",
-            "The same command on the same data gives the same bytes:",
-        )
+def _provenance(tuning: Tuning) -> Section:
+    sentences = (
+        f"Embeddings: {tuning.embedder}.",
+        f"Seed of random search, resampling and folds: {tuning.seed}.",
+        "The same command on the same data gives the same bytes:",
     )
-    yield Code(tuning.command)
+    return Section("How this was made", (Bullets(sentences), Code(tuning.command)))

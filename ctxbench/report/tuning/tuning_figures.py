@@ -15,8 +15,8 @@ from ctxbench.report import wording
 from ctxbench.report.charts.axes import LOG_FROM, compact
 from ctxbench.report.charts.heat_map import HeatMap, heat_maps
 from ctxbench.report.charts.line_chart import MEDIUM, SMALL, Panel, Ring, Scale, line_charts
+from ctxbench.report.document import Drawing
 from ctxbench.report.tuning import tuning_texts
-from ctxbench.report.tuning.document import Drawing
 from ctxbench.report.tuning.geometry import amounts, order, shares, upper
 from ctxbench.report.tuning.tuning_tables import all_results
 from ctxbench.report.tuning.tuning_texts import COMPLETENESS, ITEMS, RECALL, TOKENS

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ctxbench.bench.metrics import GroupMean
 from ctxbench.bench.stats import Comparison
 from ctxbench.report import wording
+from ctxbench.report.document import Cell, Table
 from ctxbench.report.tuning import tuning_texts
-from ctxbench.report.tuning.document import Cell, Table
 from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, ITEMS, RECALL, SPLITS, TEST, TITLES, TOKENS, TUNING
 from ctxbench.tuning.results import DatasetTuning, Outcome, SettingResult, Tuning
 

@@ -128,5 +128,5 @@ LOOSE = f"{wording.LOOSE} behind an interval: too few values, or too few that di
 
 def short_text(text: str, most: int) -> str:
     """A text on one line, of at most so many letters."""
-    line = wording.named(" ".join(text.split()))
+    line = wording.on_one_line(text)
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}\u2026"

@@ -8,8 +8,8 @@ import pytest
 
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.gate.model import Cause, CauseKind, Verdict
+from ctxbench.report.document import Bullets, Code, Table, Text, Weight
 from ctxbench.report.gate import check_texts
-from ctxbench.report.gate.blocks import Bullets, Code, Table, Text, Weight
 from ctxbench.report.gate.check_document import document, refusal
 from ctxbench.report.gate.places import Places
 

@@ -10,14 +10,14 @@ import pytest
 
 from ctxbench.gate.model import LatencyVerdict, Verdict
 from ctxbench.io.json_files import dump_json
+from ctxbench.report.document import Table
+from ctxbench.report.document_console import console_text
+from ctxbench.report.document_markdown import markdown
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.annotations import workflow_commands
 from ctxbench.report.gate.as_json import check_dict
-from ctxbench.report.gate.blocks import Table
 from ctxbench.report.gate.check_document import document
-from ctxbench.report.gate.console import console_text
 from ctxbench.report.gate.junit import junit
-from ctxbench.report.gate.markdown import markdown
 
 TOLD = "1.95 -> 2.56 ms a request, ratio 1.31 (1.22-1.42), p 0.0031, tolerance 0.80-1.25, 2 requests"
 
