@@ -12,6 +12,7 @@ from ctxbench.io.console import show_tables
 from ctxbench.io.files import write_atomic
 from ctxbench.io.json_files import dump_json
 from ctxbench.io.visible import one_line
+from ctxbench.report.table_parts import dim_notes, empty_table
 from ctxbench.report.wording import NONE, count
 
 if TYPE_CHECKING:
@@ -108,22 +109,19 @@ def print_latency(result: LatencyResult, file: IO[str] | None = None, *, width: 
 
 def latency_tables(result: LatencyResult) -> list[RenderableType]:
     """What `print_latency` prints: the heading, then each section's title, table and notes."""
-    from rich.padding import Padding
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(one_line(line)) for line in latency_heading(result)]
     for section in latency_sections(result):
         parts += [Text(), Text(section.title, style="bold"), _table(section)]
-        parts += [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in section.notes]
+        parts += dim_notes(section.notes)
     return parts
 
 
 def _table(section: Section) -> Table:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
+    table = empty_table()
     longest = max((len(row[0]) for row in section.rows), default=0)
     table.add_column(section.columns[0], no_wrap=longest <= _NAME, overflow="fold", vertical="bottom")
     for column in section.columns[1:]:
