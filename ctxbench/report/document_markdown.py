@@ -9,6 +9,7 @@ nothing says so.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -112,11 +113,7 @@ def escaped(text: str) -> str:
 
 def _largest(most: int, fits: Callable[[int], bool]) -> int:
     """The largest number from 0 to `most` that fits; 0 where none does."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+    return bisect_left(range(1, most + 1), True, key=lambda n: not fits(n))
 
 
 def _title(document: Document) -> Iterator[_Part]:

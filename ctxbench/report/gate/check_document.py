@@ -165,8 +165,8 @@ def _metrics(check: SelectorCheck) -> Table:
             (
                 check_texts.metric_title(one),
                 str(one.verdict),
-                check_texts.mean(metric, one.base),
-                check_texts.mean(metric, one.head),
+                wording.mean(metric, one.base),
+                wording.mean(metric, one.head),
                 check_texts.difference(metric, one.comparison),
                 *([check_texts.p_value(one.comparison)] if p else []),
                 check_texts.size_text(metric, one.tolerance),
@@ -194,7 +194,7 @@ def _latency(check: SelectorCheck) -> Table:
         sides = (check_texts.milliseconds(one.base_s), check_texts.milliseconds(one.head_s))
         told = (
             check_texts.ratio_text(one),
-            check_texts.p_text(one.p_holm),
+            wording.p_text(one.p_holm),
             check_texts.tolerance_range(one),
             f"{len(one.queries):,}",
         )

@@ -30,8 +30,7 @@ def estimate_text(found: Mapping[str, Estimate], metric: Metric) -> str:
     one = found.get(str(metric))
     if one is None or not one.n or not math.isfinite(one.value):
         return wording.NONE
-    interval = wording.estimate_interval(metric, one)
-    return f"{wording.number(metric, one.value)}{f' ({interval})' if interval else ''}"
+    return wording.mean(metric, one)
 
 
 def change_text(found: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
