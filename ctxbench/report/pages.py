@@ -18,7 +18,7 @@ SUFFIX = "-tables"
 _BELONGS = "The page that these belong to: "  # begins the third line of a file of tables
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
-_NO_WORD = re.compile(r"(?<!\\)<[^>]*>|&#\d+;|[^\w\- ]")  # tags and signs of no width are none of a title's words
+_NO_WORD = re.compile(r"(?<!\\)</?span>|&#\d+;|[^\w\- ]")  # tags and signs of no width are none of a title's words
 _ANCHOR = re.compile(r"\]\(#([^)\s]+)\)")
 
 
