@@ -46,25 +46,25 @@ if TYPE_CHECKING:
     from ctxbench.core.stages import Resources as Resources
     from ctxbench.core.strategy import Strategy as Strategy
     from ctxbench.index.ranked import ranked_by as ranked_by
+    from ctxbench.library.baseline_check import Checked as Checked
+    from ctxbench.library.baseline_check import check as check
     from ctxbench.library.conversation import Conversation as Conversation
     from ctxbench.library.conversation import conversation as conversation
-    from ctxbench.library.data import Data as Data
-    from ctxbench.library.data import catalog as catalog
-    from ctxbench.library.data import dataset as dataset
-    from ctxbench.library.data import load as load
+    from ctxbench.library.dataset_frames import Data as Data
+    from ctxbench.library.dataset_frames import catalog as catalog
+    from ctxbench.library.dataset_frames import dataset as dataset
+    from ctxbench.library.dataset_frames import load as load
     from ctxbench.library.evaluation import Results as Results
     from ctxbench.library.evaluation import evaluate as evaluate
     from ctxbench.library.evaluation import run as run
-    from ctxbench.library.gate import Checked as Checked
-    from ctxbench.library.gate import check as check
     from ctxbench.library.labelling import Labelling as Labelling
     from ctxbench.library.labelling import Question as Question
     from ctxbench.library.labelling import Review as Review
     from ctxbench.library.labelling import from_logs as from_logs
     from ctxbench.library.labelling import label as label
     from ctxbench.library.labelling import review as review
-    from ctxbench.library.selection import Selected as Selected
-    from ctxbench.library.selection import select as select
+    from ctxbench.library.one_request import Selected as Selected
+    from ctxbench.library.one_request import select as select
     from ctxbench.library.selectors import Preset as Preset
     from ctxbench.library.selectors import answers as answers
     from ctxbench.library.selectors import pipeline as pipeline
@@ -89,12 +89,12 @@ _MODULES = {
     "core.stages": ("Resource", "Resources"),
     "core.strategy": ("Strategy",),
     "index.ranked": ("ranked_by",),
-    "library.gate": ("Checked", "check"),
+    "library.baseline_check": ("Checked", "check"),
     "library.conversation": ("Conversation", "conversation"),
-    "library.data": ("Data", "catalog", "dataset", "load"),
+    "library.dataset_frames": ("Data", "catalog", "dataset", "load"),
     "library.evaluation": ("Results", "evaluate", "run"),
     "library.labelling": ("Labelling", "Question", "Review", "from_logs", "label", "review"),
-    "library.selection": ("Selected", "select"),
+    "library.one_request": ("Selected", "select"),
     "library.selectors": ("Preset", "answers", "pipeline", "step"),
     "library.tuning": ("Tuned", "tune"),
 }

@@ -15,13 +15,13 @@ from ctxbench.data.datasets import lookup
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.labelling import pool
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.model_files import file_sha256
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.embedding.weights import file_sha256
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.selectors.external import External
-from ctxbench.selectors.protocol import Reply
+from ctxbench.selectors.protocol import RawAnswer
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.text import tokens
 
@@ -56,7 +56,7 @@ class Endpoint:
     def ask(self, batch, rows):
         ids, asked = batch.catalog.ids, [batch.requests[row] for row in rows]
         items = [[{"id": ids[len(request.text) % len(ids)]}] for request in asked]
-        return [Reply(answer={"query": one.id, "items": found}) for one, found in zip(asked, items, strict=True)]
+        return [RawAnswer(answer={"query": one.id, "items": found}) for one, found in zip(asked, items, strict=True)]
 
     def notes(self):
         return {}

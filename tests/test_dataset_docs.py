@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from ctxbench.bench.metrics import Evidence, Offered, evaluate, parse_metrics
+from ctxbench.bench.metrics import Evidence, OfferedItems, evaluate, parse_metrics
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets import read_dataset, split_of, validate
 from ctxbench.data.datasets.layout import CARD_FIELDS, QRELS_HEADER
@@ -66,7 +66,9 @@ def test_the_table_of_alternatives_is_what_the_metrics_say(example):
         items = [dataset.catalog.position(key) for key in re.findall(r"`([^`]+)`", offered)]
         evidence = Evidence(
             judgments=dataset.judgments,
-            offered=Offered(start=np.array([0, len(items)]), item=np.array(items), origin=np.ones(len(items), int)),
+            offered=OfferedItems(
+                start=np.array([0, len(items)]), item=np.array(items), origin=np.ones(len(items), int)
+            ),
         )
         met, _, of = recall.partition(" of ")
         assert [value.tolist() for value in evaluate(parse_metrics(["completeness", "recall"]), evidence).values()] == [

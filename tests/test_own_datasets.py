@@ -14,8 +14,8 @@ from ctxbench.data.importers.locomo import LoCoMo
 from ctxbench.data.importers.metatool import MetaTool
 from ctxbench.data.importers.toollens import ToolLens
 from ctxbench.data.labelling.agreement import agreement, read_labelling
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition

@@ -15,10 +15,10 @@ from ctxbench.core.errors import ParameterError, UnknownNameError, UserError
 from ctxbench.core.items import ITEM_TYPES, Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
-from ctxbench.selectors.base import Answers
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.external import External
 from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.selectors.selector import Answers
 from ctxbench.testing import (
     ConformanceError,
     check_selector,

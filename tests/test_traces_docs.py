@@ -17,7 +17,7 @@ from ctxbench.data.traces.records import STATUSES
 from ctxbench.data.traces.signals import SEARCHES, SHELLS, is_search, is_shell
 from ctxbench.data.traces.turn_rows import TURN_FIELDS
 from ctxbench.sources.catalogs import read_catalog
-from ctxbench.sources.names import Names
+from ctxbench.sources.name_resolver import NameResolver
 from ctxbench.text.redaction import KINDS, read_rules, redactor
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def test_each_table_has_every_name_and_no_other(title, table, expected):
 def test_the_names_of_the_table_are_found_by_the_rules_that_it_says():
     cut = "a server with a long name", "and a tool with a long name that is cut"
     items = [("tracker", "create_issue"), ("tracker", "search_issues"), cut]
-    resolver = Names(Catalog([Item(type="tool", server=server, name=name) for server, name in items]))
+    resolver = NameResolver(Catalog([Item(type="tool", server=server, name=name) for server, name in items]))
     table = rows(section("Names"))
     assert [row[0] for row in table] == ["`id`", "`name`", "`joined`", "`cleaned`", "`cut`"]
     for rule, examples, _ in table:

@@ -13,7 +13,7 @@ import numpy as np
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, Metric, evaluate, unavailable
 from ctxbench.bench.prepared import Prepared
-from ctxbench.bench.progress import Progress
+from ctxbench.bench.progress_listener import Progress
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import MEANING, Part, RunFolder, content_key
 from ctxbench.bench.slices import Slice
@@ -23,9 +23,9 @@ from ctxbench.core.errors import StorageError
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
-from ctxbench.selectors.base import Selector
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector, offered_sizes
+from ctxbench.selectors.selector import Selector
 
 NOT_OF_FAILED = {  # to fail is not to abstain, and not to be cheap
     *("abstention", "false_inclusion", "false_items"),

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ctxbench.bench.metrics import Evidence, Kinship, Offered, Rankings
+from ctxbench.bench.metrics import Evidence, Kinship, OfferedItems, Rankings
 from ctxbench.bench.slices import Slice
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
@@ -83,7 +83,7 @@ class Labels:
         enough, chosen = enough_shown(self.dataset, table, first=asked.start), table.chosen
         return Evidence(
             judgments=self.dataset.judgments.of(asked),
-            offered=Offered(
+            offered=OfferedItems(
                 start=table.starts_of(chosen),
                 item=table.item[chosen],
                 origin=table.origin[chosen],

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxbench.bench.config import Experiment, examine
+from ctxbench.bench.experiment_file import Experiment, examine
 from ctxbench.bench.metrics import Metric, parse_metric, parse_metrics
-from ctxbench.bench.progress import nothing_said
+from ctxbench.bench.progress_listener import nothing_said
 from ctxbench.bench.results import LONGEST_NAME
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import Fault, InputError, UserError
@@ -21,9 +21,9 @@ from ctxbench.core.stages import Analyses, ByDomain, Merge, Step
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import dataset_folder, dataset_reference, open_dataset
 from ctxbench.data.datasets.sample import select_queries
-from ctxbench.data.labelling.weights import read_weights
-from ctxbench.embedding.base import Embedder
-from ctxbench.embedding.names import open_embedder
+from ctxbench.data.labelling.query_weights import read_weights
+from ctxbench.embedding.embedder import Embedder
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.features.stored_fits import calibration_faults, fit_notices
 from ctxbench.index.resources import LocalResources, local_resources
 from ctxbench.io.cache import cache_dir

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ctxbench.bench.config import SelectorSpec
-from ctxbench.selectors.base import Selector
+from ctxbench.bench.experiment_file import SelectorSpec
+from ctxbench.selectors.selector import Selector
 
 
 def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from ctxbench.bench.dataset_run import DatasetRun
 from ctxbench.bench.machine import machine
 from ctxbench.bench.prepared import Prepared
-from ctxbench.bench.progress import Progress, silent
+from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.bench.provenance import described, git_commit, versions
 from ctxbench.bench.results import FORMAT, RunFolder
 from ctxbench.bench.stored_answers import StoredAnswers

@@ -24,11 +24,13 @@ def look_at_servers(gate: Path, *, recapture: bool) -> None:
     """
     for agent in _agents(gate):
         if recapture:
-            from ctxbench.cli.capture import Wanted, capture_all
+            from ctxbench.cli.capture import CaptureWanted, capture_all
             from ctxbench.io.console import printing_to_stderr
 
             with printing_to_stderr():
-                failed = capture_all(Wanted(mcp_config=agent.mcp, agent=agent.path), out=agent.snapshot, as_json=False)
+                failed = capture_all(
+                    CaptureWanted(mcp_config=agent.mcp, agent=agent.path), out=agent.snapshot, as_json=False
+                )
             if failed:
                 raise StorageError(
                     f"servers of {agent.mcp} failed, as said above, and nothing is checked without them: start them, "

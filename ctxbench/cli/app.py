@@ -155,14 +155,14 @@ def select(
 
     ctxbench select "area of a triangle" --catalog bfcl-simple --preset normal
     """
-    from ctxbench.cli.select import Question, run, what_is_asked
+    from ctxbench.cli.select import SelectRequest, run, what_is_asked
     from ctxbench.cli.sessions import Chat
 
     items, selector = what_is_asked(catalog, agent, selector=selector, presets=presets)
     chat = Chat(session, history, tuple(add or ()), tuple(remove or ()), tuple(tool_result or ()))
     given = {"user": user, "workspace": workspace, "time": time}
     scope = {name: value for name, value in given.items() if value is not None}
-    question = Question(text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, scope)
+    question = SelectRequest(text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, scope)
     run(question, near=near, messages=messages, as_json=json_)
 
 
@@ -203,15 +203,15 @@ def tune(
 
     ctxbench tune bfcl-simple --policy experiments/tuning/presets.yaml
     """
-    from ctxbench.cli.token_budget import checked_budget, tune_to_budget
-    from ctxbench.cli.tune import Places, tune_presets
+    from ctxbench.cli.tune import ResultPaths, tune_presets
+    from ctxbench.cli.unlabelled_budget import checked_budget, tune_to_budget
 
     others = {"--markdown": markdown is not None, "--no-text": no_text}
     budget = checked_budget(datasets, policy, unlabelled, tokens, selector, out, others=others)
     if budget is not None:
         tune_to_budget(budget, as_json=json_)
     elif policy is not None:
-        tune_presets(datasets, policy, places=Places(out, markdown), texts=not no_text, as_json=json_)
+        tune_presets(datasets, policy, places=ResultPaths(out, markdown), texts=not no_text, as_json=json_)
 
 
 @app.command(cls=Command)
@@ -325,7 +325,7 @@ def graph(
 
     ctxbench graph datasets/workbench --out workbench.graph.npz
     """
-    from ctxbench.cli.graph import make
+    from ctxbench.cli.graph_command import make
     from ctxbench.index.graph import GraphSpec
 
     spec = GraphSpec(similarity=similarity, threshold=threshold, neighbours=neighbours, heads=heads)

@@ -16,7 +16,7 @@ from ctxbench.io.console import say
 if TYPE_CHECKING:
     from ctxbench.bench.stats import Estimate
     from ctxbench.features.stored_fits import Fit
-    from ctxbench.tuning.fits.figures import FoldFigures
+    from ctxbench.tuning.fits.fit_figures import FoldFigures
 
 _HEADS = {
     "items": "items a query",
@@ -54,10 +54,10 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
 
     Raises:
         ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
-        UserError: as of `ctxbench.tuning.fits.fit.fit`.
+        UserError: as of `ctxbench.tuning.fits.query_fits.fit`.
     """
     from ctxbench.data.datasets.lookup import open_dataset
-    from ctxbench.embedding.names import open_embedder
+    from ctxbench.embedding.embedder_names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.features.stored_fits import KINDS, PROBABILITY, WEIGHTS, read_calibrations, write_calibrations
     from ctxbench.index.resources import LocalResources
@@ -66,8 +66,8 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
     from ctxbench.text.tokens import open_counter
     from ctxbench.tuning.fits.examples import labelled_queries, make_examples
-    from ctxbench.tuning.fits.figures import measure
-    from ctxbench.tuning.fits.fit import columns_of, fit
+    from ctxbench.tuning.fits.fit_figures import measure
+    from ctxbench.tuning.fits.query_fits import columns_of, fit
 
     if request.what not in KINDS:
         raise ParameterError(f"what is fitted must be one of {', '.join(KINDS)}, got {request.what!r}")

@@ -13,11 +13,11 @@ from ctxbench.cli.progress import Progress, progress
 from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.io.console import say
 from ctxbench.io.visible import message_lines, one_line
-from ctxbench.sources.snapshots import (
+from ctxbench.sources.catalog_snapshots import (
     CAPTURE,
     SERVER,
-    Part,
-    Snapshot,
+    CatalogSnapshot,
+    SnapshotPart,
     Source,
     capture,
     items_kept,
@@ -28,7 +28,7 @@ from ctxbench.sources.snapshots import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class CaptureWanted:
     """What is to be captured.
 
     Attributes:
@@ -53,7 +53,7 @@ class Wanted:
     agent: Path | None = None
 
 
-def capture_agent(agent: Path, wanted: Wanted, *, out: Path | None, as_json: bool) -> int:
+def capture_agent(agent: Path, wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> int:
     """Ask the servers of an agent file and keep what they said where it names; the exit code is as of `capture_all`.
 
     Raises:
@@ -75,7 +75,7 @@ def capture_agent(agent: Path, wanted: Wanted, *, out: Path | None, as_json: boo
     return capture_all(replace(wanted, mcp_config=file.mcp, agent=agent), out=file.snapshot, as_json=as_json)
 
 
-def capture_all(wanted: Wanted, *, out: Path | None, as_json: bool) -> int:
+def capture_all(wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> int:
     """Capture servers, rules and references as one catalog; the exit code is 0, or 1 if some servers failed.
 
     Raises:
@@ -96,7 +96,7 @@ def capture_all(wanted: Wanted, *, out: Path | None, as_json: bool) -> int:
         return keep(sources, out=out, as_json=as_json, partial=partial, hide_keys=hide_keys, items=items)
 
 
-def _sources(wanted: Wanted, shown: Progress) -> Iterator[Source]:
+def _sources(wanted: CaptureWanted, shown: Progress) -> Iterator[Source]:
     from ctxbench.sources.instructions import references_folder, rules_folder
 
     if wanted.mcp_config is not None:
@@ -163,7 +163,7 @@ def keep(
     return 1 if snapshot.failed else 0
 
 
-def _kept(snapshot: Snapshot, out: Path, items: str) -> str:
+def _kept(snapshot: CatalogSnapshot, out: Path, items: str) -> str:
     """Why an earlier snapshot is not replaced, what it would lose, and what to do."""
     failed = {(part.kind, part.name): part for part in snapshot.failed}
     why = f"{out} is kept as it was, since {_failed(snapshot)}"
@@ -182,11 +182,11 @@ def _kept(snapshot: Snapshot, out: Path, items: str) -> str:
     return f"{why}; {mend} ({'; '.join(f'{part.name}: {part.error}' for part in snapshot.failed)})"
 
 
-def _failed(snapshot: Snapshot) -> str:
+def _failed(snapshot: CatalogSnapshot) -> str:
     return f"{len(snapshot.failed)} of {len(snapshot.parts)} failed"
 
 
-def _print(snapshot: Snapshot, card: dict[str, Any], out: Path, items: str) -> None:
+def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path, items: str) -> None:
     width = max(len(part.name) for part in snapshot.parts)
     for part in snapshot.parts:
         said = f"{len(part.items):,} items" if part.state == "captured" else part.state
@@ -204,7 +204,7 @@ def _print(snapshot: Snapshot, card: dict[str, Any], out: Path, items: str) -> N
     say(f'Next: ctxbench select "what a user asks" {items}')
 
 
-def _lacking(part: Part) -> Iterator[str]:
+def _lacking(part: SnapshotPart) -> Iterator[str]:
     """What tools of a part do not have, in words."""
     tools = sum(item.type == "tool" for item in part.items)
     words = {

@@ -17,7 +17,7 @@ from ctxbench.io.console import say, show_json
 from ctxbench.io.files import temporary_folder, write_atomic
 
 if TYPE_CHECKING:
-    from ctxbench.bench.config import Experiment
+    from ctxbench.bench.experiment_file import Experiment
     from ctxbench.bench.prepared import Prepared
     from ctxbench.bench.results import RunFolder
     from ctxbench.bench.summary import RunSummary
@@ -50,7 +50,7 @@ def run_experiment(
     Raises:
         UnknownNameError: the experiment has no such selector.
     """
-    from ctxbench.bench.config import examine
+    from ctxbench.bench.experiment_file import examine
     from ctxbench.bench.prepared import prepare
 
     with progress() as shown:
@@ -77,7 +77,7 @@ def _part_of(experiment: Experiment, only: Sequence[str], limit: int | None) -> 
 
 def score_answers(answers: Path, *, dataset: str, beside: list[str], out: Path | None, tokens: str, told: Told) -> None:
     """Score a file of answers, beside shipped selectors if asked."""
-    from ctxbench.bench.config import scoring
+    from ctxbench.bench.experiment_file import scoring
     from ctxbench.bench.prepared import prepare
 
     with progress() as shown:

@@ -43,7 +43,7 @@ def stats(name: str, *, tokens: str, threshold: float | None, embedder: str | No
                 progress=lambda done, total: shown("comparing items", done, total),
             )
     else:
-        from ctxbench.embedding.names import open_embedder
+        from ctxbench.embedding.embedder_names import open_embedder
         from ctxbench.embedding.vectors import open_vectors
 
         with embedding_progress() as embedding:
@@ -131,7 +131,7 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, every: bool, as_json: 
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class ExportTargets:
     """What is written of a dataset: a folder in a format, as `export_dataset` takes it, a file of requests, or both."""
 
     form: str | None
@@ -141,7 +141,7 @@ class Export:
     run: Path | None = field(default=None, kw_only=True)
 
 
-def export(name: str, what: Export, *, as_json: bool) -> None:
+def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
     """Write a dataset in another program's format, and say what that cannot hold; or what each query asks.
 
     Raises:

@@ -147,6 +147,6 @@ def data_export(
 
     ctxbench data export bfcl-live --format beir --out exports/bfcl-live
     """
-    from ctxbench.cli.curate import Export, export
+    from ctxbench.cli.curate import ExportTargets, export
 
-    export(dataset, Export(format_, out, requests, plain=plain, run=run), as_json=json_)
+    export(dataset, ExportTargets(format_, out, requests, plain=plain, run=run), as_json=json_)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ctxbench.data.curation.diff import Difference, PartChanges
+    from ctxbench.data.curation.diff import DatasetDifference, PartChanges
     from ctxbench.data.curation.export import ExportReport
     from ctxbench.data.curation.rebase import RebaseReport
     from ctxbench.data.curation.splits import Resplit
@@ -102,7 +102,7 @@ def split_lines(found: Resplit) -> list[str]:
     return lines
 
 
-def diff_lines(found: Difference, *, shown: int | None = 10) -> list[str]:
+def diff_lines(found: DatasetDifference, *, shown: int | None = 10) -> list[str]:
     """How two datasets differ, as lines."""
     head = [f"a: {found.a}", f"b: {found.b}"]
     if found.equal:

@@ -28,7 +28,7 @@ def data_list(json_: JsonFlag = False) -> None:
 
     ctxbench data list
     """
-    from ctxbench.cli.data import list_datasets
+    from ctxbench.cli.data_listing import list_datasets
 
     list_datasets(as_json=json_)
 
@@ -45,7 +45,7 @@ def data_show(
 
     ctxbench data show bfcl-simple --query simple_python_0
     """
-    from ctxbench.cli.data import show
+    from ctxbench.cli.data_listing import show
 
     show(dataset, query=query, as_json=json_)
 
@@ -61,7 +61,7 @@ def data_validate(
 
     ctxbench data validate datasets/mine
     """
-    from ctxbench.cli.data import validate
+    from ctxbench.cli.data_listing import validate
 
     raise typer.Exit(validate(dataset, as_json=json_))
 
@@ -77,7 +77,7 @@ def data_fetch(
 
     ctxbench data fetch metatool
     """
-    from ctxbench.cli.fetch import fetch_source
+    from ctxbench.cli.fetch_command import fetch_source
 
     fetch_source(name, as_json=json_)
 
@@ -117,9 +117,9 @@ def data_capture(
 
     ctxbench data capture --mcp-config .mcp.json --rules . --out catalogs/mine
     """
-    from ctxbench.cli.capture import Wanted, capture_agent, capture_all
+    from ctxbench.cli.capture import CaptureWanted, capture_agent, capture_all
 
-    wanted = Wanted(
+    wanted = CaptureWanted(
         mcp_config=mcp_config,
         rules=rules or [],
         references=references or [],

@@ -14,7 +14,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 
 if TYPE_CHECKING:
-    from ctxbench.data.importers.formats.conversion import Conversion, Settings
+    from ctxbench.data.importers.formats.conversion import Conversion, ImportSettings
 
 _GOLDEN = (
     "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` is "
@@ -32,26 +32,28 @@ _TRIGGERS_ALONE = (
 
 def settings(
     *, name: str | None, item_type: str, grades: str | None, licence: str | None, version: str | None
-) -> Settings:
+) -> ImportSettings:
     """How files become a dataset, from what the command line says.
 
     Raises:
         ParameterError: the name, the type or the mapping of grades is none.
     """
-    from ctxbench.data.importers.formats.conversion import Settings, read_grades
+    from ctxbench.data.importers.formats.conversion import ImportSettings, read_grades
 
     mapping = None if grades is None else read_grades(grades)
-    return Settings(name=name, version=version, type=item_type, grades=mapping, licence=licence)
+    return ImportSettings(name=name, version=version, type=item_type, grades=mapping, licence=licence)
 
 
-def import_beir(folder: Path, how: Settings, *, out: Path, as_json: bool) -> None:
+def import_beir(folder: Path, how: ImportSettings, *, out: Path, as_json: bool) -> None:
     """Make a dataset of a BEIR folder."""
     from ctxbench.data.importers.formats.beir import import_beir as imported
 
     _written(lambda: imported(folder, how), out, whole=_documents(how), as_json=as_json)
 
 
-def import_trec(qrels: Sequence[str], how: Settings, *, queries: Path, corpus: Path, out: Path, as_json: bool) -> None:
+def import_trec(
+    qrels: Sequence[str], how: ImportSettings, *, queries: Path, corpus: Path, out: Path, as_json: bool
+) -> None:
     """Make a dataset of TREC qrels (each as PATH or SPLIT=PATH), queries and documents.
 
     Raises:
@@ -72,14 +74,14 @@ def import_trec(qrels: Sequence[str], how: Settings, *, queries: Path, corpus: P
     _written(make, out, whole=_documents(how), as_json=as_json)
 
 
-def import_autorag(qa: Path, how: Settings, *, corpus: Path, out: Path, as_json: bool) -> None:
+def import_autorag(qa: Path, how: ImportSettings, *, corpus: Path, out: Path, as_json: bool) -> None:
     """Make a dataset of AutoRAG's questions and corpus."""
     from ctxbench.data.importers.formats.autorag import import_autorag as imported
 
     _written(lambda: imported(qa, corpus=corpus, settings=how), out, whole=_documents(how), as_json=as_json)
 
 
-def import_golden(file: Path, how: Settings, *, catalog: str, out: Path, as_json: bool) -> None:
+def import_golden(file: Path, how: ImportSettings, *, catalog: str, out: Path, as_json: bool) -> None:
     """Make a dataset of hand-written evals over a catalog."""
     from ctxbench.cli.select import find_catalog
     from ctxbench.data.importers.formats.golden import import_golden as imported
@@ -94,7 +96,7 @@ def import_golden(file: Path, how: Settings, *, catalog: str, out: Path, as_json
     _written(make, out, whole=_GOLDEN, as_json=as_json)
 
 
-def import_triggers(folder: Path, how: Settings, *, nothing_else: bool, out: Path, as_json: bool) -> None:
+def import_triggers(folder: Path, how: ImportSettings, *, nothing_else: bool, out: Path, as_json: bool) -> None:
     """Make a dataset of a folder of skills and their trigger evals."""
     from ctxbench.data.importers.formats.triggers import import_triggers as imported
 
@@ -122,7 +124,7 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
     say(f"{len(answers):,} answers, at most {keep} items offered in each, written to {out}")
 
 
-def _documents(how: Settings) -> str:
+def _documents(how: ImportSettings) -> str:
     return (
         "A document that the labels of a query do not name counts as not needed, whatever its --type "
         f"(here {how.type}); a query without a required document is unlabelled."

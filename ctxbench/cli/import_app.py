@@ -55,7 +55,7 @@ def import_dataset_command(
 
     ctxbench data import bfcl-simple
     """
-    from ctxbench.cli.data import import_dataset
+    from ctxbench.cli.data_listing import import_dataset
 
     import_dataset(name, out=out, source=from_)
 

@@ -22,7 +22,7 @@ _WORKFLOWS = (_HERE / "workflow.yml", _HERE.parents[1] / "experiments" / "gate" 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class ProjectFiles:
     """What a project's folder holds.
 
     Attributes:
@@ -74,11 +74,11 @@ def init(folder: Path, *, as_json: bool) -> None:
     say("Next:", *(f"  {step}" for step in steps))
 
 
-def look(folder: Path) -> Found:
+def look(folder: Path) -> ProjectFiles:
     """Look for what an agent can be given, and for datasets. Servers are not asked."""
     from ctxbench.sources.instructions import rules_folder
 
-    return Found(
+    return ProjectFiles(
         mcp=next((name for name in _MCP if (folder / name).is_file()), None),
         rules=sum(len(part.items) for part in rules_folder(folder)()),
         tools=dict(_tool_lists(folder)),
@@ -114,7 +114,7 @@ def _datasets(folder: Path) -> Iterator[str]:
             yield path.as_posix()
 
 
-def _files(folder: Path, found: Found) -> Iterator[tuple[str, str]]:
+def _files(folder: Path, found: ProjectFiles) -> Iterator[tuple[str, str]]:
     """The files, by their names, with their texts."""
     import yaml
 
@@ -148,7 +148,7 @@ def _write(path: Path, text: str) -> None:
     write_atomic(path, text)
 
 
-def _told(found: Found) -> Iterator[str]:
+def _told(found: ProjectFiles) -> Iterator[str]:
     if found.mcp is not None:
         yield f"found servers in {found.mcp}"
     for name, count in found.tools.items():
@@ -161,7 +161,7 @@ def _told(found: Found) -> Iterator[str]:
         yield "no git repository here, so that no workflow is written"
 
 
-def _next(folder: Path, found: Found) -> Iterator[str]:
+def _next(folder: Path, found: ProjectFiles) -> Iterator[str]:
     """The commands that come next, with the user's own names."""
 
     def command(*words: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.keys import Keys
+from ctxbench.cli.key_input import Keys
 from ctxbench.cli.label_screen import item_line, item_name, number_of, request_lines, tell
 from ctxbench.cli.label_search import SHOWN, ItemSearch
 from ctxbench.cli.output import print_json
@@ -20,11 +20,11 @@ from ctxbench.io.console import say
 
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
-    from ctxbench.data.labelling.answers import Answer
+    from ctxbench.data.labelling.answer_log import KeyPress
     from ctxbench.data.labelling.exposure import Exposure
+    from ctxbench.data.labelling.labelling_session import LabellingSession, LabelPrompt, LikelyItem, PromptAnswer
     from ctxbench.data.labelling.pool import Pool
     from ctxbench.data.labelling.report import Report
-    from ctxbench.data.labelling.session import Candidate, Prompt, Reply, Session
 
 _HELP = "1-9 needed  0 nothing more  / another item  m more  w known one is wrong  h helpful  x nothing at all"
 ALWAYS = "s skip  u undo  q quit"
@@ -48,7 +48,7 @@ def label(
         if not as_json:
             _print_report(before, "before")
         try:
-            asked = _Conversation(session, minutes).run() if minutes > 0 else 0
+            asked = _LabellingDialogue(session, minutes).run() if minutes > 0 else 0
         except KeyboardInterrupt as stopped:
             stopped.add_note("every answer is kept; the same command goes on from here")
             raise
@@ -66,7 +66,7 @@ def label(
 def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposures: Mapping[str, Exposure]) -> Pool:
     """What selectors (the usual three if none is named) offer for a dataset's queries."""
     from ctxbench.data.labelling.pool import SELECTORS, make_pool, open_selectors
-    from ctxbench.embedding.names import open_embedder
+    from ctxbench.embedding.embedder_names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.io.cache import cache_dir
@@ -92,10 +92,10 @@ def _nothing() -> None:
     """What ends a selector that holds nothing."""
 
 
-class _Conversation:
+class _LabellingDialogue:
     """Shows questions, reads keys."""
 
-    def __init__(self, session: Session, minutes: float) -> None:
+    def __init__(self, session: LabellingSession, minutes: float) -> None:
         self.session = session
         self.keys = Keys()
         self.search = ItemSearch(session, self.keys)
@@ -118,7 +118,7 @@ class _Conversation:
                 tell("nothing is left to ask")
         return self.asked
 
-    def _ask(self, prompt: Prompt) -> bool:
+    def _ask(self, prompt: LabelPrompt) -> bool:
         """Put one question until it is answered; False to end the session."""
         begin = time.monotonic()
         self._show(prompt)
@@ -142,44 +142,44 @@ class _Conversation:
             self.asked += 1
             return True
 
-    def _reply(self, prompt: Prompt, key: str) -> Reply | None:
+    def _reply(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
         """What a key answers; None where it answers nothing, which the screen says."""
-        from ctxbench.data.labelling.session import Reply
+        from ctxbench.data.labelling.labelling_session import PromptAnswer
 
         if key == "/" and prompt.kind == "needed":
             item = self.search.ask(prompt.query)
             if item is None:
                 return None
             tell(f"needed: {self._with_number(prompt, item)}")
-            return Reply("needed", item)
+            return PromptAnswer("needed", item)
         reply = self._of_key(prompt, key)
         if reply is None:
             self.keys.drop()
             tell(f"{key!r} is no answer here")
         return reply
 
-    def _of_key(self, prompt: Prompt, key: str) -> Reply | None:
-        from ctxbench.data.labelling.session import Reply
+    def _of_key(self, prompt: LabelPrompt, key: str) -> PromptAnswer | None:
+        from ctxbench.data.labelling.labelling_session import PromptAnswer
 
         if key == "s":
-            return Reply("skip")
+            return PromptAnswer("skip")
         if prompt.kind == "alternative":
-            return Reply("alternative", yes=key == "y") if key in ("y", "n") else None
+            return PromptAnswer("alternative", yes=key == "y") if key in ("y", "n") else None
         if key in ("0", "n"):
-            return Reply("done")
+            return PromptAnswer("done")
         if key == "x":
-            return Reply("nothing")
+            return PromptAnswer("nothing")
         if key == "w" and prompt.known:
             number = self._number() if len(prompt.known) > 1 else 1
-            return Reply("wrong", prompt.known[number - 1]) if 1 <= number <= len(prompt.known) else None
+            return PromptAnswer("wrong", prompt.known[number - 1]) if 1 <= number <= len(prompt.known) else None
         if key == "h":
             tell("its number?")
             found = self._candidate(prompt, self.keys.key())
-            return Reply("helpful", found.item) if found else None
+            return PromptAnswer("helpful", found.item) if found else None
         found = self._candidate(prompt, key)
-        return Reply("needed", found.item) if found else None
+        return PromptAnswer("needed", found.item) if found else None
 
-    def _with_number(self, prompt: Prompt, item: int) -> str:
+    def _with_number(self, prompt: LabelPrompt, item: int) -> str:
         """An item's name, with its place in the list of the question."""
         places = {one.item: place for place, one in enumerate(prompt.candidates, start=1)}
         name = item_name(self.session.pool.dataset.catalog[item].key)
@@ -189,12 +189,12 @@ class _Conversation:
         tell("its number?")
         return number_of(self.keys.key())
 
-    def _candidate(self, prompt: Prompt, key: str) -> Candidate | None:
+    def _candidate(self, prompt: LabelPrompt, key: str) -> LikelyItem | None:
         place = self.page * SHOWN + number_of(key) - 1
         shown = number_of(key) >= 1 and place < len(prompt.candidates)
         return prompt.candidates[place] if shown else None
 
-    def _show(self, prompt: Prompt) -> None:
+    def _show(self, prompt: LabelPrompt) -> None:
         pool = self.session.pool
         catalog, query = pool.dataset.catalog, pool.dataset.queries[pool.row[prompt.query]]
         left = max(0.0, self.end - time.monotonic()) / 60.0
@@ -218,7 +218,7 @@ class _Conversation:
         tell(_HELP, ALWAYS)
 
 
-def _taken_back(answer: Answer) -> str:
+def _taken_back(answer: KeyPress) -> str:
     about = f": {item_name(answer.item)}" if answer.item else ""
     return f"taken back: {answer.kind} of query {answer.query}{about}"
 

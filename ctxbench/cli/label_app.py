@@ -64,7 +64,7 @@ def data_review(
 
     ctxbench data review mine --patch corrections.jsonl
     """
-    from ctxbench.cli.review import apply_patch, review
+    from ctxbench.cli.review_command import apply_patch, review
 
     if apply is not None:
         apply_patch(Path(dataset), apply)
@@ -90,7 +90,7 @@ def data_pool(
 
     ctxbench data pool datasets/workbench --out pairs.jsonl
     """
-    from ctxbench.cli.agreement import Drawn, pool
+    from ctxbench.cli.agreement_command import Drawn, pool
 
     pool(dataset, Drawn(share=share, random=random, seed=seed), selectors=selectors or [], embedder=embedder, out=out)
 
@@ -107,6 +107,6 @@ def data_agreement(
 
     ctxbench data agreement first.tsv second.tsv
     """
-    from ctxbench.cli.agreement import compare
+    from ctxbench.cli.agreement_command import compare
 
     compare(first, second, as_json=json_)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ctxbench.cli.keys import Keys
+from ctxbench.cli.key_input import Keys
 from ctxbench.cli.label_screen import item_line, item_name, number_of, tell
 
 if TYPE_CHECKING:
     from ctxbench.core.items import Item
-    from ctxbench.data.labelling.session import Session
+    from ctxbench.data.labelling.labelling_session import LabellingSession
 
 SHOWN = 9  # items with a number
 _MARKED = {2: "needed", 1: "marked helpful", 0: "marked not needed"}
@@ -19,7 +19,7 @@ _MARKED = {2: "needed", 1: "marked helpful", 0: "marked not needed"}
 class ItemSearch:
     """Finds items by parts of their names or descriptions."""
 
-    def __init__(self, session: Session, keys: Keys) -> None:
+    def __init__(self, session: LabellingSession, keys: Keys) -> None:
         """Search the catalog of a session."""
         self._session = session
         self._catalog = session.pool.dataset.catalog

@@ -14,7 +14,7 @@ from ctxbench.io.visible import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxbench.data.curation.catalog_overlap import Change, Names, Overlap, Pair
+    from ctxbench.data.curation.catalog_overlap import EditEffect, NamesAlike, Overlap, OverlapPair
 
 _WHY = {"same name": "the same name", "suffix": "one name goes on where the other ends"}
 
@@ -31,7 +31,7 @@ def show_overlap(name: str, *, embedder: str, threshold: float | None, every: bo
     """
     from ctxbench.data.curation.catalog_overlap import overlap
     from ctxbench.data.curation.similar import VECTORS_THRESHOLD
-    from ctxbench.embedding.names import open_embedder
+    from ctxbench.embedding.embedder_names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.io.cache import cache_dir
     from ctxbench.text.tokens import open_counter
@@ -96,7 +96,7 @@ def _pair_lines(found: Overlap, shown: int | None) -> Iterator[str]:
         yield f"  {len(found.pairs) - len(listed):,} more (--all)"
 
 
-def _of_pair(pair: Pair, found: Overlap, *, tried: bool) -> Iterator[str]:
+def _of_pair(pair: OverlapPair, found: Overlap, *, tried: bool) -> Iterator[str]:
     yield f"  {pair.items[0]}  {pair.items[1]}  (similarity {pair.similarity:.2f})"
     for one in pair.asked:
         if one.other > one.score:
@@ -110,14 +110,14 @@ def _of_pair(pair: Pair, found: Overlap, *, tried: bool) -> Iterator[str]:
         yield "    no word added to a name tells them apart: say in the descriptions what only one of them does"
 
 
-def _change(change: Change, found: Overlap) -> str:
+def _change(change: EditEffect, found: Overlap) -> str:
     first = f"{change.first:,} of {found.asked:,} found first (now {found.first:,})"
     if change.what == "merge":
         return f"merged into one, as {change.name}: {-change.tokens:,} prompt tokens less, {first}"
     return f"{change.item} renamed, such as {change.name}: {first}"
 
 
-def _name_lines(names: tuple[Names, ...], shown: int | None) -> Iterator[str]:
+def _name_lines(names: tuple[NamesAlike, ...], shown: int | None) -> Iterator[str]:
     if not names:
         return
     yield ""

@@ -43,7 +43,7 @@ def report(
 
     ctxbench report runs/presets
     """
-    from ctxbench.cli.history import Wanted
-    from ctxbench.cli.history import report as show
+    from ctxbench.cli.report_history import HistoryOutput
+    from ctxbench.cli.report_history import report as show
 
-    show(path, Wanted(history=history, limit=limit, chart=chart, markdown=markdown, csv=csv, json=json_))
+    show(path, HistoryOutput(history=history, limit=limit, chart=chart, markdown=markdown, csv=csv, json=json_))

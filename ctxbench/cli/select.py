@@ -26,7 +26,7 @@ IN_CHAT = "semantic"  # whose settings a session holds, as the documents have it
 
 
 @dataclass(frozen=True)
-class Question:
+class SelectRequest:
     """What is asked on the command line.
 
     Attributes:
@@ -53,12 +53,12 @@ class Question:
     scope: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run(question: Question, *, near: int, messages: bool, as_json: bool) -> None:
+def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) -> None:
     """Select and print."""
     from ctxbench.cli.progress import embedding_progress
     from ctxbench.core.requests import Request
     from ctxbench.core.times import check_time
-    from ctxbench.embedding.names import open_embedder
+    from ctxbench.embedding.embedder_names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.features.stored_fits import fit_notices
     from ctxbench.index.resources import LocalResources
@@ -125,7 +125,7 @@ def _reads_results(pipeline: Pipeline) -> bool:
     return any(step.name in ("tool_results", "tool_rules") or "code" in step.about for step in steps)
 
 
-def _asked(question: Question) -> tuple[Definition, str | None, str]:
+def _asked(question: SelectRequest) -> tuple[Definition, str | None, str]:
     """The selector that is asked, the preset, and what the answer is headed with.
 
     Raises:

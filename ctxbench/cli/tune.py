@@ -14,12 +14,12 @@ from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.console import is_plain, say
 
 if TYPE_CHECKING:
-    from ctxbench.tuning.inputs import TuningInputs
-    from ctxbench.tuning.results import DatasetTuning, Outcome, SettingResult, Tuning
+    from ctxbench.tuning.opened_inputs import TuningInputs
+    from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 
 @dataclass(frozen=True)
-class Places:
+class ResultPaths:
     """Where results go.
 
     Attributes:
@@ -32,7 +32,7 @@ class Places:
 
 
 def tune_presets(
-    datasets: Sequence[str], policy: Path, *, places: Places, texts: bool = True, as_json: bool = False
+    datasets: Sequence[str], policy: Path, *, places: ResultPaths, texts: bool = True, as_json: bool = False
 ) -> None:
     """Tune, write report and presets, and print what is recommended.
 
@@ -50,7 +50,7 @@ def tune_presets(
     from ctxbench.report.tuning import console_table, write_markdown, write_report
     from ctxbench.tuning.policy_file import read_policies
     from ctxbench.tuning.policy_fits import fit_files, open_fitted
-    from ctxbench.tuning.presets import write_presets_of
+    from ctxbench.tuning.preset_files import write_presets_of
     from ctxbench.tuning.tuner import tune
 
     markdown = places.markdown
@@ -109,7 +109,7 @@ def _refuse_unwritable(folder: Path, markdown: Path | None) -> None:
 def _without_texts(found: Tuning) -> Tuning:
     """What was found, with requests named by their ids alone."""
 
-    def outcome(one: Outcome) -> Outcome:
+    def outcome(one: PolicyOutcome) -> PolicyOutcome:
         return replace(one, worse=tuple(replace(worse, text="") for worse in one.worse))
 
     datasets = tuple(replace(one, outcomes=tuple(map(outcome, one.outcomes))) for one in found.datasets)
@@ -153,10 +153,10 @@ def _result(one: SettingResult) -> dict[str, Any]:
     return {"role": one.role, "selector": one.selector, "values": dict(one.values), **figures}
 
 
-def _outcome(dataset: DatasetTuning, one: Outcome) -> dict[str, Any]:
+def _outcome(dataset: DatasetTuning, one: PolicyOutcome) -> dict[str, Any]:
     from ctxbench.bench.summary import comparison_dict
     from ctxbench.report.tuning.advice import advice
-    from ctxbench.tuning.presets import policy_block, verdict_block
+    from ctxbench.tuning.preset_files import policy_block, verdict_block
 
     chosen = one.recommended
 

@@ -18,7 +18,7 @@ _NONE = -1  # code of an item without a workspace, user or conversation
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Names:
+class FactCodes:
     """One text of every item, such as its workspace, as codes.
 
     Attributes:
@@ -30,20 +30,20 @@ class Names:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, texts: Iterable[str | None]) -> Names:
+    def of(cls, texts: Iterable[str | None]) -> FactCodes:
         """Number distinct texts in the order in which they come."""
         known: dict[str, int] = {}
         code = np.array([_NONE if one is None else known.setdefault(one, len(known)) for one in texts], dtype=np.int64)
         frozen(code)
         return cls(code=code, names=tuple(known))
 
-    def extended(self, more: Names) -> Names:
+    def extended(self, more: FactCodes) -> FactCodes:
         """These, and behind them those of further items; equal to what `of` makes of all texts."""
         known = {name: place for place, name in enumerate(self.names)}
         places = np.array([*(known.setdefault(name, len(known)) for name in more.names), _NONE], dtype=np.int64)
         code = np.concatenate([self.code, places[more.code]])  # -1 is the last
         frozen(code)
-        return Names(code=code, names=tuple(known))
+        return FactCodes(code=code, names=tuple(known))
 
     def are(self, text: str | None) -> BoolArray:
         """True for the items with this very text; of none, all False."""
@@ -75,9 +75,9 @@ class Facts:
 
     searchable: BoolArray
     always: BoolArray
-    workspace: Names
-    user: Names
-    conversation: Names
+    workspace: FactCodes
+    user: FactCodes
+    conversation: FactCodes
     created: IntArray
     until: IntArray
     confidence: FloatArray
@@ -107,7 +107,7 @@ class Facts:
                 ends.append(-1 if position is None else position)
         if faults:
             raise InputError(faults, subject="catalog")
-        types = Names.of(link.type for item in items for link in item.links)
+        types = FactCodes.of(link.type for item in items for link in item.links)
         arrays = (
             np.array([one.enabled and one.include == "agent" for one in items], dtype=np.bool_),
             np.array([one.enabled and one.include == "always" for one in items], dtype=np.bool_),
@@ -123,9 +123,9 @@ class Facts:
         return cls(
             searchable=searchable,
             always=always,
-            workspace=Names.of(one.workspace for one in items),
-            user=Names.of(one.user for one in items),
-            conversation=Names.of(one.conversation for one in items),
+            workspace=FactCodes.of(one.workspace for one in items),
+            user=FactCodes.of(one.user for one in items),
+            conversation=FactCodes.of(one.conversation for one in items),
             created=created,
             until=until,
             confidence=confidence,
@@ -149,8 +149,8 @@ class Facts:
             InputError: links of what is added lead to nothing; all of them are named.
         """
         more = Facts.of(items, find)
-        types = Names(code=self.link_type, names=self.link_types).extended(
-            Names(code=more.link_type, names=more.link_types)
+        types = FactCodes(code=self.link_type, names=self.link_types).extended(
+            FactCodes(code=more.link_type, names=more.link_types)
         )
         arrays = {
             name: np.concatenate([getattr(self, name), getattr(more, name)])

@@ -27,12 +27,12 @@ REFINE_KINDS = ("rank", "cut", "expand", "fit")
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "chunk": {
-        "clauses": "ctxbench.text.chunking.finer:Clauses",
+        "clauses": "ctxbench.text.chunking.finer:ClauseRule",
         "marked": "ctxbench.text.chunking.finer:Marked",
-        "paragraphs": "ctxbench.text.chunking.rules:Paragraphs",
-        "sentences": "ctxbench.text.chunking.rules:Sentences",
-        "whole": "ctxbench.text.chunking.rules:Whole",
-        "windows": "ctxbench.text.chunking.finer:Windows",
+        "paragraphs": "ctxbench.text.chunking.chunk_rules:Paragraphs",
+        "sentences": "ctxbench.text.chunking.chunk_rules:SentenceRule",
+        "whole": "ctxbench.text.chunking.chunk_rules:WholeRule",
+        "windows": "ctxbench.text.chunking.finer:WindowRule",
     },
     "analyse": {
         "sentences": "ctxbench.steps.analyse:Sentences",
@@ -60,7 +60,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "sentence": "ctxbench.features.similarity:Sentence",
         "similarity": "ctxbench.features.similarity:Similarity",
         "slots": "ctxbench.features.request:Slots",
-        "words": "ctxbench.features.words:Words",
+        "words": "ctxbench.features.shared_words:Words",
     },
     "rank": {
         "features": "ctxbench.steps.features:Features",
@@ -104,7 +104,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "wordllama": "ctxbench.embedding.wordllama:WordLlama",
     },
     "resource": {  # the last two are made from the embedder and the token counter of whoever opens resources
-        "chat": "ctxbench.net.chat:Chat",
+        "chat": "ctxbench.net.chat:ChatModel",
         "embedder": "ctxbench.index.resources:TextVectors",
         "tokens": "ctxbench.index.resources:TokenCounts",
     },

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from ctxbench.bench.progress import Notify, nothing_said
+from ctxbench.bench.progress_listener import Notify, nothing_said
 from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.lookup import importers
-from ctxbench.data.importers.published_files import FileImporter, Source, SourceFile
+from ctxbench.data.importers.published_files import FileImporter, PublishedSource, SourceFile
 from ctxbench.io.files import exclusive
 from ctxbench.net.http_connection import environment_fault, offline
 from ctxbench.net.http_limits import AS_IT_IS, Deadline, compression
@@ -56,16 +56,16 @@ class _CutError(Exception):
     """The connection ended early, or the server asks to try again; what has come is kept."""
 
 
-def sources() -> dict[str, tuple[Source, tuple[str, ...]]]:
+def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
     """What can be fetched, by name, with the datasets that are made of it, sorted."""
-    found: dict[str, tuple[Source, tuple[str, ...]]] = {}
+    found: dict[str, tuple[PublishedSource, tuple[str, ...]]] = {}
     for importer in importers().values():
         if isinstance(importer, FileImporter):
             found[importer.source.name] = (importer.source, importer.provides)
     return dict(sorted(found.items()))
 
 
-def source_of(name: str) -> Source:
+def source_of(name: str) -> PublishedSource:
     """The source of a name, which may be that of a dataset made of it.
 
     Raises:
@@ -84,7 +84,7 @@ def source_of(name: str) -> Source:
 
 
 def fetch(
-    source: Source,
+    source: PublishedSource,
     *,
     host: str = HOST,
     show: ShowBytes | None = None,
@@ -127,7 +127,7 @@ def fetch(
                 for file in source.files:
                     if not there[file.path]:
                         url = f"{host}/{source.repository}/{source.commit}/{file.published}"
-                        _File(client, deadline, url, file, source.folder / file.path, show).get(pause)
+                        _Download(client, deadline, url, file, source.folder / file.path, show).get(pause)
     return tuple(Fetched(source.folder / f.path, f.size, f.sha256, not there[f.path]) for f in source.files)
 
 
@@ -163,7 +163,7 @@ def _digest(path: Path) -> str:
 
 
 @dataclass
-class _File:
+class _Download:
     """One file on its way."""
 
     client: httpx.Client

@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.errors import ParameterError
-from ctxbench.embedding.base import EmbedderIdentity, OnDone, well_formed
+from ctxbench.embedding.embedder import EmbedderIdentity, OnDone, well_formed
 
 _WORD = re.compile(r"\w+")
 _WORD_WEIGHT = 4  # a shared word says more than a shared trigram, of which a word has several

@@ -13,9 +13,9 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.errors import ParameterError
-from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
-from ctxbench.embedding.graph import HIDDEN, minilm_graph, read_header
-from ctxbench.embedding.weights import MODEL_FILE, REPOSITORY, SHA256, find_weights
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.embedding.model_files import MODEL_FILE, REPOSITORY, SHA256, find_weights
+from ctxbench.embedding.onnx_graph import HIDDEN, minilm_graph, read_header
 
 MAX_PIECES = 256  # the model's published limit, [CLS] and [SEP] included
 _WINDOW = 512  # texts that are tokenised, sorted by length and computed before the next ones are looked at

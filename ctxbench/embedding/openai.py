@@ -14,7 +14,7 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array, FloatArray
 from ctxbench.core.errors import EmbeddingError
-from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.net.openai_server import OpenAIServer, RefusedError, ServerError
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.installation import install_command
-from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
-from ctxbench.embedding.weights import file_sha256
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.embedding.model_files import file_sha256
 from ctxbench.net.http_connection import offline
 
 _EXTRA = "sentence-transformers"

@@ -12,8 +12,8 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.core.errors import EmbeddingError, StorageError
-from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
-from ctxbench.embedding.store import UNIT_TOLERANCE, Store, VectorStore, text_hash
+from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError
+from ctxbench.embedding.vector_store import UNIT_TOLERANCE, Store, VectorStore, text_hash
 
 COMMIT_TEXTS = 64
 COMMIT_SECONDS = 1.0

@@ -13,9 +13,9 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.installation import install_command
-from ctxbench.embedding.base import EmbedderIdentity, ModelError, OnDone, well_formed
-from ctxbench.embedding.graph import read_header
-from ctxbench.embedding.weights import file_sha256
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.embedding.model_files import file_sha256
+from ctxbench.embedding.onnx_graph import read_header
 
 _MODEL = "dleemiller/word-llama-l2-supercat"
 _TABLE = "weights/l2_supercat_256.safetensors"

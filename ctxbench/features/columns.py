@@ -33,7 +33,7 @@ TEXT = (
 """How an item's text matches a request; these carry over to catalogs that a fit has not seen."""
 
 
-class Family(Protocol):
+class FeatureFamily(Protocol):
     """Features that are made together.
 
     Attributes:
@@ -49,13 +49,13 @@ class Family(Protocol):
         ...
 
 
-def family(name: str) -> Family:
+def family(name: str) -> FeatureFamily:
     """A family by its name.
 
     Raises:
         UnknownNameError: there is none.
     """
-    made: Family = registry.build("feature", name, {})
+    made: FeatureFamily = registry.build("feature", name, {})
     return made
 
 
@@ -64,13 +64,13 @@ def column_names() -> tuple[str, ...]:
     return tuple(f"{name}.{column}" for name in registry.names("feature") for column in family(name).columns)
 
 
-def families_of(columns: Sequence[str]) -> dict[str, Family]:
+def families_of(columns: Sequence[str]) -> dict[str, FeatureFamily]:
     """The families of some columns, by name.
 
     Raises:
         UnknownNameError: a column is unknown; names the closest.
     """
-    found: dict[str, Family] = {}
+    found: dict[str, FeatureFamily] = {}
     for column in columns:
         name, _, own = column.partition(".")
         if name not in found:

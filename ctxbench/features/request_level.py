@@ -10,7 +10,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.features.columns import feature_rows
 from ctxbench.features.request import Items, RequestText, Slots
-from ctxbench.features.words import Words
+from ctxbench.features.shared_words import Words
 
 _BEST = (
     "retrieved.score",

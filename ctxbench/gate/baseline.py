@@ -26,12 +26,12 @@ from ctxbench.gate.baseline_layout import (
     dataset_file,
     other_content,
 )
-from ctxbench.gate.baseline_manifest import OWN_VERSIONS, SelectorSummary, manifest, rules_of
+from ctxbench.gate.baseline_manifest import OWN_VERSIONS, AcceptedFigures, manifest, rules_of
 from ctxbench.gate.baseline_noise import undo_noise
 from ctxbench.gate.baseline_reader import NewerFormatError, read_baseline, read_manifest
 from ctxbench.gate.baseline_rows import answer_row, item_row, query_row, session_items, session_row
 from ctxbench.gate.model import PinFailure
-from ctxbench.gate.snapshots import Snapshot, without_texts
+from ctxbench.gate.snapshots import SelectorSnapshot, without_texts
 from ctxbench.gate.vectors_file import vectors_bytes
 from ctxbench.io.files import atomic_folder, read_bytes, recover_folder, write_atomic
 from ctxbench.io.json_files import dump_json, dump_jsonl
@@ -59,7 +59,7 @@ class AcceptedBaseline:
     removed: tuple[Path, ...]
     texts: bool = True
     pins: tuple[PinFailure, ...] = ()
-    summaries: tuple[SelectorSummary, ...] = ()
+    summaries: tuple[AcceptedFigures, ...] = ()
 
 
 def has_no_texts(folder: Path) -> bool:
@@ -70,7 +70,7 @@ def has_no_texts(folder: Path) -> bool:
 
 def write_baseline(
     folder: Path,
-    snapshots: Sequence[Snapshot],
+    snapshots: Sequence[SelectorSnapshot],
     *,
     texts: bool = True,
     vectors: Mapping[str, Float32Array] | None = None,
@@ -124,11 +124,11 @@ def write_baseline(
     )
 
 
-def _refuse_unfit_snapshots(snapshots: Sequence[Snapshot]) -> None:
+def _refuse_unfit_snapshots(snapshots: Sequence[SelectorSnapshot]) -> None:
     """Refuse snapshots that cannot stand in one baseline."""
     if not snapshots:
         raise ParameterError("a baseline of nothing was asked for; at least one selector must be run on a dataset")
-    first: dict[str, Snapshot] = {}
+    first: dict[str, SelectorSnapshot] = {}
     names = set()
     for one in snapshots:
         if (one.dataset, one.selector) in names:
@@ -140,7 +140,7 @@ def _refuse_unfit_snapshots(snapshots: Sequence[Snapshot]) -> None:
             raise ParameterError(f"{what}; run both again")
 
 
-def _current_snapshots(folder: Path) -> dict[tuple[str, str], Snapshot]:
+def _current_snapshots(folder: Path) -> dict[tuple[str, str], SelectorSnapshot]:
     """The snapshots that stand in the folder; none if it cannot be read, as after a merge.
 
     Raises:
@@ -154,7 +154,7 @@ def _current_snapshots(folder: Path) -> dict[tuple[str, str], Snapshot]:
         return {}
 
 
-def _text_files(snapshots: Sequence[Snapshot]) -> dict[str, bytes]:
+def _text_files(snapshots: Sequence[SelectorSnapshot]) -> dict[str, bytes]:
     """The files of all datasets, by their path in the folder."""
     files: dict[str, bytes] = {}
     for dataset in dict.fromkeys(one.dataset for one in snapshots):
@@ -177,7 +177,7 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return dump_jsonl(rows).encode()
 
 
-def _shared_sessions(snapshots: Sequence[Snapshot]) -> dict[tuple[str, ...], int]:
+def _shared_sessions(snapshots: Sequence[SelectorSnapshot]) -> dict[tuple[str, ...], int]:
     """The sessions that at least two queries have, numbered from 1 on in the order in which they come."""
     queries: dict[tuple[str, ...], set[str]] = {}
     for one in snapshots:
@@ -187,7 +187,7 @@ def _shared_sessions(snapshots: Sequence[Snapshot]) -> dict[tuple[str, ...], int
     return {held: number for number, held in enumerate(several, start=1)}
 
 
-def _answers_file(one: Snapshot, sessions: Mapping[tuple[str, ...], int]) -> bytes:
+def _answers_file(one: SelectorSnapshot, sessions: Mapping[tuple[str, ...], int]) -> bytes:
     rules = {rule: place for place, rule in enumerate(rules_of(one))}
     columns = {str(metric): column.tolist() for metric, column in one.metrics.items()}
     return _lines(
@@ -197,7 +197,7 @@ def _answers_file(one: Snapshot, sessions: Mapping[tuple[str, ...], int]) -> byt
 
 
 def _manifest_file(
-    folder: Path, snapshots: Sequence[Snapshot], files: Mapping[str, bytes], here: Mapping[str, bytes]
+    folder: Path, snapshots: Sequence[SelectorSnapshot], files: Mapping[str, bytes], here: Mapping[str, bytes]
 ) -> bytes:
     """`baseline.json`, with the versions of Python and libraries that stand there if nothing else has changed."""
     if MANIFEST in here and all(here.get(name) == data for name, data in files.items()):

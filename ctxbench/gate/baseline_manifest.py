@@ -24,7 +24,7 @@ from ctxbench.gate.baseline_layout import (
     file_hash,
     manifest_hash,
 )
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.io.json_files import dump_json
 
 OWN_VERSIONS = ("ctxbench", "code")  # the same on all machines of a team; those of Python and libraries are not
@@ -32,7 +32,7 @@ _DIGITS = 6  # of means and intervals, which are for reading: a check computes t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectorSummary:
+class AcceptedFigures:
     """A few numbers on the answers of a selector on a dataset, for whoever accepts them.
 
     Attributes:
@@ -49,7 +49,7 @@ class SelectorSummary:
     metrics: Mapping[Metric, float]
 
 
-def summarise_selector(one: Snapshot, metrics: Sequence[Metric]) -> SelectorSummary:
+def summarise_selector(one: SelectorSnapshot, metrics: Sequence[Metric]) -> AcceptedFigures:
     """Summarise what is accepted; a metric that cannot be computed is left out.
 
     Args:
@@ -57,7 +57,7 @@ def summarise_selector(one: Snapshot, metrics: Sequence[Metric]) -> SelectorSumm
         metrics: what a check judges.
     """
     means = summarise(list(metrics), one.metrics)
-    return SelectorSummary(
+    return AcceptedFigures(
         dataset=one.dataset,
         selector=one.selector,
         queries=len(one.queries),
@@ -67,7 +67,7 @@ def summarise_selector(one: Snapshot, metrics: Sequence[Metric]) -> SelectorSumm
 
 
 def manifest(
-    snapshots: Sequence[Snapshot], files: Mapping[str, bytes], *, libraries: Mapping[str, str] | None = None
+    snapshots: Sequence[SelectorSnapshot], files: Mapping[str, bytes], *, libraries: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Make the content of `baseline.json`.
 
@@ -94,7 +94,7 @@ def manifest(
     return {**out, "hash": manifest_hash(out)}
 
 
-def rules_of(snapshot: Snapshot) -> list[Rule | None]:
+def rules_of(snapshot: SelectorSnapshot) -> list[Rule | None]:
     """The rules that keep candidates of a snapshot out, by their numbers; the first is None.
 
     In the order of what is written of them: numbers then change with the rules only, and not with who meets which
@@ -104,14 +104,14 @@ def rules_of(snapshot: Snapshot) -> list[Rule | None]:
     return [None, *sorted(found, key=lambda rule: dump_json(rule.as_dict()))]
 
 
-def _versions(one: Snapshot, libraries: Mapping[str, str] | None) -> dict[str, str]:
+def _versions(one: SelectorSnapshot, libraries: Mapping[str, str] | None) -> dict[str, str]:
     versions = dict(one.identity.versions)
     if libraries is None:
         return versions
     return {**libraries, **{name: value for name, value in versions.items() if name in OWN_VERSIONS}}
 
 
-def _selector_row(one: Snapshot, digest: str) -> dict[str, Any]:
+def _selector_row(one: SelectorSnapshot, digest: str) -> dict[str, Any]:
     """The entry of a selector on a dataset: its description, and the means of its metrics."""
     identity = one.identity
     out: dict[str, Any] = {
@@ -134,7 +134,7 @@ def _selector_row(one: Snapshot, digest: str) -> dict[str, Any]:
     return out
 
 
-def _mean_estimates(one: Snapshot, groups: IntArray) -> Mapping[Metric, Estimate]:
+def _mean_estimates(one: SelectorSnapshot, groups: IntArray) -> Mapping[Metric, Estimate]:
     """Means with intervals. Of a selector that was asked repeatedly, yes/no values are means over repeats: shares."""
     if one.repeats == 1:
         return estimates(one.metrics, one.metrics, groups=groups)

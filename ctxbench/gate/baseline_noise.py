@@ -20,7 +20,7 @@ from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.differences import differences
-from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, Snapshot
+from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, SelectorSnapshot
 from ctxbench.gate.swaps import is_unmoved, noise_margin
 from ctxbench.io.json_files import dump_json
 
@@ -28,7 +28,7 @@ _NEAR_COMPARED = 4 * NEAR  # candidates that stayed out among which an order by 
 _ROUNDING = 1e-9  # of a metric's value, as a share of it: sums in another order
 
 
-def undo_noise(new: Snapshot, old: Snapshot | None) -> Snapshot:
+def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorSnapshot:
     """The snapshot to write: `NEAR` candidates, rounded scores, and old values where noise alone moved them.
 
     Args:
@@ -58,7 +58,7 @@ def undo_noise(new: Snapshot, old: Snapshot | None) -> Snapshot:
     return replace(new, answers=answers, metrics=values)
 
 
-def _refuse_unfit_answer(new: Snapshot, answer: AnswerFact) -> None:
+def _refuse_unfit_answer(new: SelectorSnapshot, answer: AnswerFact) -> None:
     """Refuse an answer that cannot be written and compared with."""
     for one in (*answer.offered, *answer.near):
         what = "" if one.id in new.items else "is no item of the catalog"
@@ -95,7 +95,7 @@ class _NoiseFilter:
         same_queries: queries that are asked and labelled as they were.
     """
 
-    def __init__(self, new: Snapshot, old: Snapshot) -> None:
+    def __init__(self, new: SelectorSnapshot, old: SelectorSnapshot) -> None:
         self.new = new
         self.old = old
         self.same_queries = tuple(

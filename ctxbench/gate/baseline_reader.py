@@ -33,7 +33,7 @@ from ctxbench.gate.baseline_layout import (
 )
 from ctxbench.gate.baseline_rows import (
     RowError,
-    Session,
+    SessionRow,
     answer_from_row,
     is_number,
     item_from_row,
@@ -41,8 +41,8 @@ from ctxbench.gate.baseline_rows import (
     session_from_row,
 )
 from ctxbench.gate.flat_steps import flat_steps
-from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, Snapshot, by_state
-from ctxbench.gate.wording import first_ids
+from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, SelectorSnapshot, by_state
+from ctxbench.gate.value_texts import first_ids
 from ctxbench.io.files import is_utf16, read_bytes, recover_folder
 from ctxbench.io.json_files import parse_json
 from ctxbench.io.merge_conflicts import conflicts
@@ -67,7 +67,7 @@ class NewerFormatError(InputError):
     """A baseline that a newer version of ctxbench wrote."""
 
 
-def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = None) -> list[Snapshot]:
+def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = None) -> list[SelectorSnapshot]:
     """Read the snapshots of a baseline, in the order in which they were accepted.
 
     Args:
@@ -85,7 +85,7 @@ def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = 
     """
     recover_folder(folder)
     head = read_manifest(folder)
-    reader = _Reader(folder, [])
+    reader = _BaselineReader(folder, [])
     try:
         found = [
             snapshot
@@ -147,12 +147,12 @@ class _DatasetFacts:
 
     items: Mapping[str, ItemFact]
     queries: Mapping[str, QueryFact]
-    sessions: Mapping[int, Session] | None
+    sessions: Mapping[int, SessionRow] | None
     sound: bool
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _BaselineReader:
     """Reads the files beside `baseline.json`.
 
     Attributes:
@@ -169,7 +169,7 @@ class _Reader:
         dataset: str,
         about: Mapping[str, Any],
         wanted: Collection[tuple[str, str]] | None,
-    ) -> list[Snapshot]:
+    ) -> list[SelectorSnapshot]:
         """The snapshots of one dataset; with faults, as far as they can be read."""
         named = [name for name in about["selectors"] if wanted is None or (dataset, name) in wanted]
         if not named:
@@ -177,7 +177,7 @@ class _Reader:
         before = len(self.faults)
         items = self._rows_by_id(dataset_file(dataset, ITEMS), about["files"]["items"], item_from_row)
         queries = self._rows_by_id(dataset_file(dataset, QUERIES), about["files"]["queries"], query_from_row)
-        sessions: dict[int, Session] | None = {}
+        sessions: dict[int, SessionRow] | None = {}
         if "sessions" in about["files"]:
             found = len(self.faults)
             sessions = self._rows_by_id(dataset_file(dataset, SESSIONS), about["files"]["sessions"], session_from_row)
@@ -193,7 +193,7 @@ class _Reader:
         names: tuple[str, str],
         about: Mapping[str, Any],
         facts: _DatasetFacts,
-    ) -> Snapshot:
+    ) -> SelectorSnapshot:
         dataset, selector = names
         rules = _rules(about)
         path = dataset_file(dataset, answers_file(selector))
@@ -201,7 +201,7 @@ class _Reader:
         rows = self._rows(path, about["file"], read, check=partial(_answer_faults, facts=facts))
         items, disabled = by_state(facts.items)
         columns = {name: [values.get(name, math.nan) for _, (_, values) in rows] for name in about["metrics"]}
-        return Snapshot(
+        return SelectorSnapshot(
             dataset=dataset,
             selector=selector,
             items=items,

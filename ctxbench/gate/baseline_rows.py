@@ -44,7 +44,7 @@ class RowError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionRow:
     """The items of a session that several queries have.
 
     Attributes:
@@ -170,13 +170,13 @@ def session_row(number: int, session: Sequence[str]) -> dict[str, Any]:
     return {"session": number, "items": list(session)}
 
 
-def session_from_row(row: Mapping[str, Any]) -> Session:
+def session_from_row(row: Mapping[str, Any]) -> SessionRow:
     """Read a line of `session_row`.
 
     Raises:
         RowError: it is none.
     """
-    return Session(_whole(row, "session"), _session_candidates(row.get("items")))
+    return SessionRow(_whole(row, "session"), _session_candidates(row.get("items")))
 
 
 def answer_row(
@@ -211,7 +211,7 @@ def answer_row(
 def answer_from_row(
     row: Mapping[str, Any],
     rules: Sequence[Rule | None],
-    sessions: Mapping[int, Session] | None,
+    sessions: Mapping[int, SessionRow] | None,
     *,
     repeated: bool = False,
 ) -> tuple[AnswerFact, Mapping[str, float]]:

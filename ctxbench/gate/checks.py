@@ -9,17 +9,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxbench.bench.metrics import parse_metric
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import Comparability, assess_comparability
 from ctxbench.gate.differences import Differences, differences
 from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
 from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, PinFailure, SelectorCheck, Verdict
 from ctxbench.gate.pins import pin_failures
 from ctxbench.gate.prices import price_causes, price_changes
-from ctxbench.gate.settings import Settings
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.unmet_requirements import unmet_requirements, unmet_text
+from ctxbench.gate.value_texts import first_ids, queries_text, size
 from ctxbench.gate.verdict import LossFacts, decide_verdict
-from ctxbench.gate.wording import first_ids, queries_text, size
 
 if TYPE_CHECKING:
     from ctxbench.gate.input_differences import InputDifferences
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MAX_NAMED = 3  # selectors that may have taken the place of another
 
 
-class Pairing(NamedTuple):
+class SnapshotPairs(NamedTuple):
     """Snapshots of base and head, paired by dataset and selector.
 
     Attributes:
@@ -37,16 +37,16 @@ class Pairing(NamedTuple):
         notices: what the head has and the base lacks, a sentence each.
     """
 
-    pairs: Sequence[tuple[Snapshot, Snapshot]]
+    pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
     missing: tuple[SelectorCheck, ...] = ()
     notices: tuple[str, ...] = ()
 
 
-def pair_snapshots(bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> Pairing:
+def pair_snapshots(bases: Sequence[SelectorSnapshot], heads: Sequence[SelectorSnapshot]) -> SnapshotPairs:
     """Put snapshots together by dataset and selector."""
     before = {(one.dataset, one.selector): one for one in bases}
     now = {(one.dataset, one.selector): one for one in heads}
-    return Pairing(
+    return SnapshotPairs(
         pairs=tuple((before[key], one) for key, one in now.items() if key in before),
         missing=tuple(_missing_selector(one, bases, heads) for key, one in before.items() if key not in now),
         notices=tuple(
@@ -57,7 +57,9 @@ def pair_snapshots(bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> Pair
     )
 
 
-def _missing_selector(base: Snapshot, bases: Sequence[Snapshot], heads: Sequence[Snapshot]) -> SelectorCheck:
+def _missing_selector(
+    base: SelectorSnapshot, bases: Sequence[SelectorSnapshot], heads: Sequence[SelectorSnapshot]
+) -> SelectorCheck:
     source = heads[0].source if heads else "this run"
     there = [one.selector for one in heads if one.dataset == base.dataset]
     what = f"{base.selector} on {base.dataset}" if there else f"dataset {base.dataset}"
@@ -73,7 +75,9 @@ def _missing_selector(base: Snapshot, bases: Sequence[Snapshot], heads: Sequence
     )
 
 
-def check(pairing: Pairing, settings: Settings, *, name: str, base: str, head: str, baseline: str = "") -> Check:
+def check(
+    pairing: SnapshotPairs, settings: CheckSettings, *, name: str, base: str, head: str, baseline: str = ""
+) -> Check:
     """Compare, judge and explain pairs of snapshots.
 
     The order of queries, and of items whose scores differ, changes nothing but the order of what is listed.
@@ -103,13 +107,13 @@ def check(pairing: Pairing, settings: Settings, *, name: str, base: str, head: s
 class _PairCheck:
     """A pair of snapshots, compared but not judged."""
 
-    base: Snapshot
-    head: Snapshot
+    base: SelectorSnapshot
+    head: SelectorSnapshot
     comparability: Comparability
     differences: Differences
 
     @classmethod
-    def of(cls, base: Snapshot, head: Snapshot, settings: Settings) -> _PairCheck:
+    def of(cls, base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> _PairCheck:
         found = assess_comparability(base, head, settings)
         differ = Differences() if found.reasons else differences(base, head, found)
         return cls(base=base, head=head, comparability=found, differences=differ)
@@ -120,7 +124,7 @@ class _PairCheck:
             base=self.base, head=self.head, queries=self.comparability.queries, same=self.differences.swaps
         )
 
-    def result(self, settings: Settings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
+    def result(self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
         """Judge and explain the pair, with its metrics judged already."""
         same, differ = self.comparability, self.differences
         pins = pin_failures(settings.pins, self.head, renamed=same.renamed, before=self.base)
@@ -214,7 +218,7 @@ class _PairCheck:
         return explained, group_changes(self._snapshot_pair, explained)
 
     def _explain_pins(
-        self, settings: Settings, pins: tuple[PinFailure, ...], changes: tuple[Change, ...]
+        self, settings: CheckSettings, pins: tuple[PinFailure, ...], changes: tuple[Change, ...]
     ) -> tuple[PinFailure, ...]:
         """The pins that do not hold, each with the reason."""
         if not pins:
@@ -255,7 +259,7 @@ class _PairCheck:
             yield _nondeterminism_notice(head)
 
 
-def _nondeterminism_notice(head: Snapshot) -> str:
+def _nondeterminism_notice(head: SelectorSnapshot) -> str:
     """Why answers may differ although all that is known to decide them is the same."""
     what = f"{head.selector} answers otherwise though catalog, queries, parameters, model and code are the same"
     if head.identity.outside:
@@ -263,7 +267,7 @@ def _nondeterminism_notice(head: Snapshot) -> str:
     return f"{what}: it is not deterministic"
 
 
-def _has_same_inputs(base: Snapshot, head: Snapshot) -> bool:
+def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
     """Whether everything that decides the answers of a deterministic selector is the same."""
     sides = (base, head)
     one, other = base.identity, head.identity
@@ -276,7 +280,7 @@ def _has_same_inputs(base: Snapshot, head: Snapshot) -> bool:
     return items[0] == items[1]
 
 
-def _change_texts(changes: Sequence[Change], base: Snapshot, head: Snapshot) -> Mapping[str, str]:
+def _change_texts(changes: Sequence[Change], base: SelectorSnapshot, head: SelectorSnapshot) -> Mapping[str, str]:
     """What the queries with changes ask and the items of changes say; nothing of what is kept out."""
     found = {}
     for query in dict.fromkeys(one.query for one in changes):

@@ -13,11 +13,11 @@ import numpy as np
 from ctxbench.core.errors import Fault
 from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.gate.check_settings import PRICES, CheckSettings
 from ctxbench.gate.questions import Questions, scopes_of
-from ctxbench.gate.settings import PRICES, Settings
-from ctxbench.gate.snapshots import ItemFact, Snapshot, Unasked
+from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, Unasked
 from ctxbench.gate.table_answers import TableAnswers, failures
-from ctxbench.gate.wording import first_ids, queries_text
+from ctxbench.gate.value_texts import first_ids, queries_text
 from ctxbench.io.rows import Row
 from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
@@ -49,7 +49,7 @@ class Comparability:
     notices: tuple[str, ...] = ()
 
 
-def assess_comparability(base: Snapshot, head: Snapshot, settings: Settings) -> Comparability:
+def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> Comparability:
     """Find the queries on which two snapshots of a selector on a dataset can be compared.
 
     Queries are the same if they are asked and labelled alike, whatever their order; where items were renamed, if they
@@ -91,7 +91,7 @@ def assess_comparability(base: Snapshot, head: Snapshot, settings: Settings) -> 
     )
 
 
-def _renewal_hint(base: Snapshot) -> str:
+def _renewal_hint(base: SelectorSnapshot) -> str:
     """How to replace a base that does not fit: a baseline is accepted anew, a run is made again."""
     return "write the baseline anew with --accept" if base.judged is None else "run both again"
 
@@ -100,7 +100,7 @@ def _renewal_hint(base: Snapshot) -> str:
 
 
 def _sort_queries(
-    base: Snapshot, head: Snapshot, questions: Questions
+    base: SelectorSnapshot, head: SelectorSnapshot, questions: Questions
 ) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
     """Ids of the queries that are the same on both sides, and of the others by the reason why they are not."""
     found: dict[str, list[str]] = {"same": [], "new": [], "removed": [], "relabelled": [], "changed": []}
@@ -143,7 +143,7 @@ def unasked(whole: Dataset, asked: Dataset) -> dict[str, Unasked]:
     return found
 
 
-def _missing_queries(base: Snapshot, head: Snapshot, queries: tuple[str, ...]) -> Iterator[str]:
+def _missing_queries(base: SelectorSnapshot, head: SelectorSnapshot, queries: tuple[str, ...]) -> Iterator[str]:
     """The reason why there is no query to compare, if there is none."""
     if queries:
         return
@@ -155,7 +155,7 @@ def _missing_queries(base: Snapshot, head: Snapshot, queries: tuple[str, ...]) -
 
 
 def _query_differences(
-    base: Snapshot, head: Snapshot, left_out: Mapping[str, tuple[str, ...]], questions: Questions
+    base: SelectorSnapshot, head: SelectorSnapshot, left_out: Mapping[str, tuple[str, ...]], questions: Questions
 ) -> Iterator[str]:
     """Texts about queries of the base that are gone, changed or relabelled, one for each reason."""
     for why, text in LEFT_OUT_REASONS.items():
@@ -170,7 +170,7 @@ def _query_differences(
             yield f"{what}: {'; '.join(moved)}" if moved else what
 
 
-def _unknown_scopes(base: Snapshot, head: Snapshot, questions: Questions) -> Iterator[str]:
+def _unknown_scopes(base: SelectorSnapshot, head: SelectorSnapshot, questions: Questions) -> Iterator[str]:
     if questions.has_unknown_scopes(head.queries.values()):
         what = f"{base.source} does not tell which items its scopes held, so that a change of them goes unnoticed"
         yield f"{what}; {_renewal_hint(base)}"
@@ -179,7 +179,7 @@ def _unknown_scopes(base: Snapshot, head: Snapshot, questions: Questions) -> Ite
 # ---------------------------------------------------------------------------------------------- answers
 
 
-def _missing_answers(side: Snapshot, queries: Iterable[str]) -> Iterator[str]:
+def _missing_answers(side: SelectorSnapshot, queries: Iterable[str]) -> Iterator[str]:
     """Reasons: queries without an answer, and queries that the selector failed on."""
     queries = tuple(queries)
     missing = [name for name in queries if name not in side.answers]
@@ -196,7 +196,7 @@ def _missing_answers(side: Snapshot, queries: Iterable[str]) -> Iterator[str]:
         yield f"{what}, first {failed[0]}: {why}{after}; mend that, and run it again"
 
 
-def _invalid_answers(side: Snapshot) -> Iterator[str]:
+def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
     """Reasons: answers of a baseline that are not valid. Those of a run were checked when they were given."""
     if isinstance(side.answers, TableAnswers):
         return
@@ -217,7 +217,7 @@ def _invalid_answers(side: Snapshot) -> Iterator[str]:
             yield f"query {name}: {side.source} has no item {first_ids(unknown)}, but offers it; write it anew"
 
 
-def _missing_metrics(base: Snapshot, head: Snapshot, settings: Settings) -> Iterator[str]:
+def _missing_metrics(base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> Iterator[str]:
     """Reasons: metrics that cannot be compared."""
     counted = [str(metric) for metric in settings.metrics if metric.name in PRICES]
     if counted and base.identity.tokens != head.identity.tokens:
@@ -232,7 +232,7 @@ def _missing_metrics(base: Snapshot, head: Snapshot, settings: Settings) -> Iter
 
 
 def _notices(
-    base: Snapshot, head: Snapshot, left_out: Mapping[str, tuple[str, ...]], settings: Settings
+    base: SelectorSnapshot, head: SelectorSnapshot, left_out: Mapping[str, tuple[str, ...]], settings: CheckSettings
 ) -> Iterator[str]:
     if "new" in left_out:
         ids = left_out["new"]
@@ -243,7 +243,9 @@ def _notices(
             yield f"{metric} cannot be computed for this selector, and is not judged"
 
 
-def _values_on_one_side(base: Snapshot, head: Snapshot, queries: Sequence[str], settings: Settings) -> Iterator[str]:
+def _values_on_one_side(
+    base: SelectorSnapshot, head: SelectorSnapshot, queries: Sequence[str], settings: CheckSettings
+) -> Iterator[str]:
     """Notices of metrics with a value on one side only for more than a few queries, which are not judged there."""
     rows = [side.rows_of(queries) for side in (base, head)]
     for metric in settings.metrics:
@@ -269,7 +271,7 @@ def _rename_notice(renamed: Mapping[str, str]) -> Iterator[str]:
         yield f"{len(pairs):,} item{'' if len(pairs) == 1 else 's'} renamed, taken for the same ({first_ids(pairs)})"
 
 
-def _find_renames(base: Snapshot, head: Snapshot) -> dict[str, str]:
+def _find_renames(base: SelectorSnapshot, head: SelectorSnapshot) -> dict[str, str]:
     """Ids of renamed items, old to new; none are found where either side has no texts."""
     gone = [fact for name, fact in base.items.items() if name not in head.items]
     added = [fact for name, fact in head.items.items() if name not in base.items]

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 
 from ctxbench.bench.prepared import prepare
-from ctxbench.bench.progress import Notify, Progress
+from ctxbench.bench.progress_listener import Notify, Progress
 from ctxbench.core.errors import Fault
 from ctxbench.gate.edited_dataset import open_edited
 from ctxbench.gate.gate_file import GateFile
 from ctxbench.gate.reused_answers import GateAnswers, inputs_of
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.stored_vectors import baseline_counts, gate_resources
 
 
@@ -21,7 +21,7 @@ def ask(
     file: GateFile,
     *,
     faults: Sequence[Fault] = (),
-    bases: Sequence[Snapshot] | None = None,
+    bases: Sequence[SelectorSnapshot] | None = None,
     notify: Notify,
     progress: Progress,
 ) -> GateAnswers:

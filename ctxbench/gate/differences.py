@@ -11,7 +11,7 @@ from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.snapshots import AnswerFact, Snapshot
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
 from ctxbench.gate.swaps import is_unmoved, noise_margin, tied_pairs
 from ctxbench.gate.table_answers import has_all_candidates, offered_ids
 
@@ -35,7 +35,7 @@ class Differences:
     gained: int = 0
 
 
-def differences(base: Snapshot, head: Snapshot, comparability: Comparability) -> Differences:
+def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparability: Comparability) -> Differences:
     """Compare what two snapshots offer, query by query; the order within an offer makes no difference.
 
     What a session holds is part of the offer: with queries alike, it differs only where the catalog does. An item that
@@ -74,7 +74,7 @@ def differences(base: Snapshot, head: Snapshot, comparability: Comparability) ->
 class _Snapshots:
     """Both snapshots, with what is needed for every query."""
 
-    def __init__(self, base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> None:
+    def __init__(self, base: SelectorSnapshot, head: SelectorSnapshot, renamed: Mapping[str, str]) -> None:
         self.base = base
         self.head = head
         self.renamed = renamed
@@ -210,7 +210,7 @@ class _QueryAnswer:
         complete: whether all candidates are known, and not only the nearest of those that stayed out.
     """
 
-    def __init__(self, snapshot: Snapshot, query: str, renamed: Mapping[str, str]) -> None:
+    def __init__(self, snapshot: SelectorSnapshot, query: str, renamed: Mapping[str, str]) -> None:
         fact: AnswerFact = snapshot.answers[query]
         self.offered: dict[str, Offered] = {renamed.get(one.id, one.id): one for one in fact.offered}
         self.near: dict[str, Offered] = {renamed.get(one.id, one.id): one for one in fact.near}

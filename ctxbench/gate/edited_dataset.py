@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.bench.progress import nothing_said
+from ctxbench.bench.progress_listener import nothing_said
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.curation.renames import propose_renames
 from ctxbench.data.datasets.dataset import Dataset
@@ -26,13 +26,13 @@ from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.gate.comparability import items_of
 from ctxbench.gate.questions import Questions, result_names, tool_names
-from ctxbench.gate.snapshots import LabelFact, QueryFact, Snapshot, label_facts
+from ctxbench.gate.snapshots import LabelFact, QueryFact, SelectorSnapshot, label_facts
 
 
 def open_edited(
     name_or_path: str | Path,
     *,
-    bases: Iterable[Snapshot],
+    bases: Iterable[SelectorSnapshot],
     base: Path | None = None,
     notify: Callable[[str], None] = nothing_said,
 ) -> Dataset:
@@ -45,7 +45,7 @@ def open_edited(
     Raises:
         UserError: as `open_dataset`.
     """
-    first: dict[str, Snapshot] = {}
+    first: dict[str, SelectorSnapshot] = {}
     for one in bases:
         first.setdefault(one.dataset, one)
     before = {name: [*one.items, *one.disabled] for name, one in first.items()}
@@ -53,7 +53,7 @@ def open_edited(
     return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset
 
 
-def restore_labels(dataset: Dataset, base: Snapshot) -> Dataset:
+def restore_labels(dataset: Dataset, base: SelectorSnapshot) -> Dataset:
     """Restore the labels of an edited dataset from the baseline, where only the edit took them away.
 
     Args:
@@ -68,7 +68,7 @@ def restore_labels(dataset: Dataset, base: Snapshot) -> Dataset:
     return _restore_dropped_labels(_follow_renames(dataset, renames) if renames else dataset, base, out, renames)
 
 
-def _find_renames(dataset: Dataset, base: Snapshot, out: set[str]) -> dict[ItemKey, ItemKey]:
+def _find_renames(dataset: Dataset, base: SelectorSnapshot, out: set[str]) -> dict[ItemKey, ItemKey]:
     """Find renamed items, old key to new, as `comparability` does."""
     gone = [fact for name, fact in base.items.items() if name in out]
     added = [item for item in dataset.current_catalog if item.enabled and item.id not in base.items]
@@ -108,7 +108,7 @@ def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dat
 
 
 def _restore_dropped_labels(
-    dataset: Dataset, base: Snapshot, out: set[str], renames: Mapping[ItemKey, ItemKey]
+    dataset: Dataset, base: SelectorSnapshot, out: set[str], renames: Mapping[ItemKey, ItemKey]
 ) -> Dataset:
     """Restore the labels that were dropped with items that can no longer be offered."""
     ids = {old.id: new.id for old, new in renames.items()}

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.bench.progress import Notify, Progress, nothing_said, silent
+from ctxbench.bench.progress_listener import Notify, Progress, nothing_said, silent
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.data.datasets.lookup import user_folder
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, gate_file_in_messages
 from ctxbench.gate.baseline_reader import read_baseline
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.checks import check, pair_snapshots
 from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.model import Check
 from ctxbench.gate.pins import pin_failures, unknown_pins
 from ctxbench.gate.prices import with_prices
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
-from ctxbench.gate.settings import Settings
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.table_answers import failures
-from ctxbench.gate.wording import queries_text
+from ctxbench.gate.value_texts import queries_text
 
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
@@ -92,7 +92,7 @@ def check_gate(
         baseline = str(file.baseline)
         found = check(pairing, settings, name=str(path), base=baseline, head="this run", baseline=baseline)
         if latency and now.resources is not None:
-            from ctxbench.gate.latency import add_latency  # most checks time nothing
+            from ctxbench.gate.warm_latency import add_latency  # most checks time nothing
 
             found = add_latency(found, pairing.pairs, settings, resources=now.resources, progress=progress)
         return GateCheck(
@@ -191,7 +191,7 @@ def check_runs(
     pairing = pair_snapshots(bases, heads)
     return check(
         pairing._replace(notices=(*notices, *pairing.notices)),
-        Settings(allow_removed=allow_removed),
+        CheckSettings(allow_removed=allow_removed),
         name="run" if accepted else "two runs",
         base=names[0],
         head=names[1],
@@ -199,7 +199,7 @@ def check_runs(
     )
 
 
-def _refuse_unknown_pins(file: GateFile, bases: Sequence[Snapshot], now: GateAnswers) -> None:
+def _refuse_unknown_pins(file: GateFile, bases: Sequence[SelectorSnapshot], now: GateAnswers) -> None:
     """Refuse pins of what does not exist or is not asked, which would hold for ever.
 
     Raises:
@@ -214,7 +214,7 @@ def _refuse_unknown_pins(file: GateFile, bases: Sequence[Snapshot], now: GateAns
     raise InputError(unknown_pins(pins, bases, heads, path=file.path, folders=folders))
 
 
-def _refuse_failed_queries(snapshots: Sequence[Snapshot]) -> None:
+def _refuse_failed_queries(snapshots: Sequence[SelectorSnapshot]) -> None:
     """Refuse to accept where a selector failed on a query.
 
     Raises:

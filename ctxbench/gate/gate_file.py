@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.bench.config import EXPERIMENT_KEYS, Experiment, experiment_of
+from ctxbench.bench.experiment_file import EXPERIMENT_KEYS, Experiment, experiment_of
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
 from ctxbench.core.items import ITEM_TYPES, ItemKey
-from ctxbench.gate.settings import METRICS, PRICES, Pin, Settings, Tolerance
+from ctxbench.gate.check_settings import METRICS, PRICES, CheckSettings, Pin, Tolerance
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 
@@ -41,7 +41,7 @@ class GateFile:
     path: Path
     experiment: Experiment
     baseline: Path
-    settings: Settings
+    settings: CheckSettings
 
 
 def read_gate(path: Path) -> GateFile:
@@ -72,7 +72,7 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
         raise InputError([Fault(f"{what}a gate file is a mapping of {', '.join(_KEYS)}", path, 1)])
     experiment, faults = experiment_of(data, lines, path, what="a gate file", keys=_KEYS)
     names = () if faults else tuple(spec.name for spec in experiment.selectors)  # with faults, some may be missing
-    reader = _Reader(path, lines, faults, selectors=names)
+    reader = _GateReader(path, lines, faults, selectors=names)
     settings = reader.settings(data, experiment.seed)
     gate = GateFile(
         path=path,
@@ -84,7 +84,7 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
 
 
 @dataclass
-class _Reader(YamlForm):
+class _GateReader(YamlForm):
     """Reads what a gate file has beside an experiment, and collects faults.
 
     Attributes:
@@ -101,14 +101,14 @@ class _Reader(YamlForm):
             return default
         return folder
 
-    def settings(self, data: Mapping[str, Any], seed: int) -> Settings:
+    def settings(self, data: Mapping[str, Any], seed: int) -> CheckSettings:
         gate = data.get("gate", {})
         if not isinstance(gate, Mapping):
             self.fault(f"gate is a mapping of {', '.join(_GATE_KEYS)}; got {gate!r}", "gate")
             gate = {}
         self._unknown(gate, _GATE_KEYS, "gate", "gate")
         metrics = self._metrics(data, gate)
-        return Settings(
+        return CheckSettings(
             metrics=metrics,
             tolerances=self._tolerances(gate, metrics),
             confidence=self._confidence(gate),

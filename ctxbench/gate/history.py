@@ -10,7 +10,7 @@ from pathlib import Path
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.errors import ParameterError, StorageError, UserError, faults_of
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, accept_command, other_content
-from ctxbench.gate.baseline_manifest import SelectorSummary, summarise_selector
+from ctxbench.gate.baseline_manifest import AcceptedFigures, summarise_selector
 from ctxbench.gate.baseline_reader import read_baseline, restore_advice
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.io.files import temporary_folder
@@ -23,7 +23,7 @@ _GATES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class PastBaseline:
     """The baseline at one commit.
 
     Attributes:
@@ -33,12 +33,12 @@ class Accepted:
     """
 
     commit: Commit
-    worth: tuple[SelectorSummary, ...] = ()
+    worth: tuple[AcceptedFigures, ...] = ()
     fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class BaselineHistory:
     """Baselines over time.
 
     Attributes:
@@ -49,7 +49,7 @@ class History:
     """
 
     folder: Path
-    accepted: tuple[Accepted, ...]
+    accepted: tuple[PastBaseline, ...]
     older: bool = False
     shallow: bool = False
 
@@ -75,7 +75,7 @@ def read_history(
     limit: int | None = None,
     beside: Path = Path(),
     notify: Callable[[str, int, int], None] | None = None,
-) -> History:
+) -> BaselineHistory:
     """Read the baselines of a folder at every commit that changed it. The checkout is left as it is.
 
     Args:
@@ -110,7 +110,7 @@ def read_history(
         raise StorageError(f"no temporary folder can be made ({error}); set TMPDIR to where there is room") from error
     if not any(one.worth or one.fault != GONE for one in accepted):
         raise StorageError(f"no commit has a baseline in {folder}; make it with {accept_command()}, and commit it")
-    return History(folder=folder, accepted=accepted, older=older, shallow=repository.is_shallow())
+    return BaselineHistory(folder=folder, accepted=accepted, older=older, shallow=repository.is_shallow())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class _Source:
 
 def _read(
     source: _Source, commits: Sequence[Commit], notify: Callable[[str, int, int], None] | None
-) -> Iterator[Accepted]:
+) -> Iterator[PastBaseline]:
     known: dict[
-        tuple[tuple[str, str], ...], tuple[tuple[SelectorSummary, ...], str]
+        tuple[tuple[str, str], ...], tuple[tuple[AcceptedFigures, ...], str]
     ] = {}  # what was taken back is read once
     for number, commit in enumerate(commits):
         if notify is not None:
@@ -137,10 +137,10 @@ def _read(
         if key not in known:
             known[key] = _worth_of(source, files, source.place / str(number))
         worth, fault = known[key]
-        yield Accepted(commit=commit, worth=worth, fault=fault)
+        yield PastBaseline(commit=commit, worth=worth, fault=fault)
 
 
-def _worth_of(source: _Source, files: Mapping[str, str], target: Path) -> tuple[tuple[SelectorSummary, ...], str]:
+def _worth_of(source: _Source, files: Mapping[str, str], target: Path) -> tuple[tuple[AcceptedFigures, ...], str]:
     """What a baseline says, and why it says nothing."""
     if MANIFEST not in files:
         return (), GONE

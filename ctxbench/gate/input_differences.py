@@ -10,7 +10,7 @@ from typing import Any
 
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.questions import items_without_scope, scopes_of
-from ctxbench.gate.snapshots import Identity, ItemFact, Snapshot
+from ctxbench.gate.snapshots import Identity, ItemFact, SelectorSnapshot
 from ctxbench.io.json_files import dump_json
 
 ORDER = "refine"  # the path of the order of steps
@@ -109,7 +109,7 @@ class InputDifferences:
         return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *own, *self.code]))]) or "nothing"
 
 
-def input_differences(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]) -> InputDifferences:
+def input_differences(base: SelectorSnapshot, head: SelectorSnapshot, renamed: Mapping[str, str]) -> InputDifferences:
     """Find what differs between two snapshots of a selector on a dataset; answers are not looked at.
 
     Args:
@@ -139,7 +139,7 @@ def input_differences(base: Snapshot, head: Snapshot, renamed: Mapping[str, str]
     )
 
 
-def _disabled_differences(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, ...]]:
+def _disabled_differences(base: SelectorSnapshot, head: SelectorSnapshot) -> dict[str, tuple[str, ...]]:
     """Disabled items that differ, with the fields: how rare a word is may depend on them."""
     found: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys([*base.disabled, *head.disabled]):
@@ -150,7 +150,7 @@ def _disabled_differences(base: Snapshot, head: Snapshot) -> dict[str, tuple[str
     return found
 
 
-def absence_text(item: str, head: Snapshot) -> str:
+def absence_text(item: str, head: SelectorSnapshot) -> str:
     """Say why the head cannot offer an item that the base could."""
     if item in head.items:
         return "in no scope any more"

@@ -11,8 +11,8 @@ import numpy as np
 from ctxbench.bench.stats import holm
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.model import Check, LatencyVerdict, SelectorCheck, Verdict
-from ctxbench.gate.settings import Settings
 
 _MIN_REQUESTS = 6  # requests that a rank test can tell anything from at 0.05, two-sided: 2 / 2^6 <= 0.05 < 2 / 2^5
 _ROUNDING = 1e-12  # of logarithms: ratios this far beyond the tolerance are within it
@@ -42,7 +42,7 @@ class LatencySamples:
             raise ParameterError("times must be finite and above 0")
 
 
-def judge_latency(samples: Sequence[LatencySamples], settings: Settings) -> list[LatencyVerdict]:
+def judge_latency(samples: Sequence[LatencySamples], settings: CheckSettings) -> list[LatencyVerdict]:
     """Judge times of all selectors on all datasets of a check, p-values Holm-corrected over all of them.
 
     A request's time is its median over rounds; what is judged is the ratio of head to base, one a request.

@@ -23,9 +23,9 @@ from ctxbench.bench.stats import (
     grouped_estimate,
 )
 from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.model import MetricVerdict, Verdict
-from ctxbench.gate.settings import Settings
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 
 POWER = 0.8
 _ROUNDING = 1e-12  # differences this far beyond a tolerance are within it, as a share of the means: rounding
@@ -41,13 +41,13 @@ class MetricPair:
         same: ids of queries that count as equal on both sides, whatever their values: swaps within the noise of scores.
     """
 
-    base: Snapshot
-    head: Snapshot
+    base: SelectorSnapshot
+    head: SelectorSnapshot
     queries: Sequence[str]
     same: Sequence[str] = ()
 
 
-def judge_metrics(pairs: Sequence[MetricPair], settings: Settings) -> list[tuple[MetricVerdict, ...]]:
+def judge_metrics(pairs: Sequence[MetricPair], settings: CheckSettings) -> list[tuple[MetricVerdict, ...]]:
     """Judge every metric of every pair, p-values Holm-corrected over all of them.
 
     * same: the means differ by no more than the tolerance, or by more for the better, but are not told apart; or no
@@ -142,7 +142,7 @@ class _PairValues:
             raise ValueError(f"{metric} has no values by query")
         return "share" if self.repeated and scale == "yes/no" else scale
 
-    def compare(self, metric: Metric, settings: Settings) -> Comparison:
+    def compare(self, metric: Metric, settings: CheckSettings) -> Comparison:
         """Compare a metric by groups, with an interval that holds where few queries differ and fits the p-value."""
         alpha, scale, part = round(1.0 - settings.confidence, 12), self.scale(metric), metric.parts[0]
         base, head = self.base[part], self.head[part]
@@ -168,7 +168,7 @@ class _PairValues:
             size = float(left[left > 0].mean()) if room > 0 else 0.0
         return detectable(comparison, groups=groups, tolerance=tolerance, family=family, size=size, room=room)
 
-    def estimate(self, metric: Metric, settings: Settings, *, head: bool) -> Estimate:
+    def estimate(self, metric: Metric, settings: CheckSettings, *, head: bool) -> Estimate:
         values = self.head if head else self.base
         level = settings.confidence
         if self.repeated and not metric.declaration.parts:
@@ -177,7 +177,7 @@ class _PairValues:
 
 
 def _metric_verdict(
-    rows: _PairValues, metric: Metric, comparison: Comparison, settings: Settings, *, family: int
+    rows: _PairValues, metric: Metric, comparison: Comparison, settings: CheckSettings, *, family: int
 ) -> MetricVerdict:
     base = rows.estimate(metric, settings, head=False)
     head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+from ctxbench.gate.check_settings import Pin
 from ctxbench.gate.model import Cause, Change, PinFailure, Remedy
 from ctxbench.gate.pins import ITEMS, TOKENS, pin_failures
 from ctxbench.gate.remedies import find_remedy
-from ctxbench.gate.settings import Pin
 from ctxbench.gate.snapshot_pair import SnapshotPair
 
 _MAX_NAMED = 3

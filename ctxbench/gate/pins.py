@@ -9,20 +9,20 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ctxbench.core.errors import Fault, suggest
+from ctxbench.gate.check_settings import Pin
 from ctxbench.gate.model import PinFailure
-from ctxbench.gate.settings import Pin
-from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, Snapshot, Unasked
-from ctxbench.gate.wording import counted
+from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, SelectorSnapshot, Unasked
+from ctxbench.gate.value_texts import counted
 
 ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
 
 
 def pin_failures(
     pins: Iterable[Pin],
-    snapshot: Snapshot,
+    snapshot: SelectorSnapshot,
     *,
     renamed: Mapping[str, str] = MappingProxyType({}),
-    before: Snapshot | None = None,
+    before: SelectorSnapshot | None = None,
 ) -> tuple[PinFailure, ...]:
     """Find the pins that do not hold in a snapshot, in the order of the pins, then of the queries.
 
@@ -62,8 +62,8 @@ def pin_text(pin: Pin) -> str:
 
 def unknown_pins(
     pins: Iterable[Pin],
-    bases: Sequence[Snapshot],
-    heads: Sequence[Snapshot],
+    bases: Sequence[SelectorSnapshot],
+    heads: Sequence[SelectorSnapshot],
     *,
     path: Path | None = None,
     folders: Mapping[str, Path] = MappingProxyType({}),
@@ -83,7 +83,7 @@ def unknown_pins(
     return [Fault(f"pin: {message}", path, pin.line) for pin in pins for message in sides.unknown_names(pin)]
 
 
-def _pin_queries(pin: Pin, snapshot: Snapshot, before: Snapshot | None = None) -> list[str]:
+def _pin_queries(pin: Pin, snapshot: SelectorSnapshot, before: SelectorSnapshot | None = None) -> list[str]:
     """The queries of a snapshot that a pin is about, by the tags that they have or had before."""
     if pin.dataset not in ("", snapshot.dataset) or pin.selector not in ("", snapshot.selector):
         return []
@@ -94,7 +94,7 @@ def _pin_queries(pin: Pin, snapshot: Snapshot, before: Snapshot | None = None) -
 
 
 def _violations(
-    pin: Pin, fact: AnswerFact, snapshot: Snapshot, renamed: Mapping[str, str]
+    pin: Pin, fact: AnswerFact, snapshot: SelectorSnapshot, renamed: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """How an answer breaks a pin: what each failure is about, and a message."""
     there = {one.id: one for one in fact.offered}
@@ -117,7 +117,7 @@ def _violations(
             yield TOKENS, f"{counted(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
 
 
-def _absence_reason(item: str, fact: AnswerFact, snapshot: Snapshot) -> str:
+def _absence_reason(item: str, fact: AnswerFact, snapshot: SelectorSnapshot) -> str:
     if item not in snapshot.items:
         return "it is disabled" if item in snapshot.disabled else "it is not in the catalog"
     for one in fact.near:
@@ -152,8 +152,8 @@ class _Sides:
         listed: kinds of names and datasets whose known names have been listed: once is enough.
     """
 
-    bases: Sequence[Snapshot]
-    heads: Sequence[Snapshot]
+    bases: Sequence[SelectorSnapshot]
+    heads: Sequence[SelectorSnapshot]
     folders: Mapping[str, Path]
     listed: set[tuple[str, str]] = field(default_factory=set)
 
@@ -185,7 +185,7 @@ class _Sides:
         self.listed.add((what, pin.dataset))
         return suggest(name, known, listed=first)
 
-    def _unasked_target(self, pin: Pin, meant: Sequence[Snapshot]) -> str:
+    def _unasked_target(self, pin: Pin, meant: Sequence[SelectorSnapshot]) -> str:
         """Why a query or tag of a dataset is in no query that is asked now; empty if it is, or if it is not there."""
         heads = [one for one in self.heads if one in meant]
         if any(_pin_queries(pin, one) for one in heads):
@@ -211,7 +211,7 @@ class _Sides:
         command = "" if folder is None else shlex.join(["ctxbench", "data", "label", str(folder)])
         return f"label it (`{command}`)" if command else "label it"
 
-    def _missing_target(self, pin: Pin, meant: Sequence[Snapshot]) -> str:
+    def _missing_target(self, pin: Pin, meant: Sequence[SelectorSnapshot]) -> str:
         """That no side has the query or tag; empty if one has."""
         if any(_pin_queries(pin, one) for one in meant):
             return ""

@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from ctxbench.bench.metrics import parse_metric
+from ctxbench.gate.check_settings import PRICES
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind, PriceChange
-from ctxbench.gate.settings import PRICES
-from ctxbench.gate.snapshots import AnswerFact, Snapshot
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
 from ctxbench.gate.table_answers import offered_ids
 
 
-def with_prices(side: Snapshot) -> Snapshot:
+def with_prices(side: SelectorSnapshot) -> SelectorSnapshot:
     """Add to a snapshot what its offers cost, if it lacks that: an older baseline, or a run of other metrics.
 
     One that was asked repeatedly stays as it is: its values are means, and its answers those of one time.
@@ -34,7 +34,7 @@ def with_prices(side: Snapshot) -> Snapshot:
     return replace(side, metrics={**side.metrics, **added})
 
 
-def _offer_tokens(answer: AnswerFact | None, side: Snapshot, *, session: bool) -> float:
+def _offer_tokens(answer: AnswerFact | None, side: SelectorSnapshot, *, session: bool) -> float:
     """The prompt tokens of an answer; NaN where there is none."""
     if answer is None or answer.error:
         return math.nan
@@ -43,7 +43,7 @@ def _offer_tokens(answer: AnswerFact | None, side: Snapshot, *, session: bool) -
 
 
 def price_changes(
-    base: Snapshot, head: Snapshot, comparability: Comparability, *, passed_over: Collection[str] = ()
+    base: SelectorSnapshot, head: SelectorSnapshot, comparability: Comparability, *, passed_over: Collection[str] = ()
 ) -> tuple[PriceChange, ...]:
     """Find items whose price changed, among those that are offered on both sides or held by the session.
 
@@ -87,7 +87,7 @@ def price_changes(
     return tuple(sorted(found, key=lambda one: (-one.tokens, one.item)))
 
 
-def price_causes(prices: Sequence[PriceChange], head: Snapshot) -> tuple[CauseGroup, ...]:
+def price_causes(prices: Sequence[PriceChange], head: SelectorSnapshot) -> tuple[CauseGroup, ...]:
     """Group price changes: items that became dearer as one cause, those that became cheaper as another.
 
     Args:

@@ -22,11 +22,11 @@ from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import SessionItem
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.gate.baseline_rows import session_items
-from ctxbench.gate.snapshots import QueryFact, Snapshot, asked_hash
-from ctxbench.gate.wording import first_ids
+from ctxbench.gate.snapshots import QueryFact, SelectorSnapshot, asked_hash
+from ctxbench.gate.value_texts import first_ids
 
 
-def scopes_of(snapshot: Snapshot) -> dict[str, frozenset[str]]:
+def scopes_of(snapshot: SelectorSnapshot) -> dict[str, frozenset[str]]:
     """The ids of the items that can be offered, by the scope that holds them."""
     found: dict[str, set[str]] = {}
     for name, fact in snapshot.items.items():
@@ -36,7 +36,7 @@ def scopes_of(snapshot: Snapshot) -> dict[str, frozenset[str]]:
 
 
 def items_without_scope(
-    base: Snapshot, scopes: Mapping[str, Collection[str]], renames: Mapping[str, str]
+    base: SelectorSnapshot, scopes: Mapping[str, Collection[str]], renames: Mapping[str, str]
 ) -> frozenset[str]:
     """Ids at the base of items that queries with a scope require, and that are in no scope any more.
 
@@ -63,7 +63,7 @@ class Questions:
 
     def __init__(
         self,
-        base: Snapshot,
+        base: SelectorSnapshot,
         *,
         offered: Iterable[str],
         scopes: Mapping[str, Collection[str]],

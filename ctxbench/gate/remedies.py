@@ -22,7 +22,7 @@ from ctxbench.gate.replay import Candidate
 from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
 from ctxbench.io import rows
 from ctxbench.sources.catalogs import read_item
-from ctxbench.text.chunking.items import ItemChunking, searched
+from ctxbench.text.chunking.item_chunks import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
 
 _CLOSE = 0.05  # similarities to the same request this close are of items that a request does not tell apart

@@ -16,16 +16,16 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxbench.bench.config import Experiment
+from ctxbench.bench.experiment_file import Experiment
 from ctxbench.bench.provenance import versions
 from ctxbench.core.errors import StorageError, UserError
 from ctxbench.core.registry import foreign_code
 from ctxbench.data.datasets.layout import files_hash
 from ctxbench.data.datasets.lookup import dataset_reference, user_folder
-from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.gate.gate_file import GateFile
 from ctxbench.gate.plugins import plugin_steps
-from ctxbench.gate.snapshots import Identity, Snapshot, content_hash
+from ctxbench.gate.snapshots import Identity, SelectorSnapshot, content_hash
 from ctxbench.index.resources import local_resources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.json_files import dump_json
@@ -44,7 +44,7 @@ class GateAnswers(NamedTuple):
         resources: what they worked with; None where none was asked.
     """
 
-    snapshots: list[Snapshot]
+    snapshots: list[SelectorSnapshot]
     references: Mapping[str, str]
     resources: GateResources | None = None
 
@@ -65,7 +65,7 @@ def inputs_of(experiment: Experiment, dataset: str) -> str:
     return content_hash([files, *chosen])
 
 
-def reuse_answers(file: GateFile, bases: Sequence[Snapshot]) -> GateAnswers | None:
+def reuse_answers(file: GateFile, bases: Sequence[SelectorSnapshot]) -> GateAnswers | None:
     """Take the answers of the baseline, if nothing that decides them has changed.
 
     Args:
@@ -92,7 +92,9 @@ def reuse_answers(file: GateFile, bases: Sequence[Snapshot]) -> GateAnswers | No
     return GateAnswers([replace(one, source="this run", reused=True) for one in known], references)
 
 
-def with_unasked(file: GateFile, heads: Sequence[Snapshot], bases: Sequence[Snapshot]) -> list[Snapshot]:
+def with_unasked(
+    file: GateFile, heads: Sequence[SelectorSnapshot], bases: Sequence[SelectorSnapshot]
+) -> list[SelectorSnapshot]:
     """Snapshots with the queries of their datasets that are not asked, which a baseline does not tell.
 
     Args:
@@ -112,7 +114,7 @@ def with_unasked(file: GateFile, heads: Sequence[Snapshot], bases: Sequence[Snap
     return [replace(one, unasked=found[one.dataset]) for one in heads]
 
 
-def _selectors_unchanged(file: GateFile, bases: Sequence[Snapshot]) -> bool:
+def _selectors_unchanged(file: GateFile, bases: Sequence[SelectorSnapshot]) -> bool:
     """Whether selectors, versions and metrics are those of the baseline."""
     experiment = file.experiment
     parts = {part for metric in file.settings.metrics for part in metric.parts}

@@ -16,7 +16,7 @@ from ctxbench.gate.baseline_rows import rounded
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.input_differences import InputDifferences
 from ctxbench.gate.replay import Candidate
-from ctxbench.gate.snapshots import AnswerFact, Snapshot
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
 from ctxbench.gate.table_answers import has_all_candidates
 
 _INDEPENDENT = (
@@ -75,7 +75,7 @@ class SnapshotPair:
         changed_items: ids at the head of all items that are edited, new or renamed, and ids of those that are gone.
     """
 
-    def __init__(self, base: Snapshot, head: Snapshot, inputs: InputDifferences) -> None:
+    def __init__(self, base: SelectorSnapshot, head: SelectorSnapshot, inputs: InputDifferences) -> None:
         self.base, self.head, self.inputs = base, head, inputs
         self.renamed = inputs.renamed
         self.base_ids = {new: old for old, new in self.renamed.items()}
@@ -114,7 +114,7 @@ class SnapshotPair:
             )
         return self._candidates[query]
 
-    def _query_candidates(self, snapshot: Snapshot, query: str) -> QueryCandidates:
+    def _query_candidates(self, snapshot: SelectorSnapshot, query: str) -> QueryCandidates:
         rows = {}
         answer = snapshot.answers[query]
         orders = _order_scores(answer)

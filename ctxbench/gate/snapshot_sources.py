@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ctxbench.bench.config import SelectorSpec
 from ctxbench.bench.dataset_run import SLICE, answered, measured
+from ctxbench.bench.experiment_file import SelectorSpec
 from ctxbench.bench.labels import Labels, enough_shown
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.metrics import mean as mean_of
 from ctxbench.bench.prepared import Prepared, count_tokens
-from ctxbench.bench.progress import Progress, silent
+from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.bench.provenance import git_commit, versions
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.slices import Slice, joined_slices
@@ -33,14 +33,14 @@ from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import select_queries
 from ctxbench.gate.comparability import unasked
 from ctxbench.gate.plugins import guard_plugins, plugin_steps
-from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, Snapshot, Unasked, by_state, facts_of
+from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, SelectorSnapshot, Unasked, by_state, facts_of
 from ctxbench.gate.table_answers import TableAnswers
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.json_files import dump_json
-from ctxbench.selectors.base import Answers, Selector
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.pipelines import AsManyAs
+from ctxbench.selectors.selector import Answers, Selector
 from ctxbench.text.tokens import open_counter
 
 _Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
@@ -48,7 +48,7 @@ _Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
 
 def take(
     prepared: Prepared, *, repeats: int = 1, resources: LocalResources | None = None, progress: Progress = silent
-) -> list[Snapshot]:
+) -> list[SelectorSnapshot]:
     """Ask every selector of an experiment on every dataset, in memory; no run folder is written.
 
     Args:
@@ -94,7 +94,7 @@ class _Taking:
         """What every selector says of itself."""
         return {name: _as_json(selector.describe()) for name, selector in self.selectors.items()}
 
-    def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[Snapshot]:
+    def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[SelectorSnapshot]:
         for selector in self.selectors.values():
             end.callback(getattr(selector, "close", _nothing))
         rounds = self._asked(repeats, progress)
@@ -137,7 +137,7 @@ class _Taking:
         selector = self.selectors[name]
         return _Again(selector, time) if isinstance(selector, External) and time else selector
 
-    def _snapshot(self, name: str, times: Sequence[Slice], facts: _Facts) -> Snapshot:
+    def _snapshot(self, name: str, times: Sequence[Slice], facts: _Facts) -> SelectorSnapshot:
         values = [measured(self.prepared.metrics, self.labels.evidence(answers), answers) for answers in times]
         errors = {query: text for answers in reversed(times) for query, text in answers.errors.items()}
         description, spec = self.described[name], self.specs[name]
@@ -151,7 +151,7 @@ class _Taking:
             git=self.commit,
             outside=spec.outside,
         )
-        return Snapshot(
+        return SelectorSnapshot(
             dataset=self.name,
             selector=name,
             items=items,
@@ -228,7 +228,7 @@ def _nothing() -> None:
     """What ends a selector that holds nothing."""
 
 
-def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[Snapshot]:
+def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[SelectorSnapshot]:
     """Read the snapshots of a finished run, of `ctxbench run` or `ctxbench score`.
 
     Answers and values are the run's; items, queries and labels are those of its datasets, which must be as they were.
@@ -296,7 +296,9 @@ def _short(path: Path) -> Path:
         return path
 
 
-def _of_part(store: RunFolder, manifest: Mapping[str, Any], dataset: Dataset, selector: str, facts: _Facts) -> Snapshot:
+def _of_part(
+    store: RunFolder, manifest: Mapping[str, Any], dataset: Dataset, selector: str, facts: _Facts
+) -> SelectorSnapshot:
     """The snapshot of one selector on one dataset of a run."""
     part = store.load(dataset.name, selector)
     items, disabled = by_state(facts[0])
@@ -315,7 +317,7 @@ def _of_part(store: RunFolder, manifest: Mapping[str, Any], dataset: Dataset, se
         git=part.made_by.get("git"),
         outside=bool(about["outside"]),
     )
-    return Snapshot(
+    return SelectorSnapshot(
         dataset=dataset.name,
         selector=selector,
         items=items,

@@ -189,7 +189,7 @@ class Identity:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Snapshot:
+class SelectorSnapshot:
     """What one selector answered on one dataset, with what decided it.
 
     Attributes:
@@ -302,7 +302,7 @@ def by_state(items: Mapping[str, ItemFact]) -> tuple[dict[str, ItemFact], dict[s
     return enabled, {name: item for name, item in items.items() if not item.enabled}
 
 
-def without_texts(snapshot: Snapshot) -> Snapshot:
+def without_texts(snapshot: SelectorSnapshot) -> SelectorSnapshot:
     """The snapshot without texts that someone wrote; ids, tags and names of scopes stay."""
     return replace(
         snapshot,

@@ -10,12 +10,12 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.core.errors import InputError, StorageError
-from ctxbench.embedding.base import Embedder, EmbedderIdentity, ModelError
-from ctxbench.embedding.store import Store, VectorStore
+from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError
+from ctxbench.embedding.vector_store import Store, VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, accept_command, file_hash
 from ctxbench.gate.baseline_reader import read_manifest
-from ctxbench.gate.snapshots import Snapshot, content_hash
+from ctxbench.gate.snapshots import SelectorSnapshot, content_hash
 from ctxbench.gate.vectors_file import StoredVectors, damaged, read_vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.files import read_bytes
@@ -234,7 +234,7 @@ class BaselineCounter:
         return found
 
 
-def baseline_counts(snapshots: Iterable[Snapshot]) -> Callable[[TokenCounter], TokenCounter]:
+def baseline_counts(snapshots: Iterable[SelectorSnapshot]) -> Callable[[TokenCounter], TokenCounter]:
     """Make the argument `counting` of `prepare`: a counter that takes counts of items from the baseline."""
     by_counter: dict[str, dict[tuple[str, str], int]] = {}
     for one in snapshots:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import UnmetRequirement
 from ctxbench.gate.pins import exclusion_reason
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.table_answers import offered_ids
-from ctxbench.gate.wording import first_ids, queries_text
+from ctxbench.gate.value_texts import first_ids, queries_text
 
 
-def unmet_requirements(base: Snapshot, head: Snapshot, comparability: Comparability) -> tuple[UnmetRequirement, ...]:
+def unmet_requirements(
+    base: SelectorSnapshot, head: SelectorSnapshot, comparability: Comparability
+) -> tuple[UnmetRequirement, ...]:
     """Find requirements that could be met at the base and cannot be at the head, whatever a selector does.
 
     Whether it was offered makes no difference: what no selector offered is not lost, so that nothing else would tell.
@@ -55,7 +57,7 @@ def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
     return f"{what}: {first_ids(items)} ({why}; {first_ids(queries)})"
 
 
-def _can_be_met(group: Sequence[str], side: Snapshot, query: str) -> bool:
+def _can_be_met(group: Sequence[str], side: SelectorSnapshot, query: str) -> bool:
     """Whether one of some alternatives can be offered, or is held by the session."""
     asked = side.queries[query]
     if any(one in side.items and not exclusion_reason(one, asked, side.items[one]) for one in group):
@@ -63,7 +65,7 @@ def _can_be_met(group: Sequence[str], side: Snapshot, query: str) -> bool:
     return not {*group}.isdisjoint(offered_ids(side.answers, query))
 
 
-def _item_reason(item: str, head: Snapshot) -> str:
+def _item_reason(item: str, head: SelectorSnapshot) -> str:
     fact = head.items.get(item)
     if fact is not None and fact.row is not None and fact.row.get("include") == "manual":
         return "included by hand only"

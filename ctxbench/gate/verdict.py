@@ -15,7 +15,7 @@ from ctxbench.bench.stats import mcnemar_exact
 from ctxbench.gate.metric_verdicts import exceeds
 from ctxbench.gate.model import MetricVerdict, PinFailure, UnmetRequirement, Verdict
 from ctxbench.gate.unmet_requirements import unmet_text
-from ctxbench.gate.wording import level, queries_text, signed_difference, size
+from ctxbench.gate.value_texts import level, queries_text, signed_difference, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

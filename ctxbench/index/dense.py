@@ -22,9 +22,9 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.masks import Masks
 from ctxbench.core.query import Query
 from ctxbench.core.stages import EMBEDDER, Resources
-from ctxbench.embedding.base import ModelError
+from ctxbench.embedding.embedder import ModelError
 from ctxbench.index.versions import index_over
-from ctxbench.text.chunking.items import DOCUMENTS, ItemChunking
+from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
 
 T = TypeVar("T")
 Embed: TypeAlias = Callable[[Sequence[str]], Float32Array]

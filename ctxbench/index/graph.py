@@ -169,7 +169,7 @@ def build_graph(
     """
     edges = Edges.joined([])
     if matrix is not None:
-        view = _View(heads(matrix) if spec.heads else matrix, spec)
+        view = _ChunkView(heads(matrix) if spec.heads else matrix, spec)
         edges = view.edges(np.arange(len(view.held), dtype=np.int64), limit=spec.neighbours)
     return _graph(edges, catalog, spec, embedder=embedder, chunking=chunking, prints=item_prints(catalog))
 
@@ -191,7 +191,7 @@ def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None, *, gr
     kept = now_of_old[now_of_old >= 0]
     if matrix is None or 4 * int(changed.sum()) > len(catalog) or np.any(np.diff(kept) < 0):
         return build_graph(catalog, matrix, old.spec, embedder=old.embedder, chunking=old.chunking)
-    view = _View(heads(matrix) if old.spec.heads else matrix, old.spec)
+    view = _ChunkView(heads(matrix) if old.spec.heads else matrix, old.spec)
     fresh = view.edges(view.places(np.flatnonzero(changed)), limit=None)
     there = fresh.taken(~changed[fresh.item])
     back = view.turned(there)
@@ -295,7 +295,7 @@ def _unsure(old: Graph, now_of_old: IntArray, merged: Edges, lossy: IntArray) ->
     return np.array(unsure, dtype=np.int64)
 
 
-class _View:
+class _ChunkView:
     """The chunks of a catalog by item, and what a similarity of items needs of them."""
 
     def __init__(self, matrix: ChunkMatrix, spec: GraphSpec) -> None:

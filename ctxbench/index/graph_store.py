@@ -22,7 +22,7 @@ from ctxbench.index.dense import dense_index
 from ctxbench.index.graph import Graph, GraphSpec, build_graph, update_graph
 from ctxbench.index.versions import index_over
 from ctxbench.io.files import read_bytes, write_atomic
-from ctxbench.text.chunking.items import DOCUMENTS
+from ctxbench.text.chunking.item_chunks import DOCUMENTS
 
 FORMAT = 1
 CHUNKING = repr(DOCUMENTS)

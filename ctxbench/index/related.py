@@ -18,7 +18,7 @@ _KEPT = 64_000_000  # bytes of rows that are kept
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class RelatedItems:
     """Related items of one request, by score descending, then catalog order.
 
     Attributes:
@@ -35,12 +35,12 @@ class Found:
     other_chunk: IntArray
 
     @classmethod
-    def none(cls) -> Found:
+    def none(cls) -> RelatedItems:
         """Nothing."""
         return cls.joined([])
 
     @classmethod
-    def joined(cls, parts: Sequence[Found]) -> Found:
+    def joined(cls, parts: Sequence[RelatedItems]) -> RelatedItems:
         """All that several found, one behind the other."""
         none = np.empty(0, dtype=np.int64)
         return cls(
@@ -51,14 +51,16 @@ class Found:
             np.concatenate([none, *(part.other_chunk for part in parts)]),
         )
 
-    def taken(self, rows: IntArray) -> Found:
+    def taken(self, rows: IntArray) -> RelatedItems:
         """Some of them, in the order of `rows`."""
-        return Found(self.item[rows], self.score[rows], self.via[rows], self.own_chunk[rows], self.other_chunk[rows])
+        return RelatedItems(
+            self.item[rows], self.score[rows], self.via[rows], self.own_chunk[rows], self.other_chunk[rows]
+        )
 
 
-def either(one: Found, other: Found) -> Found:
+def either(one: RelatedItems, other: RelatedItems) -> RelatedItems:
     """What is in one or the other; what is in both has its higher score, of equals that of `one`."""
-    whole = Found.joined([one, other])
+    whole = RelatedItems.joined([one, other])
     by_item = np.lexsort((-whole.score, whole.item))  # stable: of equals `one` is first
     kept = by_item[_first_of(whole.item[by_item])]
     return whole.taken(kept[np.lexsort((whole.item[kept], -whole.score[kept]))])
@@ -123,7 +125,7 @@ class Relatives:
 
     def near(
         self, rows: IntArray, allowed: BoolArray, *, threshold: float, limit: int, asked: Asked | None = None
-    ) -> Found:
+    ) -> RelatedItems:
         """The items most similar to some chunks (max pooling).
 
         Args:
@@ -135,7 +137,7 @@ class Relatives:
         """
         may = allowed[self._held]
         if not len(rows) or not may.any():
-            return Found.none()
+            return RelatedItems.none()
         proposed = self._proposed(rows)
         best = proposed.max(axis=0)
         margin = np.float32(MARGIN)
@@ -146,7 +148,7 @@ class Relatives:
         places = np.flatnonzero(may)
         places = places[self._shortlisted(places, best[places], limit, asked)]
         if not len(places):
-            return Found.none()
+            return RelatedItems.none()
         return self.ranked(self._exact(rows, proposed, best, places), limit, asked)
 
     def _places(self, items: IntArray) -> IntArray:
@@ -170,14 +172,14 @@ class Relatives:
             self._rows.update(zip(missing, product, strict=True))
         return np.array([self._rows[row] for row in rows.tolist()])
 
-    def _exact(self, rows: IntArray, proposed: Float32Array, best: Float32Array, places: IntArray) -> Found:
+    def _exact(self, rows: IntArray, proposed: Float32Array, best: Float32Array, places: IntArray) -> RelatedItems:
         """The exact similarity of some of the items held, by place, with what leads to each."""
         lead, group = np.nonzero(proposed[:, places] >= best[places] - np.float32(MARGIN))
         pair, _, right = every_pair(lead, places[group], np.arange(len(rows) + 1, dtype=np.int64), self._span)
         vectors = self._compared.vectors
         found = best_pairs((group[pair], rows[lead[pair]], right), vectors, vectors, n=len(places))
         item, ordinal = self._compared.item, self._compared.ordinal
-        return Found(item[found.right], found.score, item[found.left], ordinal[found.left], ordinal[found.right])
+        return RelatedItems(item[found.right], found.score, item[found.left], ordinal[found.left], ordinal[found.right])
 
     def _shortlisted(self, places: IntArray, best: Float32Array, limit: int, asked: Asked | None) -> IntArray:
         """Which places are among the first `limit`, and what is so near that only exact scores can tell."""
@@ -198,7 +200,7 @@ class Relatives:
         best: Float32Array = np.maximum.reduceat(product.max(axis=0), self.matrix.first)
         return best
 
-    def ranked(self, found: Found, limit: int, asked: Asked | None) -> Found:
+    def ranked(self, found: RelatedItems, limit: int, asked: Asked | None) -> RelatedItems:
         """The first `limit` by similarity, or by what `asked` makes of it."""
         if asked is None:
             return best_first(found, limit)
@@ -208,10 +210,10 @@ class Relatives:
         low, high = self._whole_span[places], self._whole_span[places + 1]
         query = _asked_score(asked, self.matrix, np.arange(len(places), dtype=np.int64), low, high)
         score = (1.0 - asked.share) * found.score + asked.share * query
-        return best_first(Found(found.item, score, found.via, found.own_chunk, found.other_chunk), limit)
+        return best_first(RelatedItems(found.item, score, found.via, found.own_chunk, found.other_chunk), limit)
 
 
-def best_first(found: Found, limit: int) -> Found:
+def best_first(found: RelatedItems, limit: int) -> RelatedItems:
     """The first `limit` by score, of equals in catalog order."""
     return found.taken(np.lexsort((found.item, -found.score))[:limit])
 
@@ -223,7 +225,7 @@ def looked_up(
     *,
     threshold: float,
     neighbours: int,
-) -> Found:
+) -> RelatedItems:
     """All items that a graph holds as similar to some others, best first; those of equal score in catalog order.
 
     Args:
@@ -237,7 +239,7 @@ def looked_up(
     keep = np.flatnonzero((score >= threshold) & allowed[item])
     keep = keep[np.lexsort((other[keep], own[keep], owner[keep], -score[keep], item[keep]))]
     keep = keep[_first_of(item[keep])]
-    return Found(item[keep], score[keep], owner[keep], own[keep], other[keep])
+    return RelatedItems(item[keep], score[keep], owner[keep], own[keep], other[keep])
 
 
 def _asked_score(asked: Asked, matrix: ChunkMatrix, group: IntArray, low: IntArray, high: IntArray) -> FloatArray:

@@ -13,8 +13,8 @@ from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.core.stages import EMBEDDER, Resource, Resources, kind_of
-from ctxbench.embedding.base import Embedder
-from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.embedder import Embedder
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vectors import Vectors, VectorStats, open_vectors
 from ctxbench.index.versions import row_over
 from ctxbench.text.tokens import FileCounter, TokenCounter

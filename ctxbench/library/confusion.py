@@ -13,7 +13,7 @@ from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.report.drill import Labels
+from ctxbench.report.drill import LabelCodes
 
 GROUPINGS = ("server", "type")
 """By what items are put together."""
@@ -66,7 +66,7 @@ def confusion(dataset: Dataset, part: Part, by: str) -> Confusion:
         ParameterError: no query needs an item.
     """
     names, group = _groups(dataset.catalog, by)
-    labels, n = Labels.of(dataset), len(names)
+    labels, n = LabelCodes.of(dataset), len(names)
     required = labels.with_grade(Grade.REQUIRED)
     needs = np.unique(required // labels.n_items * n + group[required % labels.n_items])
     if not len(needs):
@@ -94,7 +94,7 @@ def _groups(catalog: Catalog, by: str) -> tuple[list[str], IntArray]:
     return names, np.array([at[name] for name in own], dtype=np.int64)
 
 
-def _extras(part: Part, labels: Labels, group: IntArray, n_groups: int) -> tuple[IntArray, FloatArray]:
+def _extras(part: Part, labels: LabelCodes, group: IntArray, n_groups: int) -> tuple[IntArray, FloatArray]:
     """What was added that is not needed: codes `query * n_groups + group`, each once, and how many items."""
     codes, counts, first = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], 0
     known = labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)

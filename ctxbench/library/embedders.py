@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from ctxbench.embedding.base import Embedder
+    from ctxbench.embedding.embedder import Embedder
 
 EmbedderGiven: TypeAlias = "str | Embedder | Callable[[Sequence[str]], Any]"
 """An embedder as a user gives it: its name, an object, or a function from texts to an array."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxbench.bench import runner
-from ctxbench.bench.config import DEFAULT_METRICS, Experiment
+from ctxbench.bench.experiment_file import DEFAULT_METRICS, Experiment
 from ctxbench.bench.metrics import Grade, parse_metric
 from ctxbench.bench.prepared import Prepared, open_experiment, prepare
-from ctxbench.bench.progress import Progress, nothing_said, silent
+from ctxbench.bench.progress_listener import Progress, nothing_said, silent
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.stats import Comparison, compare_metric, correct
 from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary, summarise_run
@@ -25,7 +25,7 @@ from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.core.selection import Offered, offered_rows
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.io.files import read_bytes
-from ctxbench.library.data import Data, opened
+from ctxbench.library.dataset_frames import Data, opened
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.result_plots import Plots
 from ctxbench.library.selectors import selector_spec

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from ctxbench.bench.progress import Progress, silent
+from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
@@ -18,15 +18,15 @@ from ctxbench.data.datasets.lookup import dataset_folder
 from ctxbench.data.labelling.exposure import read_exposures
 from ctxbench.data.labelling.folder import LabelFolder
 from ctxbench.data.labelling.folder import opened as opened_folder
+from ctxbench.data.labelling.labelling_session import LabellingSession, LabelPrompt, PromptAnswer
 from ctxbench.data.labelling.pool import SELECTORS, Pool, make_pool
 from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.review import Corrections, Finding, findings, write_patch
-from ctxbench.data.labelling.session import Prompt, Reply, Session
 from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.importer import TraceSource, import_into, scopes_of
-from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.index.resources import local_resources
-from ctxbench.library.data import Data, load
+from ctxbench.library.dataset_frames import Data, load
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.selectors import selector_spec
 from ctxbench.sources.agent_file import open_catalog
@@ -191,11 +191,11 @@ class Labelling:
         notes: what was found and done on opening, one sentence each.
     """
 
-    def __init__(self, stack: ExitStack, work: LabelFolder, session: Session) -> None:
+    def __init__(self, stack: ExitStack, work: LabelFolder, session: LabellingSession) -> None:
         self._stack = stack
         self._work = work
         self._session = session
-        self._prompt: Prompt | None = None
+        self._prompt: LabelPrompt | None = None
         self._entries: list[int] = []  # of each answer, in the log
         self._closed = False
         self.notes: tuple[str, ...] = tuple(work.notes)
@@ -247,14 +247,14 @@ class Labelling:
         if (helpful or wrong) and not isinstance(reply, Sequence):
             raise ParameterError("helpful and wrong stand beside the list of what is needed; pass it, too")
         if reply is None:
-            replies = [Reply("skip")]
+            replies = [PromptAnswer("skip")]
         elif isinstance(reply, bool):
-            replies = [Reply("alternative", yes=reply)]
+            replies = [PromptAnswer("alternative", yes=reply)]
         else:
             told = {"wrong": wrong, "helpful": helpful, "needed": reply}
-            replies = [Reply(kind, self._position(one)) for kind, several in told.items() for one in several]
+            replies = [PromptAnswer(kind, self._position(one)) for kind, several in told.items() for one in several]
             self._refuse(prompt, [one.item for one in replies if one.kind == "needed"])
-            replies.append(Reply("done"))
+            replies.append(PromptAnswer("done"))
         for one in replies:
             self._session.answer(prompt, one)
         self._entries.append(len(replies))
@@ -323,7 +323,7 @@ class Labelling:
             raise UnknownNameError("item", str(name), catalog.ids)
         return (exact or places)[0]
 
-    def _refuse(self, prompt: Prompt, items: Sequence[int]) -> None:
+    def _refuse(self, prompt: LabelPrompt, items: Sequence[int]) -> None:
         """Refuse, before anything is kept, items that the query cannot need."""
         for item in items:
             if not self._session.can_need(prompt.query, item):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ctxbench.bench.config import SelectorSpec, definition_spec, pipeline_spec, shipped_spec
+from ctxbench.bench.experiment_file import SelectorSpec, definition_spec, pipeline_spec, shipped_spec
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.registry import REFINE_KINDS, parameters
@@ -16,11 +16,11 @@ from ctxbench.core.rules import learn
 from ctxbench.core.stages import Resources, Step
 from ctxbench.io.json_files import dump_json
 from ctxbench.library.embedders import embedder_name
-from ctxbench.selectors.base import Selector
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.parameters import Value
+from ctxbench.selectors.selector import Selector
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.library.data import Data, opened
+from ctxbench.library.dataset_frames import Data, opened
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.selectors import Preset, Recorded
-from ctxbench.tuning.inputs import TuningInputs, open_tuning
+from ctxbench.tuning.opened_inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy_file import SET_METRICS, PolicyFile, policies_of
 from ctxbench.tuning.query_sets import Progress
-from ctxbench.tuning.results import DatasetTuning, Outcome, SettingResult, Tuning
 from ctxbench.tuning.tuner import no_progress
 from ctxbench.tuning.tuner import tune as run_tuning
+from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,7 @@ class Tuned:
             ParameterError: there are several datasets; `on` takes one.
             StorageError: it cannot be written.
         """
-        from ctxbench.tuning.presets import write_presets_of
+        from ctxbench.tuning.preset_files import write_presets_of
 
         if not any(outcome.recommended for outcome in self._only.outcomes):
             return False
@@ -181,7 +181,7 @@ class Tuned:
             raise ParameterError(f"there are several datasets ({listed}); take one, as in tuned.on({names[0]!r})")
         return self.found.datasets[0]
 
-    def _preset(self, one: DatasetTuning, outcome: Outcome) -> Preset:
+    def _preset(self, one: DatasetTuning, outcome: PolicyOutcome) -> Preset:
         from ctxbench.report.tuning.advice import advice
 
         chosen = outcome.recommended or one.default

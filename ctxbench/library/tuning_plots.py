@@ -12,7 +12,7 @@ from ctxbench.report.charts.axes import mark_numbers
 from ctxbench.report.charts.heat_map import heat_map
 from ctxbench.report.charts.line_chart import lines
 from ctxbench.report.tuning import tuning_figures
-from ctxbench.tuning.results import DatasetTuning, MeanGrid
+from ctxbench.tuning.tuning_results import DatasetTuning, MeanGrid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,7 +24,7 @@ AT_ONCE = 4  # requests on their way at one time
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ModelReply:
     """What a model replied.
 
     Attributes:
@@ -40,7 +40,7 @@ class Reply:
     seconds: float
 
 
-class Chat:
+class ChatModel:
     """The resource `chat:MODEL`: a model behind `POST <address>/chat/completions`.
 
     How the server is found and asked is told by `OpenAIServer`. Up to `AT_ONCE` requests are on their way at one time.
@@ -73,11 +73,11 @@ class Chat:
         return f"{self._model} at {self._server.address.shown} ({_digest(self._server.address.place)[:12]})"
 
     @property
-    def value(self) -> Chat:
+    def value(self) -> ChatModel:
         """Itself: called with conversations."""
         return self
 
-    def __call__(self, conversations: Sequence[Sequence[Message]]) -> list[Reply | RefusedError]:
+    def __call__(self, conversations: Sequence[Sequence[Message]]) -> list[ModelReply | RefusedError]:
         """Ask for the next message of each conversation.
 
         Returns:
@@ -89,7 +89,9 @@ class Chat:
         """
         paths = [self._path(one) for one in conversations]
         told = dict(zip(paths, conversations, strict=True))  # equal ones are asked once, as if one came after the other
-        found: dict[Path, Reply | RefusedError] = {path: kept for path in told if (kept := _kept(path)) is not None}
+        found: dict[Path, ModelReply | RefusedError] = {
+            path: kept for path in told if (kept := _kept(path)) is not None
+        }
         missing = [path for path in told if path not in found]
         self._count(model_replies_kept=len(paths) - len(missing))
         for place, reply in _each(range(len(missing)), lambda n: self._asked(told[missing[n]], missing[n])):
@@ -112,7 +114,7 @@ class Chat:
         name = _digest(json.dumps(parts, sort_keys=True))
         return cache_dir() / "chat" / name[:2] / f"{name}.json"
 
-    def _asked(self, conversation: Sequence[Message], path: Path) -> Reply | RefusedError:
+    def _asked(self, conversation: Sequence[Message], path: Path) -> ModelReply | RefusedError:
         begin = time.perf_counter()
         try:
             body = self._server.post({"model": self._model, "messages": [dict(one) for one in conversation]})
@@ -120,7 +122,7 @@ class Chat:
             self._count(model_requests=1, model_requests_refused=1)
             return error
         seconds = time.perf_counter() - begin
-        reply = Reply(self._text(body), *_usage(body), seconds)
+        reply = ModelReply(self._text(body), *_usage(body), seconds)
         write_sealed(path, json.dumps(asdict(reply)).encode())
         self._count(
             model_requests=1,
@@ -145,9 +147,9 @@ class Chat:
         return "".join(text for text in texts if isinstance(text, str))
 
 
-def _kept(path: Path) -> Reply | None:
+def _kept(path: Path) -> ModelReply | None:
     kept = read_sealed(path)
-    return None if kept is None else Reply(**json.loads(kept))
+    return None if kept is None else ModelReply(**json.loads(kept))
 
 
 def _each(places: Sequence[int], ask: Callable[[int], T]) -> Iterator[tuple[int, T]]:

@@ -9,7 +9,7 @@ import pytest
 from ctxbench.core.errors import UserError
 from ctxbench.io.visible import joined, message_lines
 from ctxbench.pytest_plugin.assertions import AssertOffers
-from ctxbench.pytest_plugin.recorder import Place, Recorder
+from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import OpenSetup, Setup, open_setup
 
 __all__ = ["AssertOffers", "Setup"]
@@ -79,4 +79,4 @@ def assert_offers(
     if wrong:  # out here, so that the report has no "During handling of the above exception"
         pytest.fail(joined(message_lines(wrong)), pytrace=False)
     recorder = request.config.stash[_RECORDER]
-    return AssertOffers(ctxbench_setup, _ctxbench_open, place=Place.of(request.node.nodeid), recorder=recorder)
+    return AssertOffers(ctxbench_setup, _ctxbench_open, place=CallerPlace.of(request.node.nodeid), recorder=recorder)

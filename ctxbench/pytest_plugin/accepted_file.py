@@ -28,7 +28,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class AcceptedSelection:
     """One selection.
 
     Attributes:
@@ -49,13 +49,13 @@ class Accepted:
         return {**self.key._asdict(), "decided_by": self.decided_by, "offered": offered}
 
     @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> Accepted:
+    def of_row(cls, row: Mapping[str, Any]) -> AcceptedSelection:
         """Read it back from a row that is known to be right."""
         key = Key(row["test"], row["of"], row["text"])
         return cls(key=key, decided_by=row["decided_by"], offered=row["offered"])
 
 
-Selections: TypeAlias = dict[Key, Accepted]
+Selections: TypeAlias = dict[Key, AcceptedSelection]
 
 
 def is_ours(path: Path) -> bool:
@@ -87,7 +87,7 @@ def read_accepted(path: Path) -> Selections:
     found: Selections = {}
     for place, row in enumerate(data["accepted"]):
         wrong = _wrong(row)
-        one = None if wrong else Accepted.of_row(row)
+        one = None if wrong else AcceptedSelection.of_row(row)
         if one is not None and one.key in found:
             wrong = f"test {one.key.test} has two selections for {one.key.text!r}; keep one"
         if wrong:
@@ -99,7 +99,7 @@ def read_accepted(path: Path) -> Selections:
     return found
 
 
-def write_accepted(path: Path, selections: Iterable[Accepted]) -> None:
+def write_accepted(path: Path, selections: Iterable[AcceptedSelection]) -> None:
     """Write selections in the order of their keys; none at all removes the file.
 
     Raises:

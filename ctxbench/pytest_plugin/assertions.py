@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
-from ctxbench.pytest_plugin.recorder import Place, Recorder
+from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import OpenSetup, Setup
 
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
     from ctxbench.core.requests import Request
     from ctxbench.core.selection import Selection
-    from ctxbench.pytest_plugin.answer import ExplainedAnswer
+    from ctxbench.pytest_plugin.explained_request import ExplainedAnswer
 
 
 class AssertOffers:
@@ -24,7 +24,7 @@ class AssertOffers:
     """
 
     def __init__(
-        self, setup: Setup, open_setup: Callable[[Setup], OpenSetup], *, place: Place, recorder: Recorder
+        self, setup: Setup, open_setup: Callable[[Setup], OpenSetup], *, place: CallerPlace, recorder: Recorder
     ) -> None:
         """Assert on the answers of a setup.
 
@@ -103,7 +103,7 @@ class AssertOffers:
         """
         __tracebackhide__ = True
         try:
-            from ctxbench.pytest_plugin.comparison import against_accepted
+            from ctxbench.pytest_plugin.accepted_comparison import against_accepted
 
             asked = self._ask(self._open(self._setup), text, session)
             message = against_accepted(asked, self._place, self._recorder)
@@ -124,7 +124,7 @@ class AssertOffers:
     def _ask(self, opened: OpenSetup, text: str | Request, session: Iterable[str] | None) -> ExplainedAnswer:
         from ctxbench.core.items import ItemKey
         from ctxbench.core.requests import Request, SessionItem
-        from ctxbench.pytest_plugin.answer import ask
+        from ctxbench.pytest_plugin.explained_request import ask
 
         if isinstance(text, Request):
             if session is not None:

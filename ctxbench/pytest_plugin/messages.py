@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ctxbench.cli.select import candidate_lines, winning_pair
 from ctxbench.core.errors import UserError
 from ctxbench.io.visible import joined, message_lines
-from ctxbench.pytest_plugin.answer import ExplainedAnswer
+from ctxbench.pytest_plugin.explained_request import ExplainedAnswer
 from ctxbench.selectors.explain import Explained
 
 _IN_FRONT = 5  # items that are named of those that stand in front of a missing one

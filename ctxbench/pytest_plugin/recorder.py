@@ -14,21 +14,21 @@ from ctxbench.core.errors import UserError
 from ctxbench.io.visible import joined, message_lines
 
 if TYPE_CHECKING:
-    from ctxbench.pytest_plugin.accepted_file import Accepted, Key, Selections
+    from ctxbench.pytest_plugin.accepted_file import AcceptedSelection, Key, Selections
 
 _SHOWN = 5  # selections or tests that are named of many
 _SUFFIX = ".accepted.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CallerPlace:
     """A test: its module, as node ids name it, and its name within the module."""
 
     module: str
     test: str
 
     @classmethod
-    def of(cls, nodeid: str) -> Place:
+    def of(cls, nodeid: str) -> CallerPlace:
         """The place that a node id names."""
         module, _, test = nodeid.partition("::")
         return cls(module, test)
@@ -48,14 +48,14 @@ class Recorder:
         self.lines: list[str] = []
         self._config = config
         self._read: dict[str, Selections] = {}
-        self._asked: dict[Place, dict[Key, Accepted]] = {}
-        self._passed: set[Place] = set()
-        self._failed: set[Place] = set()
+        self._asked: dict[CallerPlace, dict[Key, AcceptedSelection]] = {}
+        self._passed: set[CallerPlace] = set()
+        self._failed: set[CallerPlace] = set()
         self._collected: dict[str, set[str]] = {}
 
     # ------------------------------------------------------------------------------------------ for the fixture
 
-    def path(self, place: Place) -> Path:
+    def path(self, place: CallerPlace) -> Path:
         """The file of accepted selections beside the module of a test."""
         module = self._config.rootpath / place.module
         return module.with_name(f"{module.stem}{_SUFFIX}")
@@ -65,7 +65,7 @@ class Recorder:
         root = self._config.rootpath
         return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
-    def accepted(self, place: Place) -> Selections:
+    def accepted(self, place: CallerPlace) -> Selections:
         """What was accepted for the module of a test when the session began.
 
         Raises:
@@ -78,7 +78,7 @@ class Recorder:
             self._read[place.module] = read_accepted(path) if path.is_file() else {}
         return self._read[place.module]
 
-    def record(self, place: Place, one: Accepted) -> Accepted:
+    def record(self, place: CallerPlace, one: AcceptedSelection) -> AcceptedSelection:
         """Keep what a test asked for; returns what it was offered when it first asked for the same."""
         return self._asked.setdefault(place, {}).setdefault(one.key, one)
 
@@ -90,7 +90,7 @@ class Recorder:
         if any("::" in argument for argument in config.args) or config.getoption("lf", default=False):
             return
         for item in items:
-            place = Place.of(item.nodeid)
+            place = CallerPlace.of(item.nodeid)
             self._collected.setdefault(place.module, set()).add(place.test)
 
     @pytest.hookimpl(tryfirst=True)  # before pytest-xdist sends a report on
@@ -99,15 +99,15 @@ class Recorder:
 
         So nothing is lost of a test that passed in a process that crashes later.
         """
-        place = Place.of(report.nodeid)
+        place = CallerPlace.of(report.nodeid)
         if hasattr(self._config, "workeroutput"):
             vars(report)["ctxbench"] = [one.as_row() for one in self._asked.get(place, {}).values()]
             return
         if rows := getattr(report, "ctxbench", ()):
-            from ctxbench.pytest_plugin.accepted_file import Accepted
+            from ctxbench.pytest_plugin.accepted_file import AcceptedSelection
 
             for row in rows:
-                self.record(place, Accepted.of_row(row))
+                self.record(place, AcceptedSelection.of_row(row))
         if report.failed:
             self._failed.add(place)
         elif report.when == "call" and report.passed:
@@ -155,7 +155,7 @@ class Recorder:
 
     def _settle(self, module: str) -> None:
         """Write or check the accepted selections of one test module."""
-        path = self.path(Place(module, ""))
+        path = self.path(CallerPlace(module, ""))
         mine = {place: found for place, found in self._asked.items() if place.module == module}
         if not path.is_file() and not (mine and self.accept):
             return
@@ -178,14 +178,14 @@ class Recorder:
         if left := [place.test for place in mine if not self._ended_well(place)]:
             self.lines.append(f"not accepted, as the tests did not pass: {_some(left)}")
 
-    def _ended_well(self, place: Place) -> bool:
+    def _ended_well(self, place: CallerPlace) -> bool:
         """Whether a test passed; what one that failed was offered may not be all that it asks for."""
         return place in self._passed and place not in self._failed
 
     def _unasked(self, module: str, key: Key) -> bool:
         """Whether the test of a selection is gone, or passed without asking for it."""
         gone = module in self._collected and key.test not in self._collected[module]
-        return gone or self._ended_well(Place(module, key.test))
+        return gone or self._ended_well(CallerPlace(module, key.test))
 
     def _say_stale(self, path: Path, stale: list[Key]) -> None:
         if stale:
@@ -196,7 +196,7 @@ class Recorder:
 
     def _settle_left_behind(self) -> None:
         """Files of ours beside the modules that were collected, whose own module is gone."""
-        folders = sorted({self.path(Place(module, "")).parent for module in self._collected})
+        folders = sorted({self.path(CallerPlace(module, "")).parent for module in self._collected})
         found = [path for folder in folders for path in sorted(folder.glob(f"*{_SUFFIX}"))]
         if not found:
             return

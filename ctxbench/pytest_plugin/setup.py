@@ -13,8 +13,8 @@ from ctxbench.core.errors import ParameterError, UnknownNameError
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
     from ctxbench.index.resources import LocalResources
-    from ctxbench.selectors.base import Selector
     from ctxbench.selectors.definition import Definition
+    from ctxbench.selectors.selector import Selector
 
 _DEFAULT = {"selector": "learned", "embedder": "minilm", "tokens": "o200k"}
 
@@ -179,8 +179,8 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tup
         embedder, tokens: names; empty = the default.
         stored: vectors beside a baseline, used where they are there and of the same model.
     """
-    from ctxbench.embedding.names import open_embedder
-    from ctxbench.embedding.store import Store, VectorStore
+    from ctxbench.embedding.embedder_names import open_embedder
+    from ctxbench.embedding.vector_store import Store, VectorStore
     from ctxbench.embedding.vectors import Vectors
     from ctxbench.gate.stored_vectors import BaselineStore, accepted_vectors
     from ctxbench.index.resources import LocalResources

@@ -25,15 +25,15 @@ from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.report import wording
-from ctxbench.selectors.pairs import Chunkings
-from ctxbench.text.chunking.items import DOCUMENTS, ItemChunking
+from ctxbench.selectors.pair_texts import Chunkings
+from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
 
 MOST_CHOSEN = 60  # chosen items of one query that the page lists
 NEAREST = 10  # items that stayed out, of one query
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
+class LabelCodes:
     """The labels of a dataset as codes `query * n_items + item`, so that tables are joined by one look-up.
 
     Attributes:
@@ -49,7 +49,7 @@ class Labels:
     group: IntArray
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Labels:
+    def of(cls, dataset: Dataset) -> LabelCodes:
         """Read the labels of a judged dataset."""
         found, n_items = dataset.judgments, len(dataset.catalog)
         request = np.repeat(np.arange(found.n_queries), np.diff(found.start))
@@ -57,11 +57,11 @@ class Labels:
         order = np.argsort(code)
         return cls(max(n_items, 1), code[order], found.grade[order], found.group[order])
 
-    def between(self, first: int, n_queries: int) -> Labels:
+    def between(self, first: int, n_queries: int) -> LabelCodes:
         """The labels of some queries that follow each other, the first of them as query 0."""
         ends = np.searchsorted(self.code, np.array([first, first + n_queries]) * self.n_items)
         rows = slice(int(ends[0]), int(ends[1]))
-        return Labels(self.n_items, self.code[rows] - first * self.n_items, self.grade[rows], self.group[rows])
+        return LabelCodes(self.n_items, self.code[rows] - first * self.n_items, self.grade[rows], self.group[rows])
 
     @property
     def request(self) -> IntArray:
@@ -103,7 +103,7 @@ class _Frame:
     """
 
     dataset: Dataset
-    labels: Labels
+    labels: LabelCodes
     tokens: IntArray
     whole: IntArray
 
@@ -116,7 +116,7 @@ class _Frame:
     def of(cls, dataset: Dataset, tokens: IntArray) -> _Frame:
         batch = dataset.batch()
         free = np.array([r.available is None and r.session is None for r in batch.requests], dtype=np.bool_)
-        return cls(dataset, Labels.of(dataset), tokens, np.where(free, batch.eligible.counts(), -1))
+        return cls(dataset, LabelCodes.of(dataset), tokens, np.where(free, batch.eligible.counts(), -1))
 
 
 def dataset_payload(
@@ -213,7 +213,7 @@ def _chunks(catalog: Sequence[Item], split: ItemChunking) -> dict[str, list[str]
     return {position: chunks for position, chunks in texts.items() if chunks != [plain[int(position)]]}
 
 
-def _queries(queries: Sequence[DatasetQuery], labels: Labels) -> dict[str, Any]:
+def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, Any]:
     """The query table; `needs` holds for each query its requirements, each a list of alternatives."""
     needs: list[list[list[int]]] = [[] for _ in queries]
     helpful: dict[str, list[int]] = {}

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 from ctxbench.bench.summary import RunSummary
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording
-from ctxbench.report.run_tables import Column, ComparisonTable, Row, comparison_table
+from ctxbench.report.run_tables import Column, ComparisonTable, SelectorRow, comparison_table
 from ctxbench.report.table_parts import dim_notes, empty_table
 from ctxbench.report.wording import said
 
@@ -96,7 +96,7 @@ def _figures(table: ComparisonTable, columns: Sequence[Column], plain: bool) -> 
     return made
 
 
-def _figure(table: ComparisonTable, row: Row, column: Column, plain: bool) -> Text:
+def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: bool) -> Text:
     """A value, and behind it its interval; values stand right-aligned among those of the column."""
     cell = row.cells[column.key]
     if not column.interval:

@@ -34,7 +34,7 @@ _SCATTER, _SCORES = (620.0, 340.0), (620.0, 270.0)  # pixels
 
 
 @dataclass(frozen=True, eq=False)
-class _Scores:
+class _DrawnScores:
     """A group of selectors with equal scores, drawn."""
 
     group: ScoreGroup
@@ -51,7 +51,7 @@ class _DatasetView:
     table: ComparisonTable
     every_metric: ComparisonTable
     scatter: str
-    scores: tuple[_Scores, ...]
+    scores: tuple[_DrawnScores, ...]
     unscored: tuple[str, ...]
     payload: str
 
@@ -156,7 +156,7 @@ def _view(
         every_metric=comparison_table(summary, one, every_metric=True),
         scatter=_scatter(summary, one, f"scatter-{number}"),
         scores=tuple(
-            _Scores(group, _histogram(group, one.dataset, f"scores-{number}-{place}"))
+            _DrawnScores(group, _histogram(group, one.dataset, f"scores-{number}-{place}"))
             for place, group in enumerate(groups)
         ),
         unscored=_unscored(parts, scored),

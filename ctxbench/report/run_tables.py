@@ -64,7 +64,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ShownDifference:
     """A selector against the one that all are compared with, on one metric.
 
     Attributes:
@@ -87,7 +87,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SelectorRow:
     """One selector.
 
     Attributes:
@@ -103,7 +103,7 @@ class Row:
     about: str
     is_base: bool
     cells: Mapping[str, Cell]
-    differences: Mapping[str, Difference]
+    differences: Mapping[str, ShownDifference]
     errors: int
 
 
@@ -126,7 +126,7 @@ class ComparisonTable:
     base: str
     columns: tuple[Column, ...]
     compared: tuple[Metric, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[SelectorRow, ...]
     notes: tuple[str, ...]
 
 
@@ -208,8 +208,8 @@ def _has_value(dataset: DatasetSummary, metric: Metric) -> bool:
     return any(estimate is not None and estimate.n > 0 for estimate in found)
 
 
-def _row(summary: RunSummary, one: SelectorSummary, columns: Sequence[Column]) -> Row:
-    return Row(
+def _row(summary: RunSummary, one: SelectorSummary, columns: Sequence[Column]) -> SelectorRow:
+    return SelectorRow(
         selector=one.selector,
         about="; ".join(filter(None, about_selector(summary.manifest, one.selector))),
         is_base=one.selector == summary.compare_to,
@@ -229,8 +229,8 @@ def _cell(one: SelectorSummary, column: Column) -> Cell:
     return Cell(wording.number(column.metric, found.value), interval)
 
 
-def _difference(metric: Metric, found: Comparison) -> Difference:
-    return Difference(
+def _difference(metric: Metric, found: Comparison) -> ShownDifference:
+    return ShownDifference(
         value=wording.signed(metric, found.difference),
         interval=wording.difference_interval(metric, found),
         verdict=wording.verdict(found),

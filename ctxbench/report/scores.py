@@ -18,14 +18,14 @@ from ctxbench.core.candidates import SEARCHED, Candidates, Origin
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.report import wording
 from ctxbench.report.charts.axes import nice_step
-from ctxbench.report.drill import Labels
+from ctxbench.report.drill import LabelCodes
 from ctxbench.report.thresholds import QUANTITIES, Bound, bounds_of
 
 _BINS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Threshold:
+class ShownThreshold:
     """A selector's threshold: the parameter with its setting, where it lies, and what it comes to."""
 
     selector: str
@@ -55,7 +55,7 @@ class ScoreGroup:
     required: tuple[int, ...]
     other: tuple[int, ...]
     idle: tuple[int, ...]
-    thresholds: tuple[Threshold, ...]
+    thresholds: tuple[ShownThreshold, ...]
     sentences: tuple[str, ...]
 
 
@@ -73,7 +73,7 @@ class _View:
 
 
 @dataclass(frozen=True, eq=False)
-class _Scores:
+class _SelectorScores:
     """Scores of one selector; see `ScoreGroup`.
 
     Attributes:
@@ -109,7 +109,7 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
         described: the manifest's selectors.
     """
     judged = dataset.judged()
-    labels = Labels.of(judged)
+    labels = LabelCodes.of(judged)
     types = np.array([item.type for item in judged.catalog], dtype=object)
     alike: dict[tuple[_View, str], list[Part]] = {}
     bounds: dict[tuple[str, _View], list[Bound]] = {}
@@ -127,7 +127,7 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
     for (view, _), same in alike.items():
         scores = _scores(same[0], labels, view, types)
         thresholds = [
-            Threshold(part.selector, _text(bound), bound.value, _sentence(scores, bound))
+            ShownThreshold(part.selector, _text(bound), bound.value, _sentence(scores, bound))
             for part in same
             for bound in bounds.get((part.selector, view), ())
         ]
@@ -184,12 +184,12 @@ def _quantity(table: Candidates, quantity: str) -> FloatArray:
     return relative
 
 
-def _scores(part: Part, labels: Labels, view: _View, types: npt.NDArray[np.object_]) -> _Scores:
+def _scores(part: Part, labels: LabelCodes, view: _View, types: npt.NDArray[np.object_]) -> _SelectorScores:
     found, first = [], 0
     for block in part.answers.blocks():
         found.append(_scores_of(block.candidates, labels.between(first, block.candidates.n_requests), view, types))
         first += block.candidates.n_requests
-    return _Scores(
+    return _SelectorScores(
         required=np.concatenate([one.required for one in found]),
         unseen=sum(one.unseen for one in found),
         other=np.concatenate([one.other for one in found]),
@@ -199,7 +199,7 @@ def _scores(part: Part, labels: Labels, view: _View, types: npt.NDArray[np.objec
     )
 
 
-def _scores_of(table: Candidates, labels: Labels, view: _View, types: npt.NDArray[np.object_]) -> _Scores:
+def _scores_of(table: Candidates, labels: LabelCodes, view: _View, types: npt.NDArray[np.object_]) -> _SelectorScores:
     """Those of some queries; `labels` are theirs."""
     n = table.n_requests
     value = _quantity(table, view.quantity)
@@ -217,7 +217,7 @@ def _scores_of(table: Candidates, labels: Labels, view: _View, types: npt.NDArra
     needing = np.zeros(n, dtype=np.bool_)
     needing[labels.request[labels.grade == Grade.REQUIRED]] = True
     found = np.isfinite(best_other)
-    return _Scores(
+    return _SelectorScores(
         required=value[is_required],
         unseen=len(np.setdiff1d(required, code[looked_at | (table.origin == Origin.SESSION)])),
         other=best_other[found & needing],
@@ -228,7 +228,7 @@ def _scores_of(table: Candidates, labels: Labels, view: _View, types: npt.NDArra
 
 
 def _group(
-    parts: Sequence[Part], scores: _Scores, view: _View, title: str, thresholds: Sequence[Threshold]
+    parts: Sequence[Part], scores: _SelectorScores, view: _View, title: str, thresholds: Sequence[ShownThreshold]
 ) -> ScoreGroup:
     edges = _edges(scores.all)
     return ScoreGroup(
@@ -248,7 +248,7 @@ def _text(bound: Bound) -> str:
     return f"{bound.label} {bound.setting:g}".replace("-", wording.MINUS)
 
 
-def _sentence(scores: _Scores, bound: Bound) -> str:
+def _sentence(scores: _SelectorScores, bound: Bound) -> str:
     """What a threshold comes to on these queries."""
 
     def reached(some: FloatArray) -> str:
@@ -273,7 +273,7 @@ def _sentence(scores: _Scores, bound: Bound) -> str:
     return f"{text}."
 
 
-def _remarks(scores: _Scores, view: _View) -> list[str]:
+def _remarks(scores: _SelectorScores, view: _View) -> list[str]:
     if not scores.unseen or view.quantity == "expansion":
         return []
     return [f"{wording.count(scores.unseen, 'required item')} not among the candidates, and so without a score here."]

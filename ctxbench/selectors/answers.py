@@ -16,7 +16,7 @@ from ctxbench.core.errors import SelectorError, suggest
 from ctxbench.core.pipeline import session_rows
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import NOT_CHOSEN, Rule
-from ctxbench.selectors.protocol import ANSWER_KEYS, VERSION, Reply, quoted
+from ctxbench.selectors.protocol import ANSWER_KEYS, VERSION, RawAnswer, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class AnswerReader:
         self._batch = batch
         self._position = {name: position for position, name in enumerate(batch.catalog.ids)}
 
-    def read(self, row: int, reply: Reply) -> Answer:
+    def read(self, row: int, reply: RawAnswer) -> Answer:
         """Check what came back for one request of the batch.
 
         Raises:
@@ -63,7 +63,7 @@ class AnswerReader:
             place = f" ({reply.where})" if reply.where else ""
             raise SelectorError(f"query {self._batch.requests[row].id!r}: {error}{place}") from error
 
-    def _read(self, row: int, reply: Reply) -> Answer:
+    def _read(self, row: int, reply: RawAnswer) -> Answer:
         if reply.error:
             raise SelectorError(reply.error)
         answer = reply.answer

@@ -10,7 +10,7 @@ from typing import Any
 from ctxbench.core.errors import Fault, InputError
 from ctxbench.core.requests import Batch
 from ctxbench.io.files import iter_lines, read_bytes, readable
-from ctxbench.selectors.protocol import MalformedError, Reply, Source, loads, quoted, shown_path
+from ctxbench.selectors.protocol import MalformedError, RawAnswer, Source, loads, quoted, shown_path
 
 
 class FileSource(Source):
@@ -43,7 +43,7 @@ class FileSource(Source):
         """The file and its SHA-256 (without a byte order mark)."""
         return {"answers": self._shown, "sha256": self._sha256}
 
-    def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """The answers that the file holds for some requests."""
         replies = []
         for row in rows:
@@ -51,9 +51,11 @@ class FileSource(Source):
             self._asked.add(query)
             if query in self._answers:
                 where = f"{self._shown}, line {self._lines[query]}"
-                replies.append(Reply(answer=self._answers[query], where=where))
+                replies.append(RawAnswer(answer=self._answers[query], where=where))
             else:
-                replies.append(Reply(error=f"{self._shown} holds no answer for it (it answers {len(self._answers)})"))
+                replies.append(
+                    RawAnswer(error=f"{self._shown} holds no answer for it (it answers {len(self._answers)})")
+                )
         return replies
 
     def unknown(self, queries: Iterable[str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from typing import Any
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Batch
 from ctxbench.io.files import read_bytes
-from ctxbench.selectors.protocol import Reply, Source, catalog_items, check_send, quoted, shown_path
+from ctxbench.selectors.protocol import RawAnswer, Source, catalog_items, check_send, quoted, shown_path
 from ctxbench.selectors.user_code import EndedError, confined
 
 
@@ -81,7 +81,7 @@ class CallableSource(Source):
         """
         return {**self._description, "send": self._send, "batch": self._batch}
 
-    def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Call the function; what it raises is an error of the query."""
         if self._catalog != batch.catalog.hash:
             # Through JSON, so that the function never holds a part of the catalog itself.
@@ -93,39 +93,41 @@ class CallableSource(Source):
         replies = self._ask_all(batch, rows) if self._batch else [self._ask_one(batch, row) for row in rows]
         if _hash(self._items) != self._items_hash:
             self._catalog = ""
-            return [Reply(error="the callable changed the items that it was given; let it work on a copy")] * len(rows)
+            return [RawAnswer(error="the callable changed the items that it was given; let it work on a copy")] * len(
+                rows
+            )
         return replies
 
-    def _ask_one(self, batch: Batch, row: int) -> Reply:
+    def _ask_one(self, batch: Batch, row: int) -> RawAnswer:
         request = batch.requests[row]
         began = time.perf_counter()
         reply = self._call(request.as_dict(), lambda result: _answer(request.id, result))
         if reply.error:
             return reply
-        return Reply(answer=reply.answer, seconds=time.perf_counter() - began)
+        return RawAnswer(answer=reply.answer, seconds=time.perf_counter() - began)
 
-    def _ask_all(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+    def _ask_all(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         ids = [batch.requests[row].id for row in rows]
         called = self._call([batch.requests[row].as_dict() for row in rows], lambda result: _answers(ids, result))
         if called.error:
             return [called] * len(rows)
-        replies: list[Reply] = called.answer
+        replies: list[RawAnswer] = called.answer
         return replies
 
-    def _call(self, argument: Any, use: Callable[[Any], Any]) -> Reply:
+    def _call(self, argument: Any, use: Callable[[Any], Any]) -> RawAnswer:
         """Call the function and make something of the result; both run the user's code."""
         arguments = (argument,) if self._items is None else (argument, self._items)
         try:
             with confined():
-                return Reply(answer=use(self._function(*arguments)))
+                return RawAnswer(answer=use(self._function(*arguments)))
         except (_NotAnAnswerError, EndedError) as error:
-            return Reply(error=str(error))
+            return RawAnswer(error=str(error))
         except KeyboardInterrupt as error:
             error.add_note(f"the callable was stopped{_place(error, self._source, self._base)}")
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is its query's error
             where = "" if isinstance(error, SyntaxError) else _place(error, self._source, self._base)
-            return Reply(error=f"the callable raised {_message(error)}{where}")
+            return RawAnswer(error=f"the callable raised {_message(error)}{where}")
 
 
 _PREFIX = "ctxbench_selector_"
@@ -340,23 +342,23 @@ def _plain(value: Any) -> Any:
     return _Shown(value)
 
 
-def _answers(ids: Sequence[str], result: Any) -> list[Reply]:
+def _answers(ids: Sequence[str], result: Any) -> list[RawAnswer]:
     """The results of a batch, as replies in the order of `ids`."""
     if isinstance(result, Mapping):
         other = [key for key in result if key not in ids]
         if other:
             raise _NotAnAnswerError(f"the callable answered query {quoted(other[0])}, which it was not asked")
         return [
-            Reply(answer=_answer(query, result[query]))
+            RawAnswer(answer=_answer(query, result[query]))
             if query in result
-            else Reply(error="the callable returned a dict without it")
+            else RawAnswer(error="the callable returned a dict without it")
             for query in ids
         ]
     if not isinstance(result, Sequence) or isinstance(result, str | bytes):
         raise _NotAnAnswerError(f"the callable returned {quoted(result)}; expected a list of answers, or a dict by id")
     if len(result) != len(ids):
         raise _NotAnAnswerError(f"the callable returned {len(result)} answers to {len(ids)} requests; expected as many")
-    return [Reply(answer=_answer(query, one)) for query, one in zip(ids, result, strict=True)]
+    return [RawAnswer(answer=_answer(query, one)) for query, one in zip(ids, result, strict=True)]
 
 
 def _message(error: BaseException) -> str:

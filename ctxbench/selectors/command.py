@@ -18,10 +18,10 @@ from typing import Any
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Batch
 from ctxbench.selectors.circuit_breaker import CircuitBreaker
-from ctxbench.selectors.process import Event, LineProcess
+from ctxbench.selectors.process import LineProcess, OutputLine
 from ctxbench.selectors.protocol import (
     MalformedError,
-    Reply,
+    RawAnswer,
     Source,
     catalog_message,
     check_send,
@@ -133,7 +133,7 @@ class CommandSource(Source):
             raise ParameterError("command must be a list of texts that are not empty, the program first")
         self._argv = [_program(argv[0], self._base), *argv[1:]]
         self._description = _describe(argv, self._base)
-        self._events: queue.Queue[Event] = queue.Queue(_EVENTS)
+        self._events: queue.Queue[OutputLine] = queue.Queue(_EVENTS)
         self._slots = [_Slot() for _ in range(self._options.concurrency)]
         self._told: tuple[str, str] = ("", "")
         self._counts = {"restarts": 0, "late_answers": 0, "stray_lines": 0}
@@ -165,19 +165,19 @@ class CommandSource(Source):
             slot.forget()
         self._breaker.reset()
 
-    def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Ask; interrupted, it ends all processes at once. An answer is a success of `CircuitBreaker`."""
         self._breaker.begin(batch.catalog.hash)
         catalog = self._catalog_line(batch)
         pending = deque(
             _Asked(row, batch.requests[row].id, dumps(request_message(batch, row))) for row in dict.fromkeys(rows)
         )
-        replies: dict[int, Reply] = {}
+        replies: dict[int, RawAnswer] = {}
         wanted = len(pending)
         try:
             while len(replies) < wanted:
                 if self._breaker.refusal:
-                    replies |= {asked.row: Reply(error=self._breaker.refusal) for asked in pending}
+                    replies |= {asked.row: RawAnswer(error=self._breaker.refusal) for asked in pending}
                     pending.clear()
                 for slot in self._slots:
                     self._fill(slot, pending, replies, catalog)
@@ -195,7 +195,9 @@ class CommandSource(Source):
             self._told = (batch.catalog.hash, "" if message is None else dumps(message))
         return self._told
 
-    def _fill(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, Reply], catalog: tuple[str, str]) -> None:
+    def _fill(
+        self, slot: _Slot, pending: deque[_Asked], replies: dict[int, RawAnswer], catalog: tuple[str, str]
+    ) -> None:
         """Send what may be in flight. A request that a process ended on before is sent alone, to be sure of it.
 
         Query ids repeat from dataset to dataset. Where the process still owes an answer to the same id, that answer
@@ -224,12 +226,12 @@ class CommandSource(Source):
             slot.in_flight[asked.query] = asked
             process.write(asked.line)
 
-    def _start(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, Reply]) -> LineProcess | None:
+    def _start(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, RawAnswer]) -> LineProcess | None:
         try:
             slot.process = LineProcess(self._argv, cwd=self._base, events=self._events)
         except OSError as error:
             while pending:
-                replies[pending.popleft().row] = Reply(
+                replies[pending.popleft().row] = RawAnswer(
                     error=f"the command cannot be started: {error.strerror or error}; is it a program?"
                 )
             return None
@@ -237,7 +239,7 @@ class CommandSource(Source):
         slot.used = True
         return slot.process
 
-    def _await(self, pending: deque[_Asked], replies: dict[int, Reply]) -> None:
+    def _await(self, pending: deque[_Asked], replies: dict[int, RawAnswer]) -> None:
         """Wait for one event, or for the first time limit."""
         first = min((asked.deadline for slot in self._slots for asked in slot.in_flight.values()), default=0.0)
         try:
@@ -253,7 +255,7 @@ class CommandSource(Source):
         elif event.line.strip():
             self._line(slot, event.line, event.at, replies)
 
-    def _line(self, slot: _Slot, line: bytes, at: float, replies: dict[int, Reply]) -> None:
+    def _line(self, slot: _Slot, line: bytes, at: float, replies: dict[int, RawAnswer]) -> None:
         shown = quoted(line.decode("utf-8", "replace"))
         try:
             answer = loads(line)
@@ -267,7 +269,7 @@ class CommandSource(Source):
             asked = slot.in_flight.pop(query)
             slot.fresh = False
             self._breaker.succeeded()
-            replies[asked.row] = Reply(answer=answer, seconds=at - asked.sent if asked.timed else math.nan)
+            replies[asked.row] = RawAnswer(answer=answer, seconds=at - asked.sent if asked.timed else math.nan)
         elif query in slot.given_up:
             slot.given_up.discard(query)
             self._counts["late_answers"] += 1
@@ -275,16 +277,16 @@ class CommandSource(Source):
             what = "which was not asked, or answered already"
             self._blame(slot, f"the process answered query {quoted(query)}, {what}: {shown}", replies)
 
-    def _blame(self, slot: _Slot, error: str, replies: dict[int, Reply]) -> None:
+    def _blame(self, slot: _Slot, error: str, replies: dict[int, RawAnswer]) -> None:
         """Make the oldest request in flight an error."""
         if not slot.in_flight:
             self._counts["stray_lines"] += 1
             return
         asked = slot.in_flight.pop(next(iter(slot.in_flight)))
         slot.given_up.add(asked.query)
-        replies[asked.row] = Reply(error=error)
+        replies[asked.row] = RawAnswer(error=error)
 
-    def _ended(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, Reply]) -> None:
+    def _ended(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, RawAnswer]) -> None:
         """The process is gone: ask again what was in flight, or give it up."""
         fate = "" if slot.process is None else slot.process.fate()
         in_flight = list(slot.in_flight.values())
@@ -296,10 +298,10 @@ class CommandSource(Source):
                 again.append(asked)
             else:
                 self._breaker.failed(fate)
-                replies[asked.row] = Reply(error=f"{fate} (asked {_ASKED_AT_MOST} times)")
+                replies[asked.row] = RawAnswer(error=f"{fate} (asked {_ASKED_AT_MOST} times)")
         pending.extendleft(reversed(again))
 
-    def _expire(self, pending: deque[_Asked], replies: dict[int, Reply]) -> None:
+    def _expire(self, pending: deque[_Asked], replies: dict[int, RawAnswer]) -> None:
         """End the processes that kept a request too long; what else they were asked is asked again."""
         now = time.perf_counter()
         for slot in self._slots:
@@ -313,7 +315,7 @@ class CommandSource(Source):
             for asked in late:
                 why = f"no answer within {asked.deadline - asked.sent:g} s (does it flush its output?)"
                 self._breaker.failed(why)
-                replies[asked.row] = Reply(error=f"{why}; the process was ended{words}")
+                replies[asked.row] = RawAnswer(error=f"{why}; the process was ended{words}")
             pending.extendleft(reversed(others))
 
 

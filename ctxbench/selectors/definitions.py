@@ -86,7 +86,7 @@ def agent_definition(agent: AgentFile) -> Definition:
         StorageError: the selector is a file that is missing or cannot be read.
     """
     _, lines = load_yaml(agent.path)
-    reader = _Reader(agent.path, lines, [])
+    reader = _DefinitionReader(agent.path, lines, [])
     found = None
     if is_agent_file(agent.selector):
         reader.fault(
@@ -143,7 +143,7 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     known = ("name", "about", "parameters", "pipeline", "presets", "earlier")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
         raise InputError([Fault(f"a selector needs name and pipeline; it may have {', '.join(known)}", path, 1)])
-    reader = _Reader(path, lines, [])
+    reader = _DefinitionReader(path, lines, [])
     reader.refuse_unknown(data, known, "a selector")
     parameters = reader.parameters(data)
     blocks = reader.presets(data)
@@ -169,7 +169,7 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     return replace(made, presets=presets)
 
 
-class _Reader(YamlForm):
+class _DefinitionReader(YamlForm):
     """Reads the parts of a definition and collects what is wrong in them."""
 
     def blocks(self, data: Mapping[str, Any], key: str) -> dict[str, Mapping[str, Any]]:

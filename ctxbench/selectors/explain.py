@@ -17,7 +17,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import Offered, Prompt, Selection, selections
 from ctxbench.core.stages import Resources, Step
-from ctxbench.selectors.pairs import Chunkings, refining_steps
+from ctxbench.selectors.pair_texts import Chunkings, refining_steps
 from ctxbench.selectors.pipelines import check_fits
 from ctxbench.steps.calibrated import Probability
 from ctxbench.steps.price import PROBABILITY

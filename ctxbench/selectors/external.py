@@ -19,10 +19,10 @@ from ctxbench.io.cache import cache_dir
 from ctxbench.selectors.answer_cache import AnswerCache
 from ctxbench.selectors.answers import Answer, AnswerReader, table
 from ctxbench.selectors.answers_file import FileSource
-from ctxbench.selectors.base import EXTERNAL_KINDS as KINDS
-from ctxbench.selectors.base import Answers
 from ctxbench.selectors.callable import CallableSource, load_callable
-from ctxbench.selectors.protocol import VERSION, Reply, Source, schema
+from ctxbench.selectors.protocol import VERSION, RawAnswer, Source, schema
+from ctxbench.selectors.selector import EXTERNAL_KINDS as KINDS
+from ctxbench.selectors.selector import Answers
 from ctxbench.text.original_rules import js_trim
 from ctxbench.text.secrets import shown_arguments, shown_url
 
@@ -157,17 +157,17 @@ class External:
 
     def _ask(
         self, batch: Batch, rows: Sequence[int], reader: AnswerReader, *, repeat: int
-    ) -> tuple[dict[int, Answer | str], dict[int, Reply]]:
+    ) -> tuple[dict[int, Answer | str], dict[int, RawAnswer]]:
         """Answers or errors by row, from the cache or the source, and the replies that they were read from."""
         if not rows:
             return {}, {}
         try:
             cache = self._opened()
         except SelectorError as error:
-            replies = {row: Reply(error=str(error)) for row in rows}
+            replies = {row: RawAnswer(error=str(error)) for row in rows}
             return {row: self._read(reader, row, replies[row]) for row in rows}, replies
         kept = {row: cache.get(batch, row, repeat) for row in rows} if cache is not None else {}
-        replies = {row: Reply(answer=answer) for row, answer in kept.items() if answer is not None}
+        replies = {row: RawAnswer(answer=answer) for row, answer in kept.items() if answer is not None}
         self._count("from_cache", len(replies) if repeat == 0 else 0)
         missing = [row for row in rows if row not in replies]
         fresh = dict(zip(missing, self._source.ask(batch, missing), strict=True)) if missing else {}
@@ -179,7 +179,7 @@ class External:
                     cache.put(batch, row, repeat, fresh[row].answer)
         return read, replies
 
-    def _read(self, reader: AnswerReader, row: int, reply: Reply) -> Answer | str:
+    def _read(self, reader: AnswerReader, row: int, reply: RawAnswer) -> Answer | str:
         try:
             return reader.read(row, reply)
         except SelectorError as error:

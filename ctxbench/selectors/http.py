@@ -34,7 +34,7 @@ from ctxbench.selectors.protocol import (
     ANSWER_KEYS,
     VERSION,
     MalformedError,
-    Reply,
+    RawAnswer,
     Source,
     catalog_message,
     check_send,
@@ -206,7 +206,7 @@ class HttpSource(Source):
         self._pool = None
         self._breaker.reset()
 
-    def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Post the requests; a POST that fails makes each of its queries an error, until `CircuitBreaker` ends."""
         self._breaker.begin(batch.catalog.hash)
         size = self._options.batch
@@ -223,9 +223,9 @@ class HttpSource(Source):
                 raise
         return [reply for part in replies for reply in part]
 
-    def _post(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+    def _post(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         if self._breaker.refusal:
-            return [Reply(error=self._breaker.refusal)] * len(rows)
+            return [RawAnswer(error=self._breaker.refusal)] * len(rows)
         requests = [{"query": batch.requests[row].id, "request": batch.requests[row].as_dict()} for row in rows]
         message: dict[str, Any] = {"ctxbench": VERSION, "catalog": batch.catalog.hash, "requests": requests}
         try:
@@ -239,7 +239,7 @@ class HttpSource(Source):
                 self._breaker.failed(str(error))
             else:
                 self._breaker.succeeded()
-            return [Reply(error=str(error))] * len(rows)
+            return [RawAnswer(error=str(error))] * len(rows)
         self._breaker.succeeded()
         timed = seconds if len(rows) == 1 else math.nan
         return [self._reply(answers[batch.requests[row].id], timed, batch.catalog) for row in rows]
@@ -300,20 +300,20 @@ class HttpSource(Source):
             found[query].append(answer)
         return found
 
-    def _reply(self, answers: Sequence[Any], seconds: float, catalog: Catalog) -> Reply:
+    def _reply(self, answers: Sequence[Any], seconds: float, catalog: Catalog) -> RawAnswer:
         if len(answers) != 1:
             count = "returned no answer for it" if not answers else f"answered it {len(answers)} times"
-            return Reply(error=f"{self._shown} {count}; expected one answer a query")
+            return RawAnswer(error=f"{self._shown} {count}; expected one answer a query")
         try:
             answer = self._without_secret(answers[0], catalog) if self._secrets else answers[0]
         except RecursionError:
-            return Reply(error=f"{self._shown} returned an answer that is nested too deep")
+            return RawAnswer(error=f"{self._shown} returned an answer that is nested too deep")
         promised = self._build[0] if self._build is not None else None
         build = answer.get("build")
         if promised is not None and build is not None and build != promised:
             other = self._shown_value(build)
-            return Reply(error=f"build {other} answered, but GET reported build {promised!r}; run it anew")
-        return Reply(answer=answer, seconds=seconds)
+            return RawAnswer(error=f"build {other} answered, but GET reported build {promised!r}; run it anew")
+        return RawAnswer(answer=answer, seconds=seconds)
 
     def _tried(self, method: str, content: bytes | None) -> Response:
         """Send, and try again where that may help.

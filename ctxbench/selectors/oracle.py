@@ -15,7 +15,7 @@ from ctxbench.core.pipeline import session_rows
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
-from ctxbench.selectors.base import Answers
+from ctxbench.selectors.selector import Answers
 from ctxbench.text.original_rules import js_trim
 
 ORACLE = "oracle"

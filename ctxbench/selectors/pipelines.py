@@ -16,7 +16,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import AS_MANY_AS, Rule
 from ctxbench.core.stages import CHAT, FORMAT, Resources, kind_of
-from ctxbench.selectors.base import Answers, Selector
+from ctxbench.selectors.selector import Answers, Selector
 
 
 def check_fits(pipeline: Pipeline, catalog: Catalog) -> None:

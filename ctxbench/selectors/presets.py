@@ -207,7 +207,7 @@ def read_presets(path: Path) -> PresetsFile:
         what = "a merge stopped here and left both sides in the file; keep one of them"
         raise InputError([Fault(what, path, number) for number in marked])
     data, lines = load_yaml(path)
-    reader = _Reader(path, lines, [])
+    reader = _PresetReader(path, lines, [])
     reader.check_kind(data)
     presets = {str(name): reader.preset(name, block, data) for name, block in reader.mapping(data, "presets").items()}
     if not presets and not reader.faults:
@@ -218,7 +218,7 @@ def read_presets(path: Path) -> PresetsFile:
     return PresetsFile(path=path, tuned=data["tuned"], presets=made, test_split=data.get("test_split", ""))
 
 
-class _Reader(YamlForm):
+class _PresetReader(YamlForm):
     """Reads the parts of a presets file and collects faults."""
 
     def check_kind(self, data: Any) -> None:

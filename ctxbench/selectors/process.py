@@ -22,7 +22,7 @@ _GRACE_S = 1.0  # how long a process may take to end once its standard input is 
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class OutputLine:
     """A line of a process without its end, or None for the end of its standard output; `at` is `perf_counter`."""
 
     process: LineProcess
@@ -31,13 +31,13 @@ class Event:
 
 
 class LineProcess:
-    """A running command: lines in by `write`, lines out as `Event`s in a queue that several processes may share.
+    """A running command: lines in by `write`, lines out as `OutputLine`s in a queue that several processes may share.
 
     Three threads do the reading and writing, so a process that never reads, never writes or floods its output is
     only ever waited for with a time limit. It has a process group of its own, and the whole group is ended.
     """
 
-    def __init__(self, argv: Sequence[str], *, cwd: Path, events: queue.Queue[Event]) -> None:
+    def __init__(self, argv: Sequence[str], *, cwd: Path, events: queue.Queue[OutputLine]) -> None:
         """Start the command, without a shell.
 
         Raises:
@@ -122,10 +122,10 @@ class LineProcess:
     def _read(self, stream: IO[bytes]) -> None:
         with stream:
             while line := stream.readline(_LINE_LIMIT):
-                self._put(Event(self, line.rstrip(b"\r\n"), time.perf_counter()))
-        self._put(Event(self, None, time.perf_counter()))
+                self._put(OutputLine(self, line.rstrip(b"\r\n"), time.perf_counter()))
+        self._put(OutputLine(self, None, time.perf_counter()))
 
-    def _put(self, event: Event) -> None:
+    def _put(self, event: OutputLine) -> None:
         """Hand an event on; a flood waits here, so that it fills the pipe and not the memory."""
         while not self._ending.is_set():
             with suppress(queue.Full):

@@ -39,7 +39,7 @@ def schema() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class RawAnswer:
     """What came back for one request.
 
     Attributes:
@@ -67,7 +67,7 @@ class Source(ABC):
         return None
 
     @abstractmethod
-    def ask(self, batch: Batch, rows: Sequence[int]) -> list[Reply]:
+    def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Ask for some requests of a batch; one reply for each of `rows`, in their order."""
 
     def notes(self) -> dict[str, Any]:

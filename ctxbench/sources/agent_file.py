@@ -17,9 +17,9 @@ from ctxbench.core.items import INCLUDE_MODES, Catalog, ItemKey
 from ctxbench.io.files import read_text
 from ctxbench.io.yaml_files import YamlPath, load_yaml
 from ctxbench.io.yaml_form import YamlForm
+from ctxbench.sources.catalog_snapshots import CAPTURE, SERVER, CatalogSnapshot, SnapshotPart, Source, capture
 from ctxbench.sources.catalogs import CORPUS, read_catalog
 from ctxbench.sources.include_modes import tool_modes
-from ctxbench.sources.snapshots import CAPTURE, SERVER, Part, Snapshot, Source, capture
 
 KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
 SOURCES = ("mcp", "tools", "rules", "references")
@@ -74,7 +74,7 @@ class AgentFile:
     settings: Mapping[str, Any] = field(default_factory=dict)
     system: str = ""
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[SnapshotPart, ...]:
         """What every source gives now, and the servers gave when they were captured; see `catalog`."""
         return self._captured.parts
 
@@ -104,7 +104,7 @@ class AgentFile:
         return found
 
     @property
-    def _captured(self) -> Snapshot:
+    def _captured(self) -> CatalogSnapshot:
         try:
             return capture(*self._sources())
         except InputError as error:
@@ -127,7 +127,7 @@ class AgentFile:
         yield from map(rules_folder, self.rules)
         yield from map(references_folder, self.references)
 
-    def _servers(self) -> Sequence[Part]:
+    def _servers(self) -> Sequence[SnapshotPart]:
         """What the servers gave when they were captured, without those that the configuration has no more.
 
         Raises:
@@ -141,7 +141,7 @@ class AgentFile:
         names = self._configured()
         found = read_catalog(self.snapshot / CORPUS)
         items = tuple(item for item in found if names is None or item.server in names)
-        return [Part(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
+        return [SnapshotPart(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
 
     @property
     def captured(self) -> str:
@@ -167,7 +167,7 @@ class AgentFile:
 
     def _configured(self) -> list[str] | None:
         """The servers of the configuration; None where it cannot be read, as where it is kept out of the repository."""
-        from ctxbench.sources.mcp.config import server_names
+        from ctxbench.sources.mcp.server_config import server_names
 
         try:
             return None if self.mcp is None else server_names(self.mcp)
@@ -209,7 +209,7 @@ def read_agent(path: Path) -> AgentFile:
     if not isinstance(data, Mapping) or "sources" not in data:
         what = f"an agent file has {', '.join(KEYS)}, and needs sources, such as {{rules: ., mcp: .mcp.json}}"
         raise InputError([Fault(what, path, 1)])
-    reader = _Reader(path, lines, [])
+    reader = _AgentReader(path, lines, [])
     reader.refuse_unknown(data, KEYS, "an agent file")
     agent = reader.agent(data)
     if reader.faults:
@@ -217,7 +217,7 @@ def read_agent(path: Path) -> AgentFile:
     return agent
 
 
-class _Reader(YamlForm):
+class _AgentReader(YamlForm):
     """Reads the parts of an agent file and collects what is wrong in them."""
 
     def agent(self, data: Mapping[str, Any]) -> AgentFile:

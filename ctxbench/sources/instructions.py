@@ -14,8 +14,8 @@ from typing import Any
 from ctxbench.core.errors import CtxbenchError, StorageError
 from ctxbench.core.items import Item
 from ctxbench.io.files import read_text
+from ctxbench.sources.catalog_snapshots import SnapshotPart, Source
 from ctxbench.sources.frontmatter import Page, read_page, text_of, texts, truth
-from ctxbench.sources.snapshots import Part, Source
 
 LEFT_OUT = frozenset({".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", "dist", "build", "target"})
 DEPTH = 5  # imports of imports that Claude Code follows
@@ -97,7 +97,7 @@ _CONVENTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _RuleFile:
     """One file that was read.
 
     Attributes:
@@ -118,7 +118,7 @@ class _Folder:
     """Reads one folder; what is odd ends in `notes`, by part."""
 
     root: Path
-    files: dict[str, _File] = field(default_factory=dict)
+    files: dict[str, _RuleFile] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
     same: dict[str, str] = field(default_factory=dict)
 
@@ -158,9 +158,9 @@ class _Folder:
     def add(self, path: str, part: str, item_type: str, mode: tuple[str, str]) -> None:
         page = self.read(path, part)
         if page is not None:
-            self.files[path] = _File(path, part, _item(path, page, item_type=item_type, mode=mode), page.line)
+            self.files[path] = _RuleFile(path, part, _item(path, page, item_type=item_type, mode=mode), page.line)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[SnapshotPart]:
         """One a convention that gave something or has a note, in order."""
         names = dict.fromkeys([*(c.name for c in _CONVENTIONS), *(f.part for f in self.files.values()), *self.notes])
         made = []
@@ -171,9 +171,9 @@ class _Folder:
                 made.append(self._part(name, files, notes))
         return made
 
-    def _part(self, name: str, files: Sequence[_File], notes: tuple[str, ...]) -> Part:
+    def _part(self, name: str, files: Sequence[_RuleFile], notes: tuple[str, ...]) -> SnapshotPart:
         modes = {mode: sum(file.item.include == mode for file in files) for mode in ("always", "manual", "agent")}
-        return Part(
+        return SnapshotPart(
             name=name,
             kind="rules",
             items=tuple(file.item for file in files),
@@ -196,7 +196,7 @@ def rules_folder(folder: Path) -> Source:
         StorageError: there is no such folder.
     """
 
-    def read() -> Sequence[Part]:
+    def read() -> Sequence[SnapshotPart]:
         read = _Folder(folder)
         for path in _paths(folder):
             for convention in _CONVENTIONS:
@@ -216,7 +216,7 @@ def references_folder(folder: Path) -> Source:
         StorageError: there is no such folder.
     """
 
-    def read() -> Sequence[Part]:
+    def read() -> Sequence[SnapshotPart]:
         read = _Folder(folder)
         for path in _paths(folder):
             if path.lower().endswith(_MARKDOWN):
@@ -226,8 +226,10 @@ def references_folder(folder: Path) -> Source:
     return read
 
 
-def _nothing(folder: Path, why: str) -> Part:
-    return Part(name=folder.name or str(folder), kind="folder", state="failed", error=f"{why}; name another folder")
+def _nothing(folder: Path, why: str) -> SnapshotPart:
+    return SnapshotPart(
+        name=folder.name or str(folder), kind="folder", state="failed", error=f"{why}; name another folder"
+    )
 
 
 def _paths(folder: Path) -> list[str]:
@@ -250,7 +252,7 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
     item = _item(path, page, item_type=convention.type, mode=convention.mode(path, page))
     if item.type == "skill":
         item = _named(read, path, item, text_of(page.fields.get("name")))
-    read.files[path] = _File(path, convention.name, item, page.line)
+    read.files[path] = _RuleFile(path, convention.name, item, page.line)
 
 
 def _named(read: _Folder, path: str, item: Item, own: str) -> Item:
@@ -285,7 +287,7 @@ def _item(path: str, page: Page, *, item_type: str, mode: tuple[str, str]) -> It
     )
 
 
-def _follow(read: _Folder, path: str, *, importer: _File, depth: int) -> None:
+def _follow(read: _Folder, path: str, *, importer: _RuleFile, depth: int) -> None:
     """Take what a file imports, and what that imports; an import has the mode of the file that started it."""
     text = importer.item.text if path == importer.path else read.files[path].item.text
     for name in _imports(text):

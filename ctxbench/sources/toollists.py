@@ -15,8 +15,8 @@ from ctxbench.io.files import read_text
 from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.jsonc import entry_lines, plain_json, read_jsonc
 from ctxbench.io.yaml_files import YamlPath, line_of
+from ctxbench.sources.catalog_snapshots import SnapshotPart, Source
 from ctxbench.sources.field_names import as_option, renamed, suggested
-from ctxbench.sources.snapshots import Part, Source
 from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS, HostedToolError, is_definition, read_definition
 
 _LINES = (".jsonl", ".ndjson")
@@ -32,7 +32,9 @@ def tool_list(path: Path | str, *, server: str | None = None, names: Mapping[str
     return lambda: (read_tool_list(path, server=server, names=names),)
 
 
-def read_tool_list(path: Path | str, *, server: str | None = None, names: Mapping[str, str] | None = None) -> Part:
+def read_tool_list(
+    path: Path | str, *, server: str | None = None, names: Mapping[str, str] | None = None
+) -> SnapshotPart:
     """Read a file of tool definitions; no server is started.
 
     The file is JSON lines (`.jsonl`), each a tool or anything else that follows, or JSON (comments and trailing commas
@@ -58,7 +60,7 @@ def read_tool_list(path: Path | str, *, server: str | None = None, names: Mappin
     """
     path = Path(path)
     data, text = _lines_as_list(path) if path.suffix.lower() in _LINES else read_jsonc(path)
-    reader = _Reader(path, text, names or {})
+    reader = _ToolListReader(path, text, names or {})
     for entry in _entries(data, (), _Server(server), reader):
         reader.read(entry)
     reader.finish()
@@ -66,7 +68,7 @@ def read_tool_list(path: Path | str, *, server: str | None = None, names: Mappin
     servers = list(dict.fromkeys(item.server for item in reader.items if item.server is not None))
     if servers:
         details["servers"] = servers
-    return Part(
+    return SnapshotPart(
         name=path.name,
         kind="tool list",
         items=tuple(reader.items),
@@ -95,7 +97,7 @@ class _Server:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _ToolEntry:
     """One tool definition in the file."""
 
     data: Mapping[str, Any]
@@ -104,7 +106,7 @@ class _Entry:
 
 
 @dataclass
-class _Reader:
+class _ToolListReader:
     """Definitions read so far, and everything that is wrong."""
 
     path: Path
@@ -122,7 +124,7 @@ class _Reader:
         """Note what is wrong; `{line}` in the message becomes the line of `other`."""
         self.wrong.append((message, path, other))
 
-    def read(self, entry: _Entry) -> None:
+    def read(self, entry: _ToolEntry) -> None:
         data = renamed(entry.data, self.names)
         try:
             found = read_definition(data)
@@ -197,7 +199,7 @@ class _Reader:
             yield "the list names a next page (nextCursor), so tools are missing; capture the server itself"
 
 
-def _entries(value: Any, path: YamlPath, server: _Server, reader: _Reader) -> Iterator[_Entry]:
+def _entries(value: Any, path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
     """The definitions in a JSON value, whatever stands around them; what cannot be one is a fault."""
     if isinstance(value, list):
         for index, entry in enumerate(value):
@@ -206,16 +208,16 @@ def _entries(value: Any, path: YamlPath, server: _Server, reader: _Reader) -> It
             elif any(isinstance(entry.get(key), list | dict) for key in _LISTS) and not is_definition(entry):
                 yield from _entries(entry, (*path, index), _server_of(entry, server), reader)
             else:
-                yield _Entry(entry, (*path, index), server)
+                yield _ToolEntry(entry, (*path, index), server)
     elif is_definition(value):
-        yield _Entry(value, path, server)
+        yield _ToolEntry(value, path, server)
     elif isinstance(value, dict):
         yield from _object(value, path, server, reader)
     else:
         reader.fault(f"{value!r:.40} is no list of tools; {_EXPECTED}", path)
 
 
-def _object(value: dict[str, Any], path: YamlPath, server: _Server, reader: _Reader) -> Iterator[_Entry]:
+def _object(value: dict[str, Any], path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
     """The definitions in an object that is none itself."""
     if "jsonrpc" in value and "result" in value:
         yield from _entries(value["result"], (*path, "result"), server, reader)
@@ -234,7 +236,7 @@ def _object(value: dict[str, Any], path: YamlPath, server: _Server, reader: _Rea
         yield from _by_name(value, path, reader)
 
 
-def _by_name(servers: dict[str, Any], path: YamlPath, reader: _Reader) -> Iterator[_Entry]:
+def _by_name(servers: dict[str, Any], path: YamlPath, reader: _ToolListReader) -> Iterator[_ToolEntry]:
     """The definitions of servers by name."""
     for name, value in servers.items():
         where = (*path, name)

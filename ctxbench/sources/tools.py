@@ -24,7 +24,7 @@ class HostedToolError(ParameterError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class ToolDefinition:
     """One tool as a list gives it.
 
     Attributes:
@@ -75,7 +75,7 @@ def is_definition(value: object) -> bool:
     return isinstance(value.get("function"), dict) or ("name" in value and any(key in value for key in SCHEMA_KEYS))
 
 
-def read_definition(data: Mapping[str, Any]) -> Definition:
+def read_definition(data: Mapping[str, Any]) -> ToolDefinition:
     """Read one definition; the form is told by the field that holds the input schema.
 
     `inputSchema` is MCP's, `input_schema` Anthropic's, `parameters` OpenAI's, in a `function` (chat completions) or
@@ -106,7 +106,7 @@ def read_definition(data: Mapping[str, Any]) -> Definition:
     server = next((_server_name(data.get(key)) for key in SERVER_KEYS if data.get(key)), None)
     known = {"name", "description", "title", "enabled", "type", "function", *SCHEMA_KEYS, *SERVER_KEYS}
     other = {key: value for key, value in {**data, **body}.items() if key not in known and value is not None}
-    return Definition(
+    return ToolDefinition(
         name=str(name),
         description=str(description or ""),
         schema=schema,

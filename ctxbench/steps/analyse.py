@@ -12,8 +12,8 @@ from ctxbench.core.registry import foreign_code
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.text.chunking import rules
-from ctxbench.text.chunking.rules import Rule, chunk_rule
+from ctxbench.text.chunking import chunk_rules
+from ctxbench.text.chunking.chunk_rules import Rule, chunk_rule
 from ctxbench.text.original_rules import CHUNK_LIMIT
 
 
@@ -41,7 +41,7 @@ class Sentences(Strategy):
 
     def _made(self) -> Rule:
         if self.rule != "marked":
-            return rules.Sentences(self.limit)
+            return chunk_rules.SentenceRule(self.limit)
         from ctxbench.text.chunking.finer import Marked
 
         return Marked(self.limit)
@@ -56,7 +56,7 @@ class Clauses(Strategy):
         limit: characters after which a clause is divided at white space, >= 1.
 
     A request without a letter, digit or symbol has no chunk. Cost: linear in the text. Source: ours
-    (`ctxbench.text.chunking.finer.Clauses`).
+    (`ctxbench.text.chunking.finer.ClauseRule`).
     """
 
     shortest: int = 3
@@ -72,7 +72,7 @@ class Clauses(Strategy):
     def _made(self) -> Rule:
         from ctxbench.text.chunking import finer
 
-        return finer.Clauses(self.shortest, self.limit)
+        return finer.ClauseRule(self.shortest, self.limit)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Windows(Strategy):
         unit: what both count: `words` or `characters`.
 
     A blank request has no chunk; one of at most `size` is one. Cost: linear in the text, times
-    size / (size - overlap). Source: the usual practice of passage retrieval (`ctxbench.text.chunking.finer.Windows`);
+    size / (size - overlap). Source: the usual practice of passage retrieval (`ctxbench.text.chunking.finer.WindowRule`);
     the defaults were tuned on requests of several topics (reports/multi-topic.md).
     """
 
@@ -103,7 +103,7 @@ class Windows(Strategy):
     def _made(self) -> Rule:
         from ctxbench.text.chunking import finer
 
-        return finer.Windows(self.size, self.overlap, self.unit)
+        return finer.WindowRule(self.size, self.overlap, self.unit)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Whole(Strategy):
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Take the text of every request."""
-        return _of_texts(batch, rules.Whole())
+        return _of_texts(batch, chunk_rules.WholeRule())
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy, later
 from ctxbench.index.dense import dense_index
-from ctxbench.text.chunking.items import ItemChunking
-from ctxbench.text.chunking.rules import chunk_rule
+from ctxbench.text.chunking.chunk_rules import chunk_rule
+from ctxbench.text.chunking.item_chunks import ItemChunking
 
 
 @dataclass(frozen=True)

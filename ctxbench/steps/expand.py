@@ -23,7 +23,7 @@ from ctxbench.io.files import read_bytes
 # imported where used: `semantic` names this step also where it is off, and starts with every `select`
 if TYPE_CHECKING:
     from ctxbench.index.graph import Graph, GraphSpec
-    from ctxbench.index.related import Asked, Found, Relatives
+    from ctxbench.index.related import Asked, RelatedItems, Relatives
 
 _UNUSED: Mapping[str, Mapping[str, Any]] = {
     "chunks": {"graph_threshold": 0.75, "graph_topN": 3, "similarity": "max", "graph": "", "neighbours": 100},
@@ -165,13 +165,13 @@ class Expansion(Strategy):
         """Bring in what the chosen items lead to, pass by pass."""
         if self.off:
             return candidates
-        from ctxbench.index.related import Found
+        from ctxbench.index.related import RelatedItems
 
         work = _Work(self, query, candidates, resources)
         table = candidates
         for depth in range(self.depth):
             rows = work.next_pass()
-            found = Found.joined(list(rows.values()))
+            found = RelatedItems.joined(list(rows.values()))
             table = brought_in(
                 table,
                 np.repeat(np.array(list(rows), dtype=np.int64), [len(one.item) for one in rows.values()]),
@@ -209,7 +209,7 @@ class _Work:
     def _lends(self) -> bool:
         return bool(self._step.lend) or self._step.lend_above is not None
 
-    def next_pass(self) -> dict[int, Found]:
+    def next_pass(self) -> dict[int, RelatedItems]:
         """What is found next, by request; it leads in the pass after. Requests without are left out."""
         found = {request: self._related(request, items) for request, items in self._leading.items()}
         found = {request: one for request, one in found.items() if len(one.item)}
@@ -219,12 +219,12 @@ class _Work:
         self._leading = {request: np.sort(one.item[leads[one.item]]) for request, one in found.items()}
         return found
 
-    def _related(self, request: int, items: IntArray) -> Found:
-        from ctxbench.index.related import Found, best_first, either, looked_up
+    def _related(self, request: int, items: IntArray) -> RelatedItems:
+        from ctxbench.index.related import RelatedItems, best_first, either, looked_up
 
         step, allowed, asked = self._step, self._allowed[request], self._asked.get(request)
         mixed = asked if step.query_weight else None
-        by_chunks = by_graph = Found.none()
+        by_chunks = by_graph = RelatedItems.none()
         if step.by != "graph" and self._relatives is not None:
             rows = self._relatives.lent(items, most=step.lend, above=step.lend_above, asked=asked)
             by_chunks = self._relatives.near(rows, allowed, threshold=step.threshold, limit=step.topN, asked=mixed)

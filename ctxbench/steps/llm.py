@@ -20,7 +20,7 @@ from ctxbench.core.requests import Request
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import CHAT, Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.net.chat import RECEIVED, SECONDS, SENT, Message, Reply
+from ctxbench.net.chat import RECEIVED, SECONDS, SENT, Message, ModelReply
 
 # Whoever changes it gives the step a `version` of 2 and so on: else kept answers would pass for new ones.
 PROMPT = """\
@@ -98,7 +98,7 @@ class Llm(Strategy):
         columns = {name: table.columns.get(name, none).copy() for name in (SENT, RECEIVED, SECONDS)}
         notes: list[Note] = []
         for (request, mine), reply in zip(rows.items(), replies, strict=True):
-            if isinstance(reply, Reply):
+            if isinstance(reply, ModelReply):
                 for column, value in zip(columns.values(), (reply.sent, reply.received, reply.seconds), strict=True):
                     column[mine] = value + np.nan_to_num(column[mine])  # a step before may have asked, too
             named, said = _read(reply, len(mine))
@@ -147,9 +147,9 @@ def _by_request(request: IntArray, rows: BoolArray) -> dict[int, IntArray]:
     return dict(zip(found.tolist(), np.split(places, first[1:]), strict=True)) if len(found) else {}
 
 
-def _read(reply: Reply | Exception, n: int) -> tuple[list[int] | None, Note | None]:
+def _read(reply: ModelReply | Exception, n: int) -> tuple[list[int] | None, Note | None]:
     """The places that a reply names, None where it tells nothing of use, and what is to be said of it."""
-    if not isinstance(reply, Reply):
+    if not isinstance(reply, ModelReply):
         return None, Note(_STEP, "fell back", f"{reply}; what was found stays as it was")
     named = named_in(reply.text, n)
     if named is None:

@@ -22,8 +22,8 @@ from ctxbench.index.dense import ChunkMatrix, Embed, Hits, by_best_pair, dense_i
 from ctxbench.index.pooling import Pooling, pooled_search
 from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.index.versions import row_over
-from ctxbench.text.chunking.items import DOCUMENTS, ItemChunking
-from ctxbench.text.chunking.rules import chunk_rule
+from ctxbench.text.chunking.chunk_rules import chunk_rule
+from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
 
 
 @dataclass(frozen=True)

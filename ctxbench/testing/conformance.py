@@ -29,7 +29,8 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Resources, Step
-from ctxbench.selectors.base import Selector
+from ctxbench.selectors.selector import Selector
+from ctxbench.testing.answer_differences import differences, shuffled_faults
 from ctxbench.testing.contract import (
     prompt_faults,
     query_faults,
@@ -39,7 +40,6 @@ from ctxbench.testing.contract import (
     shown,
     table_faults,
 )
-from ctxbench.testing.differences import differences, shuffled_faults
 from ctxbench.testing.mocks import mock_catalog, mock_requests, mock_resources, requests_within
 
 T = TypeVar("T")

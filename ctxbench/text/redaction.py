@@ -15,7 +15,7 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
 from ctxbench.io.yaml_files import line_of, load_yaml
-from ctxbench.text.redaction_rules import KINDS, KNOWN_KEYS, RULES, Rule, is_name
+from ctxbench.text.redaction_rules import KINDS, KNOWN_KEYS, RULES, SecretRule, is_name
 
 _WORD = re.compile(r"[^\W_]+")
 _LEARNT_FROM = 6  # characters of an id that is only digits or only letters; shorter ones hit too much else
@@ -38,7 +38,7 @@ class Redactor:
     """
 
     def __init__(
-        self, rules: Sequence[Rule] = RULES, *, keep: Iterable[str] = (), ordinary: Iterable[str] = ()
+        self, rules: Sequence[SecretRule] = RULES, *, keep: Iterable[str] = (), ordinary: Iterable[str] = ()
     ) -> None:
         """Take the rules in the order in which they are applied.
 
@@ -126,7 +126,7 @@ class Redactor:
                     break
         return "".join([*parts, text[done:]]) if parts else text
 
-    def _apply(self, rule: Rule, text: str) -> str:
+    def _apply(self, rule: SecretRule, text: str) -> str:
         parts, done = [], 0
         names: dict[str, str] = {}
         for found in rule.pattern.finditer(text):
@@ -189,7 +189,7 @@ def shortened(key: str) -> str:
     return f"{key[: key.find('-----', 5) + 5] if key.startswith('-----') else key[:4]}…"
 
 
-def read_rules(path: Path | str) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+def read_rules(path: Path | str) -> tuple[tuple[SecretRule, ...], tuple[str, ...]]:
     """Read own rules from a YAML or JSON file, to be used in front of the built-in ones.
 
     The file holds `patterns` (a list of `{kind, pattern}`: Python's regular expressions; where one has a group named
@@ -244,7 +244,7 @@ def _list(data: Mapping[str, Any], name: str, faults: list[Fault], path: Path | 
     return []
 
 
-def _own_rule(entry: Any) -> Rule | str:
+def _own_rule(entry: Any) -> SecretRule | str:
     """A rule of a user's, or what is wrong with it."""
     if not isinstance(entry, dict) or set(entry) != {"kind", "pattern"}:
         return f"expected {{kind, pattern}}, got {entry!r:.60}"
@@ -257,7 +257,7 @@ def _own_rule(entry: Any) -> Rule | str:
         return f"malformed regular expression {pattern!r:.60}: {error}"
     if compiled.search(""):
         return f"{pattern!r:.60} matches the empty text and would stand everywhere"
-    return Rule(kind, compiled)
+    return SecretRule(kind, compiled)
 
 
 def redactor(path: Path | str | None = None, *, keep: Iterable[str] = (), ordinary: Iterable[str] = ()) -> Redactor:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SecretRule:
     """How one form of a secret is found.
 
     Attributes:
@@ -215,15 +215,15 @@ _GREETED = ("hi", "hello", "hey", "dear", "good", "hallo", "guten", "liebe")
 _CLOSED = ("best", "kind", "warm", "regards", "cheers", "thank", "sincerely", "yours", "grüss", "gruess")
 _NAMED = ("customer", "contact", "client", "patient", "full", "behalf")
 
-KNOWN_KEYS: tuple[Rule, ...] = (  # of a form that their owners gave them
-    Rule("key", re.compile(_PRIVATE_KEY), ("private key",), _is_key_block),
-    Rule(
+KNOWN_KEYS: tuple[SecretRule, ...] = (  # of a form that their owners gave them
+    SecretRule("key", re.compile(_PRIVATE_KEY), ("private key",), _is_key_block),
+    SecretRule(
         "key",
         re.compile(r"(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/(?P<secret>[\w/-]+)"),
         ("hooks.slack.com", "webhooks"),
         _is_drawn,
     ),
-    Rule(
+    SecretRule(
         "key",
         re.compile(rf"{_START}(?:{_TOKENS})"),
         ("-", "_", "akia", "asia", "aiza", "ya29.", "sg.", "eyj", "hvs.", "dapi", "atatt3", ":aa"),
@@ -231,89 +231,93 @@ KNOWN_KEYS: tuple[Rule, ...] = (  # of a form that their owners gave them
     ),
 )
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[SecretRule, ...] = (
     KNOWN_KEYS[0],
-    Rule("login", re.compile(r"(?<=://)(?P<secret>[^\s/<>\"'?#,]{1,400})(?=@)"), ("://",), _is_login),
+    SecretRule("login", re.compile(r"(?<=://)(?P<secret>[^\s/<>\"'?#,]{1,400})(?=@)"), ("://",), _is_login),
     *KNOWN_KEYS[1:],
-    Rule(
+    SecretRule(
         "key",
         re.compile(r"(?i:authorization)[\"']?\s*[:=]\s*[\"']?\w+\s+(?P<secret>[A-Za-z0-9_.~+/=-]{6,})"),
         ("authorization",),
     ),
-    Rule("key", re.compile(rf"{_SPELT_OUT}{_QUOTE}\s*[:=]\s*{_VALUE}"), ("pass", "pwd"), _is_value),
-    Rule("key", re.compile(rf"{_ASSIGNED}{_QUOTE}\s*=\s*{_VALUE}"), _KEYED, _is_set),
-    Rule("key", re.compile(rf"{_ASSIGNED}{_QUOTE}\s*:\s*{_VALUE}"), _KEYED, _is_token),
-    Rule("key", re.compile(rf"(?<![\w-])--[\w-]{{0,40}}(?:{_SPELT_OUT}|{_ASSIGNED})[ ]+{_VALUE}"), ("--",), _is_token),
-    Rule("key", re.compile(rf"(?<!\w){_ASSIGNED}\s+is\s+[\"']?{_SIMPLE}"), _KEYED, _is_no_word),
-    Rule("key", re.compile(rf"(?i:\bbearer)[\"']?[\s:=]+[\"']?{_SIMPLE}"), ("bearer",), _is_no_word),
-    Rule(
+    SecretRule("key", re.compile(rf"{_SPELT_OUT}{_QUOTE}\s*[:=]\s*{_VALUE}"), ("pass", "pwd"), _is_value),
+    SecretRule("key", re.compile(rf"{_ASSIGNED}{_QUOTE}\s*=\s*{_VALUE}"), _KEYED, _is_set),
+    SecretRule("key", re.compile(rf"{_ASSIGNED}{_QUOTE}\s*:\s*{_VALUE}"), _KEYED, _is_token),
+    SecretRule(
+        "key", re.compile(rf"(?<![\w-])--[\w-]{{0,40}}(?:{_SPELT_OUT}|{_ASSIGNED})[ ]+{_VALUE}"), ("--",), _is_token
+    ),
+    SecretRule("key", re.compile(rf"(?<!\w){_ASSIGNED}\s+is\s+[\"']?{_SIMPLE}"), _KEYED, _is_no_word),
+    SecretRule("key", re.compile(rf"(?i:\bbearer)[\"']?[\s:=]+[\"']?{_SIMPLE}"), ("bearer",), _is_no_word),
+    SecretRule(
         "key",
         re.compile(rf"(?<!\w){_SPELT_OUT}\s+is\s+[\"']?(?P<secret>[^\s\"'<>]{{4,}})"),
         ("pass", "pwd"),
         _has_digit_or_mark,
     ),
-    Rule("key", re.compile(r"(?i:\bpin)(?:\s*[:=]\s*|\s+is\s+)[\"']?(?P<secret>\d{4,12})(?![\w-])"), ("pin",)),
-    Rule("key", re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{40,}(?![\w+/])={0,2}"), _DIGITS, is_random_base64),
-    Rule("key", re.compile(r"(?<!\w)[A-Za-z0-9_][A-Za-z0-9_+-]{31,}(?!\w)={0,2}"), _DIGITS, is_random),
-    Rule(
+    SecretRule("key", re.compile(r"(?i:\bpin)(?:\s*[:=]\s*|\s+is\s+)[\"']?(?P<secret>\d{4,12})(?![\w-])"), ("pin",)),
+    SecretRule("key", re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{40,}(?![\w+/])={0,2}"), _DIGITS, is_random_base64),
+    SecretRule("key", re.compile(r"(?<!\w)[A-Za-z0-9_][A-Za-z0-9_+-]{31,}(?!\w)={0,2}"), _DIGITS, is_random),
+    SecretRule(
         "mail",
         re.compile(r"(?<!\w)(?!git@[\w.-]+[:/])\w[\w.+'-]{0,63}(?:@|%40)[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w-])"),
         ("@", "%40"),
     ),
-    Rule(
+    SecretRule(
         "user",
         re.compile(r"(?:/home/|/Users/|(?i:[a-z]:\\+users\\+))(?P<secret>[\w.-]+)"),
         ("/home/", "/users/", "\\users\\"),
         _is_person_folder,
     ),
-    Rule(
+    SecretRule(
         "iban",
         re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)"),
         _DIGITS,
         passes_iban,
     ),
-    Rule(
+    SecretRule(
         "card",
         re.compile(r"(?<![\w.-])(?:\d{4}([ -])\d{4}\1\d{4}\1\d{4}|\d{4}([ -])\d{6}\2\d{5}|\d{13,19})(?![\w-]|\.\d)"),
         _DIGITS,
         passes_luhn,
     ),
-    Rule("phone", re.compile(r"(?<![\w.+-])(?:\+|00)[1-9](?:[ ./-]?\(?\d{1,5}\)?){2,7}(?![\w-])"), _DIGITS, _is_phone),
-    Rule("phone", re.compile(r"(?<![\w.)-])\(\d{2,5}\)[ ]?\d{3,4}[ -]?\d{3,5}(?![\w-])"), ("(",)),
-    Rule(
+    SecretRule(
+        "phone", re.compile(r"(?<![\w.+-])(?:\+|00)[1-9](?:[ ./-]?\(?\d{1,5}\)?){2,7}(?![\w-])"), _DIGITS, _is_phone
+    ),
+    SecretRule("phone", re.compile(r"(?<![\w.)-])\(\d{2,5}\)[ ]?\d{3,4}[ -]?\d{3,5}(?![\w-])"), ("(",)),
+    SecretRule(
         "phone",
         re.compile(r"(?<![\w./-])(?:\d{3}-\d{3}-\d{4}|\d{3}\.\d{3}\.\d{4}|0\d{2,4}[ /]\d{5,9})(?![\w-]|\.\d)"),
         _DIGITS,
     ),
-    Rule("number", re.compile(r"(?<![\w.#/-])(?:\d{3}-\d{2}-\d{4}|\d{9,})(?![\w-]|\.\d)"), _DIGITS),
-    Rule("name", _name(rf"(?:^|[.!?][ ]+){_GREETING}[ ,]+{_TITLE}?", _AFTER), _GREETED, is_name),
-    Rule(
+    SecretRule("number", re.compile(r"(?<![\w.#/-])(?:\d{3}-\d{2}-\d{4}|\d{9,})(?![\w-]|\.\d)"), _DIGITS),
+    SecretRule("name", _name(rf"(?:^|[.!?][ ]+){_GREETING}[ ,]+{_TITLE}?", _AFTER), _GREETED, is_name),
+    SecretRule(
         "name",
         _name(rf"(?:^|[.!?][ ]+){_CLOSING}[ ,!.]*\n+[ \t]*", r"(?=[ \t.]*(?:\n|\Z))", "{0,2}"),
         _CLOSED,
         is_name,
     ),
-    Rule("name", _name(rf"(?<!\w){_CLOSING}[,!]?[ ]+", r"(?=[ ]*[.!]?\s*\Z)"), _CLOSED, is_name),
-    Rule("name", _name(r"^--[ ]?\n[ \t]*", r"(?=[ \t]*(?:\n|\Z))", "{0,2}"), ("--",), is_name),
-    Rule(
+    SecretRule("name", _name(rf"(?<!\w){_CLOSING}[,!]?[ ]+", r"(?=[ ]*[.!]?\s*\Z)"), _CLOSED, is_name),
+    SecretRule("name", _name(r"^--[ ]?\n[ \t]*", r"(?=[ \t]*(?:\n|\Z))", "{0,2}"), ("--",), is_name),
+    SecretRule(
         "name",
         _name(r"(?i:my name is|i am called|ich heiße|mein name ist)[ ]+", r"\b"),
         ("name is", "am called", "ich heisse", "name ist"),
         is_name,
     ),
-    Rule(
+    SecretRule(
         "name",
         _name(r"(?i:\bthis is|\bi['’]m|\bi am)[ ]+", r"(?=,?[ ](?:from|at|here)\b)"),
         (" from", " at", " here"),
         is_name,
     ),
-    Rule(
+    SecretRule(
         "name",
         _name(r"(?<!\w)(?:Mr|Mrs|Ms|Dr|Prof|Herrn?|Frau)\.?[ ]+", r"\b"),
         ("mr", "ms", "dr", "prof", "herr", "frau"),
         is_name,
     ),
-    Rule(
+    SecretRule(
         "name",
         _name(
             r"(?i:\b(?:customer|contact|client|patient|full[ _]?name|on behalf of))[\"']?[ ]*[:=]?[ ]*[\"']?",

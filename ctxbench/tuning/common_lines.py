@@ -19,22 +19,22 @@ import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.settings import LineSettings, Settings, neighbours
-from ctxbench.tuning.sweep.families import Family
-from ctxbench.tuning.sweep.lines import Line, Measure
+from ctxbench.tuning.sweep.families import CutFamily
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
 from ctxbench.tuning.sweep.threshold_sums import count_at_least
+from ctxbench.tuning.swept_settings import LineSettings, SweptSettings, neighbours
 
 GRID = 2000
 """Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
 
 
-class CommonLine(Settings):
+class CommonLine(SweptSettings):
     """Settings of lines that differ in the dataset only, at common thresholds."""
 
     def __init__(
         self,
-        lines: Sequence[Line],
+        lines: Sequence[ThresholdLine],
         thresholds: FloatArray,
         places: Sequence[IntArray],
         worth: Sequence[float] | None = None,
@@ -54,7 +54,9 @@ class CommonLine(Settings):
         self._worth = [1.0] * len(lines) if worth is None else worth
 
     @classmethod
-    def of(cls, lines: Sequence[Line], *, worth: Sequence[float] | None = None, most: int = GRID) -> CommonLine:
+    def of(
+        cls, lines: Sequence[ThresholdLine], *, worth: Sequence[float] | None = None, most: int = GRID
+    ) -> CommonLine:
         """Find the common thresholds of the lines of several datasets.
 
         Args:
@@ -141,7 +143,7 @@ class CommonLine(Settings):
         ]
         return np.stack(rows)
 
-    def line_at(self, place: int) -> Line:
+    def line_at(self, place: int) -> ThresholdLine:
         """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
         line = self._first
         if not line.axis:
@@ -153,7 +155,7 @@ class CommonLine(Settings):
 
 
 def sweep_common(
-    family: Family,
+    family: CutFamily,
     rankings: Sequence[MeasuredRankings],
     optima: Sequence[Optimum],
     *,
@@ -183,7 +185,7 @@ def sweep_common(
     return settings
 
 
-def _rises(line: Line) -> bool:
+def _rises(line: ThresholdLine) -> bool:
     """Whether more is offered as the threshold rises."""
     return line.beyond[0] < line.beyond[1]
 

@@ -15,17 +15,17 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.common_lines import sweep_common
 from ctxbench.tuning.dataset_tuning import ALL_DECIDE, READ_ONCE, DatasetTuner
-from ctxbench.tuning.evaluation import COMPARED, Key, SettingValues, comparison_pairs, select_comparisons
+from ctxbench.tuning.held_out_figures import COMPARED, Key, SettingValues, comparison_pairs, select_comparisons
 from ctxbench.tuning.limits import Limit, reach_ratio
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.query_sets import ALL, TEST, TUNING, Progress
 from ctxbench.tuning.recommendation import Choice, choose
-from ctxbench.tuning.results import TOGETHER, DatasetTuning, Outcome, SettingResult
 from ctxbench.tuning.sweep.families import FixedK
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.tunables import FIRST_N, Swept
-from ctxbench.tuning.verdicts import Verdict, VerdictQueries, verdict
+from ctxbench.tuning.tuning_results import TOGETHER, DatasetTuning, PolicyOutcome, SettingResult
+from ctxbench.tuning.verdicts import ConstraintVerdict, VerdictQueries, verdict
 
 DECIDING, READING = 0, -1  # of the splits that a dataset is measured on
 
@@ -107,7 +107,7 @@ class CommonSetting:
         outcomes = []
         for policy in self._file.policies:
             choice, found = self._choices[policy.name], measured.get(policy.name, {})
-            outcome = Outcome(policy=policy, chosen=None, settings=choice.settings)
+            outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings)
             if not found:
                 outcomes.append(replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered))
                 continue
@@ -169,7 +169,7 @@ class CommonSetting:
         rows = [tuner.evaluator.chosen(policy, tunable, values, fixed) for tuner in self._tuners]
         return {kind: [row[kind] for row in rows] for kind in rows[0]}
 
-    def _verdicts(self, policy: Policy, chosen: Sequence[SettingValues]) -> tuple[Verdict, ...]:
+    def _verdicts(self, policy: Policy, chosen: Sequence[SettingValues]) -> tuple[ConstraintVerdict, ...]:
         """Verdicts of the constraints on the evaluation sets of all datasets.
 
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.

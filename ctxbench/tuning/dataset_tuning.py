@@ -10,7 +10,8 @@ import numpy as np
 
 from ctxbench.bench.stats import Comparison
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.evaluation import (
+from ctxbench.tuning.first_items import compare_at_tokens, first_items_curve
+from ctxbench.tuning.held_out_figures import (
     SettingEvaluator,
     SettingValues,
     compare_pairs,
@@ -18,16 +19,15 @@ from ctxbench.tuning.evaluation import (
     metrics_of,
     select_comparisons,
 )
-from ctxbench.tuning.first_items import compare_at_tokens, first_items_curve
-from ctxbench.tuning.inputs import TuningDataset, TuningInputs
+from ctxbench.tuning.opened_inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose
-from ctxbench.tuning.results import DEFAULTS, PRESET, DatasetTuning, Outcome
 from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
 from ctxbench.tuning.sensitivity import first_trace, front_trace, heat_maps, parameter_traces
 from ctxbench.tuning.tunables import Tunable
+from ctxbench.tuning.tuning_results import DEFAULTS, PRESET, DatasetTuning, PolicyOutcome
 
 ALL_DECIDE = (
     "All labels decided, so that no unread split is left: every figure here is of the labels that the values were "
@@ -132,8 +132,8 @@ class DatasetTuner:
         return self.evaluator.setting(self._base, {}, name=defaults_name(self._base), role=DEFAULTS)
 
     def _with_equal_tokens(
-        self, outcomes: tuple[Outcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
-    ) -> tuple[Outcome, ...]:
+        self, outcomes: tuple[PolicyOutcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
+    ) -> tuple[PolicyOutcome, ...]:
         """The outcomes, each with what is chosen against the first n items of the base's ranking at equal tokens."""
         query_set = self.dataset.evaluation_set
         ranking = self.evaluator.full_ranking(self._base, {}, query_set.split)
@@ -201,10 +201,10 @@ class DatasetTuner:
         policy: Policy,
         measured: Mapping[str, Mapping[str, SettingValues]],
         comparisons: Mapping[tuple[str, str, str], Comparison],
-    ) -> Outcome:
+    ) -> PolicyOutcome:
         choice, found = self.choices[policy.name], measured.get(policy.name)
         tried = sum(one.tried for one in self.searches.values())
-        outcome = Outcome(policy=policy, chosen=None, settings=choice.settings, tried=tried)
+        outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, tried=tried)
         if choice.setting is None or found is None:
             return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
         query_set, chosen = self.dataset.evaluation_set, found["chosen"]

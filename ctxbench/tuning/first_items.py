@@ -16,7 +16,7 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import correct
 from ctxbench.core.candidates import Candidates
-from ctxbench.tuning.evaluation import SettingValues
+from ctxbench.tuning.held_out_figures import SettingValues
 from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings

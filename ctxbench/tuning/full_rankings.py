@@ -21,7 +21,7 @@ from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Abstain, Probability
 from ctxbench.tuning.fits.examples import folds_of, make_examples
-from ctxbench.tuning.fits.fit import out_of_fold
+from ctxbench.tuning.fits.query_fits import out_of_fold
 from ctxbench.tuning.query_sets import TEST, QuerySet
 
 OUT_OF_FOLD = 5  # folds that a fit's own queries are scored in

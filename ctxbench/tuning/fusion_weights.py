@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxbench.bench.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
+from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, parse_metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates, Origin, order
 from ctxbench.core.errors import ParameterError
@@ -147,7 +147,7 @@ class _RankingMetric:
         self._place: IntArray = np.arange(len(found)) - found.start[:-1][found.request]
         session = candidates.origin == Origin.SESSION
         self._judgments = dataset.judgments
-        self._offered = Offered(
+        self._offered = OfferedItems(
             start=candidates.starts_of(session), item=candidates.item[session], origin=candidates.origin[session]
         )
 

@@ -23,8 +23,8 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.settings import POWERS, Settings
 from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.swept_settings import POWERS, SweptSettings
 from ctxbench.tuning.ties import rounding_error
 
 COMPLETENESS, TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
@@ -161,12 +161,12 @@ class Limit:
         """Whether values reach the target less the used room; NaN does not."""
         return self.sign * values >= self.sign * self.end
 
-    def mean_reaches(self, settings: Settings) -> BoolArray:
+    def mean_reaches(self, settings: SweptSettings) -> BoolArray:
         """Where the means reach the target, shape (n_settings,)."""
         found = settings.mean_reaches(self.measure, self.sign, self.end)
         return found if math.isnan(self.complete) else found | settings.mean_reaches(COMPLETENESS, 1, self.complete)
 
-    def ends(self, settings: Settings, places: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
+    def ends(self, settings: SweptSettings, places: IntArray, *, level: float, times: float = 1.0) -> FloatArray:
         """The values compared with the target at some places, if there were `times` as many queries."""
         if self.by == "paired":
             mean, error = settings.differences(self.measure, places, times=times)

@@ -26,8 +26,8 @@ from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, limits_of, no_worse_limit
 from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.settings import LineSettings, Settings
-from ctxbench.tuning.sweep.lines import Line, Measure
+from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.swept_settings import LineSettings, SweptSettings
 from ctxbench.tuning.ties import SAME, distance, most_stable, precedes, rounding_error
 
 MIN_QUERIES = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
@@ -42,7 +42,7 @@ class BestSetting:
 
     Attributes:
         values: its parameters, the threshold among them.
-        rounded: the same with a threshold of few digits that selects the same (see `Line.rounded_threshold`).
+        rounded: the same with a threshold of few digits that selects the same (see `ThresholdLine.rounded_threshold`).
         means: by measure.
         n: by measure, how many queries it applies to.
         bounds: by text of each of the policy's constraints, what was held against its target, as the text counts.
@@ -102,12 +102,12 @@ class Optimum:
         self.to_beat = self._objective_to_beat(base or {})
         if not math.isnan(self.to_beat) and not policy.minimise and policy.objective.declaration.scale != "amount":
             self.limits += (no_worse_limit(Measure(policy.objective), base or {}),)
-        self._best: Settings | None = None
+        self._best: SweptSettings | None = None
         self._key: tuple[float, ...] = ()
-        self._nearest: Settings | None = None
+        self._nearest: SweptSettings | None = None
         self.shortage = math.inf
-        self._means_alone: list[Settings | None] = [None] * len(policy.constraints)
-        self._means_beside: list[Settings | None] = [None] * len(policy.constraints)
+        self._means_alone: list[SweptSettings | None] = [None] * len(policy.constraints)
+        self._means_beside: list[SweptSettings | None] = [None] * len(policy.constraints)
 
     def _objective_to_beat(self, base: Mapping[Measure, float]) -> float:
         """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
@@ -115,11 +115,11 @@ class Optimum:
         kept = all(limit.sign * (mean - limit.target) >= -rounding_error(limit.target) for limit, mean in means.items())
         return base.get(self._aims[0][0], math.nan) if kept else math.nan
 
-    def add(self, line: Line) -> None:
+    def add(self, line: ThresholdLine) -> None:
         """See the settings of a line."""
         self.add_settings(LineSettings(line))
 
-    def add_settings(self, settings: Settings) -> None:
+    def add_settings(self, settings: SweptSettings) -> None:
         """See settings along one threshold."""
         self.settings += len(settings.thresholds)
         best = self._key[0] if self._best is not None else math.nan
@@ -134,13 +134,13 @@ class Optimum:
             if len(places):
                 self._keep_best(settings, places)
 
-    def _better(self, settings: Settings, key: float, *, strictly: bool = False) -> BoolArray:
+    def _better(self, settings: SweptSettings, key: float, *, strictly: bool = False) -> BoolArray:
         """Where the objective, as the first part of a key has it, is at most a value, or below it."""
         measure, sign = self._aims[0]
         room = rounding_error(key) * (-1 if strictly else 1)
         return settings.objective_reaches(measure, -sign, sign * (key + room))
 
-    def _keep_best(self, settings: Settings, places: IntArray) -> None:
+    def _keep_best(self, settings: SweptSettings, places: IntArray) -> None:
         """Keep the best of these places if it beats what is kept; all keep the limits by their means."""
         met = np.ones(len(places), dtype=np.bool_)
         short = np.ones(len(places))
@@ -167,7 +167,7 @@ class Optimum:
         """How many queries a query is worth to a limit; differences are by group themselves."""
         return self._worth if limit.by == "interval" else 1.0
 
-    def _best_place(self, settings: Settings, places: IntArray) -> int:
+    def _best_place(self, settings: SweptSettings, places: IntArray) -> int:
         """The best of these places by the rules of this module."""
         for measure, sign in self._aims:
             values = sign * settings.objective_means(measure, places)
@@ -176,7 +176,7 @@ class Optimum:
                 places = places[values <= best + rounding_error(best)]
         return most_stable(settings.thresholds, places)
 
-    def _keep_reaches(self, settings: Settings, reached: Sequence[BoolArray]) -> None:
+    def _keep_reaches(self, settings: SweptSettings, reached: Sequence[BoolArray]) -> None:
         """Keep the best mean of every constraint, and the best among those that meet the other constraints."""
         for which in range(len(self._means_alone)):
             others = [each for other, each in enumerate(reached) if other != which]
@@ -184,7 +184,9 @@ class Optimum:
             if others:
                 self._keep_reach(self._means_beside, which, settings, _all(others, len(settings.thresholds)))
 
-    def _keep_reach(self, kept: list[Settings | None], which: int, settings: Settings, among: BoolArray | None) -> None:
+    def _keep_reach(
+        self, kept: list[SweptSettings | None], which: int, settings: SweptSettings, among: BoolArray | None
+    ) -> None:
         limit, old = self.limits[which], kept[which]
         place = settings.best_place(limit.measure, limit.sign, among)
         if place is None:
@@ -235,7 +237,7 @@ class Optimum:
             return None
         return max(fewest - now, 1), max((MAX_FACTOR * max(now, _KNOWN) if most is None else most) - now, 1)
 
-    def _fewest_queries(self, kept: Settings, now: int, *, doubt: float) -> int | None:
+    def _fewest_queries(self, kept: SweptSettings, now: int, *, doubt: float) -> int | None:
         """The smallest number of queries that is enough, from as many as there are; None above `MAX_FACTOR` times."""
         low, high = now, MAX_FACTOR * max(now, _KNOWN)
         if self._is_enough(kept, 1.0, doubt=doubt):
@@ -267,10 +269,10 @@ class Optimum:
             None if beside is None else self._best_setting(beside),
         )
 
-    def _queries(self, settings: Settings) -> int:
+    def _queries(self, settings: SweptSettings) -> int:
         return max(settings.n(measure) for measure in (COMPLETENESS, TOKENS, *self.measures))
 
-    def _is_enough(self, kept: Settings, times: float, *, doubt: float) -> bool:
+    def _is_enough(self, kept: SweptSettings, times: float, *, doubt: float) -> bool:
         here = np.zeros(1, dtype=np.int64)
         if any(kept.n(measure) * times < MIN_QUERIES - SAME * MIN_QUERIES for measure in self.measures):
             return False
@@ -283,7 +285,7 @@ class Optimum:
                 return False
         return True
 
-    def _best_setting(self, one: Settings) -> BestSetting:
+    def _best_setting(self, one: SweptSettings) -> BestSetting:
         here = np.zeros(1, dtype=np.int64)
         measures = tuple(dict.fromkeys([COMPLETENESS, TOKENS, *self.measures, *(each.measure for each in self.limits)]))
         ends = [limit.ends(one, here, level=self._level, times=self._times(limit)) for limit in self.limits]

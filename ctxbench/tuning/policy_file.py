@@ -108,7 +108,7 @@ def read_policies(path: Path) -> PolicyFile:
     data, lines = load_yaml(readable(path, again=True))
     if not isinstance(data, Mapping):
         what = "the file is empty; " if data is None else ""
-        reader = _Reader(path, lines, [])
+        reader = _PolicyReader(path, lines, [])
         reader.fault(f"{what}a policy file is a mapping of {', '.join(_KEYS)}")
         raise InputError(reader.faults)
     digest = hashlib.sha256(read_text(path).encode("utf-8")).hexdigest()
@@ -130,7 +130,7 @@ def policies_of(
     Raises:
         InputError: anything in it is wrong: all faults, with their lines.
     """
-    reader = _Reader(path, lines, [])
+    reader = _PolicyReader(path, lines, [])
     reader.refuse_unknown(data, _KEYS, "a policy file")
     file = PolicyFile(
         name=reader.name(data, name),
@@ -156,7 +156,7 @@ def policies_of(
 
 
 @dataclass
-class _Reader(YamlForm):
+class _PolicyReader(YamlForm):
     """Reads the parts of a policy file and collects faults."""
 
     def whole(self, data: Mapping[str, Any], key: str, default: int, *, lowest: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ctxbench.bench.progress import nothing_said
+from ctxbench.bench.progress_listener import nothing_said
 from ctxbench.core.errors import Fault, InputError, ParameterError, UserError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front, write_calibrations
@@ -15,9 +15,9 @@ from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import fitted_file, write_fitted
 from ctxbench.tuning.fits.examples import folds_of, make_examples
-from ctxbench.tuning.fits.fit import columns_of, fit, out_of_fold, shipped_fit
+from ctxbench.tuning.fits.query_fits import columns_of, fit, out_of_fold, shipped_fit
 from ctxbench.tuning.full_rankings import OUT_OF_FOLD
-from ctxbench.tuning.inputs import TuningInputs, open_tuning
+from ctxbench.tuning.opened_inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
 from ctxbench.tuning.query_sets import Progress, QuerySet
 from ctxbench.tuning.tuner import no_progress

@@ -20,9 +20,9 @@ from ctxbench.core.arrays import FloatArray, IntArray, owners
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
-from ctxbench.selectors.base import Selector
+from ctxbench.selectors.selector import Selector
 from ctxbench.tuning.fits.examples import ALL, groups_of
-from ctxbench.tuning.results import WorseRequest
+from ctxbench.tuning.tuning_results import WorseRequest
 
 __all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Progress", "QuerySet"]
 

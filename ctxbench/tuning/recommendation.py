@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import Evidence, Offered, evaluate
+from ctxbench.bench.metrics import Evidence, OfferedItems, evaluate
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.limits import COMPLETENESS, policy_measures
 from ctxbench.tuning.optima import MIN_QUERIES, BestSetting, Optimum
 from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.sweep.lines import REACH, Measure
+from ctxbench.tuning.sweep.threshold_lines import REACH, Measure
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,7 +53,7 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
     start = np.zeros(len(labels.dataset) + 1, dtype=np.int64)
     evidence = Evidence(
         judgments=labels.dataset.judgments,
-        offered=Offered(start=start, item=nothing, origin=nothing),
+        offered=OfferedItems(start=start, item=nothing, origin=nothing),
         rankings=None,
         item_tokens=labels.item_tokens,
         body_tokens=labels.body_tokens,

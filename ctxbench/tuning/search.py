@@ -31,11 +31,11 @@ from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
 from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
 from ctxbench.tuning.sweep.front import Front
-from ctxbench.tuning.sweep.lines import Collector, Line, Measure
 from ctxbench.tuning.sweep.paired_sums import Pairing
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.sweep.shared_budget import DomainPair
+from ctxbench.tuning.sweep.threshold_lines import Collector, Measure, ThresholdLine
 from ctxbench.tuning.ties import distance, rounding_error
 from ctxbench.tuning.tunables import FIRST_N, Tunable
 
@@ -239,7 +239,7 @@ class RepeatFilter:
         self._collectors, self._defaults = collectors, defaults
         self._nearest: OrderedDict[int, tuple[object, float]] = OrderedDict()  # by identity, held so that it stays
 
-    def add(self, line: Line) -> None:
+    def add(self, line: ThresholdLine) -> None:
         """Show a line, or count its settings only."""
         from_defaults = distance(line.values, self._defaults)
         sums, nearest = self._nearest.get(id(line.sums), (None, 0.0))
@@ -296,7 +296,7 @@ def _both_domains(
     return settings
 
 
-def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[Line]:
+def _run_settings(competitor: Competitor, file: PolicyFile, cuts: Front) -> Iterator[ThresholdLine]:
     """Run settings, as lines: values that the file lists behind cuts of the front, or settings drawn from all.
 
     What an expansion of one pass brings in is swept exactly over its threshold and topN from one run.

@@ -10,10 +10,10 @@ import numpy as np
 from ctxbench.bench.metrics import mean
 from ctxbench.bench.stats import grouped_estimate
 from ctxbench.selectors.parameters import Parameter, Value
-from ctxbench.tuning.results import MeanGrid, Trace
 from ctxbench.tuning.search import REPORTED, Competitor, SearchResult
-from ctxbench.tuning.sweep.lines import Measure
+from ctxbench.tuning.sweep.threshold_lines import Measure
 from ctxbench.tuning.tunables import FIRST_N
+from ctxbench.tuning.tuning_results import MeanGrid, Trace
 
 POINTS = 40  # of a trace at most
 RUNS = 6  # of a trace whose settings have to be run

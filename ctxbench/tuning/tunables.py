@@ -21,9 +21,9 @@ from ctxbench.tuning.sweep.cut_reader import CutReader, fixed_names, parameter_n
 from ctxbench.tuning.sweep.domains import Domain, domains_of
 from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
-from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
+from ctxbench.tuning.sweep.families import BudgetFamily, Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
 
-Swept = FixedK | StandardMargin | Threshold | Budget
+Swept = FixedK | StandardMargin | ThresholdFamily | BudgetFamily
 # Values of whole numbers that are tried where all of them would be too many: with two domains, where every pair of
 # lines is compared; beside a budget of tokens; and in cross-validation.
 TOP_K = (10, 20, 50, 100)
@@ -138,16 +138,16 @@ class Tunable:
         tokens = budget.get("tokens", 2000)
         name = parameter_name(tokens)
         if not name or name in self._fixed_names:
-            return Budget(cut_family, self._reader.counts(tokens))
+            return BudgetFamily(cut_family, self._reader.counts(tokens))
         if isinstance(cut_family, FixedK):
             own = self.definition.parameters[name]
-            return Budget(cut_family, Span(name, float(own.low), float(own.high)))
-        return Budget(coarsen(cut_family), Counts(name, self.entry.search.get(name) or self._budgets(name)))  # type: ignore[arg-type]
+            return BudgetFamily(cut_family, ThresholdSpan(name, float(own.low), float(own.high)))
+        return BudgetFamily(coarsen(cut_family), Counts(name, self.entry.search.get(name) or self._budgets(name)))  # type: ignore[arg-type]
 
     @property
     def swept_thresholds(self) -> frozenset[str]:
         """The thresholds that are tried at every value that matters."""
-        return frozenset(part.name for part in self._swept_parts if isinstance(part, Span) and part.swept)
+        return frozenset(part.name for part in self._swept_parts if isinstance(part, ThresholdSpan) and part.swept)
 
     @cached_property
     def tried_values(self) -> dict[str, tuple[Value, ...]]:
@@ -214,7 +214,7 @@ class Tunable:
         return frozenset({part.name for part in self._swept_parts} - {""})
 
     @cached_property
-    def _swept_parts(self) -> tuple[Counts | Span, ...]:
+    def _swept_parts(self) -> tuple[Counts | ThresholdSpan, ...]:
         """The parameters of the cuts that are swept, of all domains."""
         families = [self.family] if self.family is not None else [domain.family for domain in self.domains]
         return tuple(part for family in families for part in _parameters(family))
@@ -250,7 +250,7 @@ class Tunable:
         budgets = [min(max(round(low * ratio**place), int(own.low)), int(own.high)) for place in range(BUDGETS)]
         return tuple(sorted({*budgets, int(self._reader.value(f"${name}"))}))
 
-    def _cut(self, chain: dict[str, Mapping[str, Any]]) -> FixedK | StandardMargin | Threshold | None:
+    def _cut(self, chain: dict[str, Mapping[str, Any]]) -> FixedK | StandardMargin | ThresholdFamily | None:
         """The family of the cut at the front of a chain, which is taken out of it."""
         first = next(iter(chain), "")
         if first not in _CUTS:
@@ -260,7 +260,7 @@ class Tunable:
             n = self._reader.counts(written.get("n", 5))
             return FixedK(n.name, n.values) if n.name else None
         if first == "margin":
-            return Threshold(
+            return ThresholdFamily(
                 threshold=self._reader.span(written.get("margin", 0.1)),
                 at_least=self._reader.counts(written.get("at_least", 0)),
                 at_most=self._reader.counts(written.get("at_most", 20)),
@@ -268,7 +268,7 @@ class Tunable:
             )
         if first == "at_least":
             most = written.get("at_most")
-            return Threshold(
+            return ThresholdFamily(
                 threshold=self._reader.span(written.get("threshold", 0.5)),
                 at_least=self._reader.counts(written.get("at_least", 0)),
                 at_most=None if most is None else self._reader.counts(most),
@@ -284,10 +284,10 @@ _ITEMWISE_STEPS = ("abstain", "truncate")  # steps that treat a request or an it
 
 def coarsen(family: Swept) -> Swept:
     """The same family with fewer whole numbers: topK of `TOP_K`, others of `TOP_N`, or the ones that are given."""
-    if isinstance(family, Budget):
+    if isinstance(family, BudgetFamily):
         cut_family = coarsen(family.of)
-        return family if isinstance(cut_family, Budget) else Budget(cut_family, family.tokens)
-    if isinstance(family, Threshold):
+        return family if isinstance(cut_family, BudgetFamily) else BudgetFamily(cut_family, family.tokens)
+    if isinstance(family, ThresholdFamily):
         most = None if family.at_most is None else _select_counts(family.at_most, TOP_N)
         return replace(family, at_least=_select_counts(family.at_least, TOP_N[:4]), at_most=most)
     if not isinstance(family, StandardMargin):
@@ -301,15 +301,15 @@ def _select_counts(counts: Counts, wanted: Sequence[int]) -> Counts:
     return Counts(counts.name, kept) if kept and len(counts.values) > len(wanted) else counts
 
 
-def _parameters(family: Swept | None) -> Iterator[Counts | Span]:
+def _parameters(family: Swept | None) -> Iterator[Counts | ThresholdSpan]:
     """The parameters of a family."""
     if isinstance(family, FixedK):
         yield Counts(family.n, tuple(family.values))
     for one in fields(family) if family is not None else ():
         part = getattr(family, one.name)
-        if isinstance(part, Counts | Span):
+        if isinstance(part, Counts | ThresholdSpan):
             yield part
-        elif isinstance(part, FixedK | StandardMargin | Threshold | Budget):
+        elif isinstance(part, FixedK | StandardMargin | ThresholdFamily | BudgetFamily):
             yield from _parameters(part)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ctxbench.tuning.common_setting import CommonSetting
 from ctxbench.tuning.dataset_tuning import DatasetTuner
-from ctxbench.tuning.inputs import TuningInputs
+from ctxbench.tuning.opened_inputs import TuningInputs
 from ctxbench.tuning.query_sets import Progress
-from ctxbench.tuning.results import Tuning
+from ctxbench.tuning.tuning_results import Tuning
 
 
 def no_progress(text: str, done: int, total: int) -> None:

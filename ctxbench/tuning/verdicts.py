@@ -19,7 +19,7 @@ Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ConstraintVerdict:
     """Whether a constraint holds on some queries.
 
     Attributes:
@@ -63,7 +63,9 @@ class VerdictQueries:
     chosen_here: bool
 
 
-def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale) -> Verdict | None:
+def verdict(
+    limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale
+) -> ConstraintVerdict | None:
     """Judge a constraint by measured values.
 
     Args:
@@ -94,7 +96,7 @@ def verdict(limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQuer
     needed = _labels_needed(limit, n, value, worse, better) if status in ("open", "too few to say") else None
     values = [limit.in_text_unit(one) for one in (value, low, high)]
     falls_short = not limit.is_near(value)
-    return Verdict(
+    return ConstraintVerdict(
         text=limit.text,
         status=status,
         value=values[0],

@@ -27,10 +27,10 @@ from ctxbench.bench.prepared import Prepared, open_experiment
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.candidates import stacked
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.embedding.base import Embedder
-from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.embedder import Embedder
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.files import write_atomic
-from ctxbench.text.chunking.items import DOCUMENTS
+from ctxbench.text.chunking.item_chunks import DOCUMENTS
 from ctxbench.tuning.first_items import first_items_curve
 
 if TYPE_CHECKING:

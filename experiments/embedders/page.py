@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.weights import find_weights
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.model_files import find_weights
 from ctxbench.report.charts.axes import COLOURS
 
 if TYPE_CHECKING:

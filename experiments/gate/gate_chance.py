@@ -16,10 +16,10 @@ from gate_world import shipped
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.gate.check_settings import METRICS, CheckSettings
 from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
 from ctxbench.gate.model import Verdict
-from ctxbench.gate.settings import METRICS, Settings
-from ctxbench.gate.snapshots import Identity, QueryFact, Snapshot
+from ctxbench.gate.snapshots import Identity, QueryFact, SelectorSnapshot
 
 NS = (30, 100, 300)
 SIMULATED = 1000
@@ -78,7 +78,7 @@ class Population:
     met_query: IntArray
 
     @classmethod
-    def of(cls, one: Snapshot) -> Population:
+    def of(cls, one: SelectorSnapshot) -> Population:
         """Read them off a snapshot."""
         groups: dict[str, list[int]] = {}
         items: list[tuple[int, float]] = []
@@ -224,7 +224,7 @@ def simulate(dataset: str, n: int, repeats: int, chance: float) -> Cell:
         repeats: how often each is asked on either side.
         chance: that the head leaves a required item out; that of the base is `CHANCE`.
     """
-    several, settings, tally = populations(dataset), Settings(), _Tally()
+    several, settings, tally = populations(dataset), CheckSettings(), _Tally()
     truth = [
         {metric: other - one.truth(CHANCE)[metric] for metric, other in one.truth(chance).items()} for one in several
     ]
@@ -270,7 +270,7 @@ def pair_of(dataset: str, selector: str, sides: tuple[Values, Values], groups: I
         for name, own in zip(ids, groups.tolist(), strict=True)
     }
     base, head = (
-        Snapshot(
+        SelectorSnapshot(
             dataset=dataset,
             selector=selector,
             items={},

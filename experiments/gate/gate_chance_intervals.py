@@ -35,9 +35,9 @@ from ctxbench.bench.stats import (
 )
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.metric_verdicts import judge_metrics
 from ctxbench.gate.model import MetricVerdict, Verdict
-from ctxbench.gate.settings import Settings
 from ctxbench.report.pages import write_parted
 
 PAGE = HERE.parents[1] / "reports" / "gate-intervals.md"
@@ -157,7 +157,7 @@ def _scale(metric: Metric, repeats: int) -> Scale:
 
 def _judged(base: Values, head: Values, sample: Sample) -> dict[Metric, MetricVerdict]:
     """As a check of one selector judges them, every metric of three corrected for the others."""
-    found = judge_metrics([pair_of("made", "made", (base, head), sample.group, 1)], Settings())
+    found = judge_metrics([pair_of("made", "made", (base, head), sample.group, 1)], CheckSettings())
     return dict(zip(JUDGED, found[0], strict=True))
 
 

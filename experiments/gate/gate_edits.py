@@ -13,10 +13,10 @@ from ctxbench.core.errors import Fault
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.curation.rebase import rebase_dataset
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.model import Cause, CauseKind, Check
-from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.io.rows import Row
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.catalogs import read_item
@@ -66,7 +66,7 @@ def named(edit: Mapping[str, Any]) -> Named:
     after = opened(edit["dataset"], selectors=[selector], embedder=embedder)
     data, lost_labels = _edited(data_of(after), edit["edit"])
     head = take(with_data(after, data))
-    found = check(list(zip(base, head, strict=True)), Settings(allow_removed=bool(lost_labels)))
+    found = check(list(zip(base, head, strict=True)), CheckSettings(allow_removed=bool(lost_labels)))
     one = found.selectors[0]
     moved = [group.cause for group in one.causes if group.lost or group.gained or group.others]
     first = moved[0] if moved else None  # an item that costs otherwise where it is offered as before is not expected
@@ -85,7 +85,7 @@ def named(edit: Mapping[str, Any]) -> Named:
     )
 
 
-def _right(first: Cause | None, expected: tuple[str, tuple[str, ...]], found: Check, base: Snapshot) -> bool:
+def _right(first: Cause | None, expected: tuple[str, tuple[str, ...]], found: Check, base: SelectorSnapshot) -> bool:
     kind, subjects = expected
     compared = found.selectors[0].compared
     if first is None or kind == NOTHING:

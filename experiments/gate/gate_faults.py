@@ -20,7 +20,7 @@ from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate.model import Cause, CauseKind
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.table_answers import offered_ids
 from ctxbench.io.json_files import dump_jsonl
 from ctxbench.selectors.definitions import definition
@@ -28,7 +28,7 @@ from ctxbench.selectors.definitions import definition
 DROPPED = 0.1  # share of queries that lose a required item
 NEEDED = 10  # queries that need the item whose text is replaced, at least
 MOST = 16  # of these in a draw, at most
-Narrow = Callable[[Snapshot, Snapshot, np.random.Generator], Snapshot]
+Narrow = Callable[[SelectorSnapshot, SelectorSnapshot, np.random.Generator], SelectorSnapshot]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,8 +46,8 @@ class Fault:
     """
 
     about: str
-    bases: Sequence[Snapshot]
-    heads: Sequence[Snapshot]
+    bases: Sequence[SelectorSnapshot]
+    heads: Sequence[SelectorSnapshot]
     kinds: frozenset[CauseKind]
     subjects: frozenset[str] = frozenset()
     needed: Sequence[str] = ()
@@ -82,15 +82,15 @@ def items_dropped(dataset: str) -> Fault:
     )
 
 
-def _offers(one: Snapshot) -> dict[str, list[str]]:
+def _offers(one: SelectorSnapshot) -> dict[str, list[str]]:
     return {query: _of_search(one, query) for query in one.queries}
 
 
-def _of_search(one: Snapshot, query: str) -> list[str]:
+def _of_search(one: SelectorSnapshot, query: str) -> list[str]:
     return [row.id for row in one.answers[query].offered if row.origin != "session"]
 
 
-def _without_one(one: Snapshot) -> dict[str, list[str]]:
+def _without_one(one: SelectorSnapshot) -> dict[str, list[str]]:
     """Every answer without the last item that meets a requirement alone."""
     found = {}
     for query, fact in one.queries.items():
@@ -101,7 +101,7 @@ def _without_one(one: Snapshot) -> dict[str, list[str]]:
     return found
 
 
-def _answers(folder: Path, dataset: str, offers: Mapping[str, Mapping[str, Sequence[str]]]) -> list[Snapshot]:
+def _answers(folder: Path, dataset: str, offers: Mapping[str, Mapping[str, Sequence[str]]]) -> list[SelectorSnapshot]:
     """What files of answers come to."""
     selectors = []
     for name, rows in offers.items():
@@ -113,7 +113,7 @@ def _answers(folder: Path, dataset: str, offers: Mapping[str, Mapping[str, Seque
     return take(opened(dataset, selectors=selectors))
 
 
-def _some_dropped(base: Snapshot, head: Snapshot, rng: np.random.Generator) -> Snapshot:
+def _some_dropped(base: SelectorSnapshot, head: SelectorSnapshot, rng: np.random.Generator) -> SelectorSnapshot:
     """The base's answers, and the head's for so many of the queries that differ."""
     differ = [
         query
@@ -264,7 +264,7 @@ def _replaced(dataset: str, fields: Sequence[str]) -> Fault:
     )
 
 
-def _met(one: Snapshot) -> Counter[str]:
+def _met(one: SelectorSnapshot) -> Counter[str]:
     """How often each item is offered to a query that needs it."""
     return Counter(
         item

@@ -34,11 +34,11 @@ from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.gate.model import Check, Verdict
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.steps.retrieve import Dense
@@ -97,7 +97,7 @@ class Found:
     losses: tuple[Loss, ...]
 
     @classmethod
-    def of(cls, one: Check, heads: Sequence[Snapshot]) -> Found:
+    def of(cls, one: Check, heads: Sequence[SelectorSnapshot]) -> Found:
         """Of a check."""
         rows = one.selectors
         return cls(

@@ -12,7 +12,7 @@ from gate_faults import FAULTS, Fault
 from gate_world import ALLOWANCES, Loss, check, draw, found_once, only
 
 from ctxbench.gate.model import Check, SelectorCheck, Verdict
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 
 NS = (30, 100, 300)
 DRAWS = 100
@@ -90,7 +90,7 @@ def power(dataset: str, name: str) -> Power:
     )
 
 
-def _drawn(fault: Fault, n: int, seed: int) -> Iterator[tuple[Snapshot, Snapshot]]:
+def _drawn(fault: Fault, n: int, seed: int) -> Iterator[tuple[SelectorSnapshot, SelectorSnapshot]]:
     """The two snapshots of each selector over a draw; a fault that hits some queries only hits so many of these."""
     rng = np.random.default_rng([seed, n, 7])
     needed = [fault.needed[place] for place in rng.permutation(len(fault.needed))[: fault.at_least].tolist()]
@@ -111,7 +111,7 @@ class _Tally:
     allowing: dict[float, int] = field(default_factory=dict)
     other: dict[str, int] = field(default_factory=dict)
 
-    def add(self, one: SelectorCheck, head: Snapshot) -> None:
+    def add(self, one: SelectorCheck, head: SelectorSnapshot) -> None:
         self.verdicts.append(one.verdict)
         self.nets.append(one.lost - one.gained)
         self.facts += one.lost - one.gained > one.allowed

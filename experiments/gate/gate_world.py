@@ -13,19 +13,19 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ctxbench.bench.config import experiment_of
+from ctxbench.bench.experiment_file import experiment_of
 from ctxbench.bench.prepared import Prepared, count_tokens, prepare
 from ctxbench.core.items import Catalog, Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate import causes, checks
 from ctxbench.gate.baseline import read_baseline, write_baseline
+from ctxbench.gate.check_settings import METRICS, CheckSettings
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.differences import Differences
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
-from ctxbench.gate.settings import METRICS, Settings
 from ctxbench.gate.snapshot_pair import SnapshotPair
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import Snapshot
+from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.table_answers import TableAnswers
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ OWN = ("workbench", "freight")
 TWINS = " with twins"
 SELECTORS = ({"selector": "semantic", "preset": "normal"}, {"selector": "semantic", "preset": "documents"})
 ALLOWANCES = (0.0, 0.0025, 0.005, 0.01, 0.02)  # shares of the queries in need that a default may allow
-Pairs = Sequence[tuple[Snapshot, Snapshot]]
+Pairs = Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]
 
 
 def opened(dataset: str, *, selectors: Sequence[Mapping[str, Any]] = SELECTORS, embedder: str = "minilm") -> Prepared:
@@ -70,7 +70,7 @@ def reworded(dataset: Dataset, texts: Mapping[str, Mapping[str, Any]]) -> Datase
     return with_items(dataset, [replace(item, **texts.get(item.id, {})) for item in dataset.catalog])
 
 
-def accepted(snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+def accepted(snapshots: Sequence[SelectorSnapshot]) -> list[SelectorSnapshot]:
     """Snapshots as they come back from a baseline that was written."""
     with tempfile.TemporaryDirectory() as folder:
         write_baseline(Path(folder) / "baseline", snapshots)
@@ -89,7 +89,7 @@ def with_more(dataset: Dataset, added: Sequence[Item]) -> Dataset:
 
 
 @cache
-def shipped(dataset: str) -> tuple[Prepared, tuple[Snapshot, ...], tuple[Snapshot, ...]]:
+def shipped(dataset: str) -> tuple[Prepared, tuple[SelectorSnapshot, ...], tuple[SelectorSnapshot, ...]]:
     """The experiment over a dataset, what its selectors answer, and the same as a baseline.
 
     Args:
@@ -108,7 +108,7 @@ def shipped(dataset: str) -> tuple[Prepared, tuple[Snapshot, ...], tuple[Snapsho
 # ---------------------------------------------------------------------------------------------- draws
 
 
-def only(snapshot: Snapshot, queries: Sequence[str]) -> Snapshot:
+def only(snapshot: SelectorSnapshot, queries: Sequence[str]) -> SelectorSnapshot:
     """The snapshot over some of its queries, in the order given."""
     place = {query: row for row, query in enumerate(snapshot.queries)}
     rows = np.array([place[query] for query in queries], dtype=np.int64)
@@ -124,7 +124,7 @@ def only(snapshot: Snapshot, queries: Sequence[str]) -> Snapshot:
     )
 
 
-def draw(snapshot: Snapshot, n: int, seed: int, *, among: Sequence[str] = ()) -> list[str]:
+def draw(snapshot: SelectorSnapshot, n: int, seed: int, *, among: Sequence[str] = ()) -> list[str]:
     """Some queries without replacement, groups whole, in the order of the dataset.
 
     Args:
@@ -165,7 +165,7 @@ class Loss:
     by_metrics: bool
 
     @classmethod
-    def of(cls, one: SelectorCheck, head: Snapshot) -> Loss:
+    def of(cls, one: SelectorCheck, head: SelectorSnapshot) -> Loss:
         """Of a selector."""
         return cls(
             net=one.lost - one.gained,
@@ -178,9 +178,11 @@ class Loss:
         return self.by_metrics or self.net > (max(1, int(part * self.in_need)) if part else 0)
 
 
-def check(pairs: Pairs, settings: Settings | None = None) -> Check:
+def check(pairs: Pairs, settings: CheckSettings | None = None) -> Check:
     """A check as the command makes it, over settings that nobody has written."""
-    return checks.check(checks.Pairing(pairs), settings or Settings(), name="gate", base="baseline", head="this run")
+    return checks.check(
+        checks.SnapshotPairs(pairs), settings or CheckSettings(), name="gate", base="baseline", head="this run"
+    )
 
 
 @contextmanager
@@ -192,7 +194,7 @@ def found_once(full: Check) -> Iterator[None]:
     """
     known = {(one.dataset, one.selector): one for one in full.selectors}
 
-    def differences(base: Snapshot, head: Snapshot, comparable: Comparability) -> Differences:
+    def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparable: Comparability) -> Differences:
         return _restricted(known[base.dataset, head.selector], set(comparable.queries))
 
     def explain(_pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]:

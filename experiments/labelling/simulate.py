@@ -11,8 +11,8 @@ from trial import Goal, What, World, answer, answers_until, draw, figure, make_w
 from world import SETTINGS, Annotator, asks, catalog
 
 from ctxbench.data.labelling.pool import SELECTORS, open_selectors
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir

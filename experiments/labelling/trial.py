@@ -16,16 +16,16 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.labelling.answers import MemoryLog
+from ctxbench.data.labelling.answer_log import MemoryLog
 from ctxbench.data.labelling.estimate import Figure, Sample
 from ctxbench.data.labelling.exposure import Exposure
+from ctxbench.data.labelling.labelling_session import LabellingSession
 from ctxbench.data.labelling.pool import Offers, Pool, make_pool
 from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.queue import Queue, make_queue
-from ctxbench.data.labelling.session import Session
 from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.importer import TraceSource, import_traces
-from ctxbench.selectors.base import Selector
+from ctxbench.selectors.selector import Selector
 
 What = int | tuple[int, int, int]
 Goal = tuple[What, float]
@@ -120,15 +120,15 @@ def imported_by_rule(log: Log, asks: Sequence[Ask], items: Catalog) -> tuple[Dat
     return Dataset(name="log", version="1", catalog=items, queries=tuple(queries), labels=tuple(labels)), exposures
 
 
-def session_of(one: Draw, *, seed: int, focus: Sequence[str] = (), split: bool = True) -> Session:
+def session_of(one: Draw, *, seed: int, focus: Sequence[str] = (), split: bool = True) -> LabellingSession:
     """A session over a draw that nobody has answered yet."""
     predictor = Predictor(one.pool)
-    start = Session(predictor, Queue(selectors=one.pool.names, seed=seed, strata=()), MemoryLog())
+    start = LabellingSession(predictor, Queue(selectors=one.pool.names, seed=seed, strata=()), MemoryLog())
     queue = make_queue(predictor, start.unsettled(), seed=seed, focus=focus, split=split)
-    return Session(predictor, queue, MemoryLog())
+    return LabellingSession(predictor, queue, MemoryLog())
 
 
-def answer(session: Session, annotator: Annotator, n: int) -> int:
+def answer(session: LabellingSession, annotator: Annotator, n: int) -> int:
     """Answer about n prompts; how many it were.
 
     No query is begun after n - 3 answers, and the one in progress is answered through, as `data label` does when its
@@ -144,7 +144,7 @@ def answer(session: Session, annotator: Annotator, n: int) -> int:
 
 
 def answers_until(
-    session: Session, annotator: Annotator, goals: Sequence[Goal], *, strata: Queue | None = None
+    session: LabellingSession, annotator: Annotator, goals: Sequence[Goal], *, strata: Queue | None = None
 ) -> list[tuple[int, int]]:
     """How many answers it takes until the interval of each figure is as narrow as its goal.
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ctxbench.core.items import Catalog, Item
+from ctxbench.data.labelling.labelling_session import LabelPrompt, PromptAnswer
 from ctxbench.data.labelling.pool import Pool
-from ctxbench.data.labelling.session import Prompt, Reply
 
 SHELL = "run_command"
 
@@ -275,19 +275,21 @@ class Annotator:
 
     groups: dict[str, tuple[tuple[int, ...], ...]]
 
-    def reply(self, prompt: Prompt) -> Reply:
+    def reply(self, prompt: LabelPrompt) -> PromptAnswer:
         """The answer to a prompt."""
         groups = self.groups[prompt.query]
         if prompt.kind == "alternative":
-            return Reply("alternative", yes=any({prompt.item, prompt.of} <= set(group) for group in groups))
+            return PromptAnswer("alternative", yes=any({prompt.item, prompt.of} <= set(group) for group in groups))
         for item in prompt.known:
             if not any(item in group for group in groups):
-                return Reply("wrong", item)
+                return PromptAnswer("wrong", item)
         listed = [candidate.item for candidate in prompt.candidates]
         for group in groups:
             if not any(item in prompt.known for item in group):
-                return Reply("needed", min(group, key=lambda i: (listed.index(i) if i in listed else len(listed), i)))
-        return Reply("done" if groups else "nothing")
+                return PromptAnswer(
+                    "needed", min(group, key=lambda i: (listed.index(i) if i in listed else len(listed), i))
+                )
+        return PromptAnswer("done" if groups else "nothing")
 
 
 def true_shares(pool: Pool, groups: dict[str, tuple[tuple[int, ...], ...]]) -> list[float]:

@@ -16,8 +16,8 @@ from ctxbench.core.pipeline import Outcome, Pipeline
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import select_queries
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.features.columns import TEXT
 from ctxbench.features.logistic import Logistic
@@ -28,11 +28,11 @@ from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Probability
 from ctxbench.text.tokens import open_counter
+from ctxbench.tuning.budget_setting import Prices
 from ctxbench.tuning.fits.examples import Examples, make_examples
-from ctxbench.tuning.fits.fit import columns_of, fit_pooled
+from ctxbench.tuning.fits.query_fits import columns_of, fit_pooled
 from ctxbench.tuning.full_rankings import rank_with_pipeline
 from ctxbench.tuning.query_sets import QuerySet
-from ctxbench.tuning.token_budget import Prices
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {

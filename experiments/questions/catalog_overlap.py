@@ -20,7 +20,7 @@ from ctxbench.data.curation.catalog_overlap import overlap
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import select_queries
-from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vectors import open_vectors
 from ctxbench.index.dense import chunks_of
 from ctxbench.io.files import write_atomic

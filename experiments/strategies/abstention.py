@@ -28,8 +28,8 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Step
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, Fit, write_calibrations
@@ -44,7 +44,7 @@ from ctxbench.steps.calibrated import Abstain
 from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.fits.curves import CutCurve, CutPoint, recall_of_first, roc_area, roc_area_interval
 from ctxbench.tuning.fits.examples import ALL, Examples, joined_groups, labelled_queries, make_examples
-from ctxbench.tuning.fits.fit import fit
+from ctxbench.tuning.fits.query_fits import fit
 from ctxbench.tuning.fits.trials import (
     AbstentionData,
     AbstentionTrial,

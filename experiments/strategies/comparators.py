@@ -16,7 +16,7 @@ from typing import Any
 import bm25s
 import numpy as np
 
-from ctxbench.bench.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
+from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, parse_metric
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates, Origin, concatenated, stacked
@@ -27,7 +27,7 @@ from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import select_queries
-from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.index.ranked import ranked_by
 from ctxbench.index.resources import LocalResources, local_resources
 from ctxbench.io.cache import cache_dir
@@ -100,7 +100,7 @@ class World:
         start, item = table.ranking()
         evidence = Evidence(
             judgments=self.dataset.judgments,
-            offered=Offered(
+            offered=OfferedItems(
                 start=table.starts_of(table.chosen), item=table.item[table.chosen], origin=table.origin[table.chosen]
             ),
             rankings=Rankings(start=start, item=item),

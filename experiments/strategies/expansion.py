@@ -24,8 +24,8 @@ from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir

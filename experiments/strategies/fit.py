@@ -13,15 +13,15 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import select_queries
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, WEIGHTS, write_calibrations
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.fit import fit
+from ctxbench.tuning.fits.query_fits import fit
 
 HERE = Path(__file__).parents[1]
 BEHIND: dict[str, dict[str, Any]] = {

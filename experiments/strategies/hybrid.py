@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.metrics import Evidence, Offered, Rankings, evaluate, parse_metric
+from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, parse_metric
 from ctxbench.bench.stats import Comparison, compare, correct, holm, sign_flip
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray, IntArray
@@ -25,8 +25,8 @@ from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import draw_sample
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
@@ -113,7 +113,7 @@ def values(dataset: Dataset, table: Candidates) -> FloatArray:
     """nDCG@10 of every query; NaN where it needs nothing."""
     start, item = table.ranking()
     held = table.origin == Origin.SESSION
-    offered = Offered(start=table.starts_of(held), item=table.item[held], origin=table.origin[held])
+    offered = OfferedItems(start=table.starts_of(held), item=table.item[held], origin=table.origin[held])
     evidence = Evidence(judgments=dataset.judgments, offered=offered, rankings=Rankings(start=start, item=item))
     return evaluate([metric := parse_metric(METRIC)], evidence)[metric]
 

@@ -26,7 +26,7 @@ from ctxbench.tuning.limits import policy_measures
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.families import Counts, FixedK, Span, StandardMargin
+from ctxbench.tuning.sweep.families import Counts, FixedK, StandardMargin, ThresholdSpan
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 
@@ -59,8 +59,8 @@ FIRST = FixedK("k", range(1, DEPTH + 1))
 MARGIN = StandardMargin(
     topK=Counts("topK", (100,)),
     topN=Counts("topN", tuple(range(1, 21))),
-    includeScore=Span("includeScore", 0.0, 1.0),
-    margin=Span("margin", 0.0, 1.0),
+    includeScore=ThresholdSpan("includeScore", 0.0, 1.0),
+    margin=ThresholdSpan("margin", 0.0, 1.0),
 )
 FAMILIES: Mapping[str, tuple[Cuts, ...]] = {"first k": (FIRST,), "all": (FIRST, MARGIN)}
 

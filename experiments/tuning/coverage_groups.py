@@ -15,8 +15,8 @@ from ctxbench.bench.stats import by_group, grouped_compare, grouped_estimate, wi
 from ctxbench.bench.stats.intervals import hall_bounds
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.data.datasets import Dataset
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir

@@ -33,8 +33,8 @@ from domains_types import (
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import LEVEL, Comparison, compare, correct, estimate, holm
 from ctxbench.cli.scripts import run_script
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
@@ -47,7 +47,7 @@ from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.sweep.engine_runs import setting_line
-from ctxbench.tuning.sweep.lines import Measure
+from ctxbench.tuning.sweep.threshold_lines import Measure
 
 DATASETS = ("workbench", "freight")
 BUDGETS = (0.25, 0.5, 1.0, 2.0)  # times the tokens of the documents' defaults

@@ -23,11 +23,11 @@ from ctxbench.tuning.query_sets import QuerySet
 from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of, restrict_to_domain
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.engine_runs import measure_answers
-from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
+from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
 from ctxbench.tuning.sweep.front import Front
-from ctxbench.tuning.sweep.lines import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.shared_budget import DomainPair
+from ctxbench.tuning.sweep.threshold_lines import Measure
 
 ROOT = Path(__file__).parents[2]
 ONE, TWO = definition("semantic"), definition("semantic-domains")
@@ -38,8 +38,8 @@ POWERS = policy_measures([optimum_of(mode, TARGETS[mode][0], 1.0).policy for mod
 FAMILY = StandardMargin(
     topK=Counts("contextTopK", TOPKS),
     topN=Counts("contextTopN", TOPNS),
-    includeScore=Span("contextIncludeScore", 0.0, 1.0),
-    margin=Span("contextMargin", 0.0, 1.0),
+    includeScore=ThresholdSpan("contextIncludeScore", 0.0, 1.0),
+    margin=ThresholdSpan("contextMargin", 0.0, 1.0),
 )
 ByQuery = Mapping[Measure, FloatArray]
 

@@ -25,8 +25,8 @@ from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import draw_sample
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.features.stored_fits import write_calibrations
 from ctxbench.index.resources import LocalResources
@@ -36,7 +36,7 @@ from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import write_fitted
 from ctxbench.selectors.parameters import Value
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.fit import fit_examples, shipped_fit
+from ctxbench.tuning.fits.query_fits import fit_examples, shipped_fit
 from ctxbench.tuning.limits import (
     COMPLETENESS,
     MAX_TOKENS,

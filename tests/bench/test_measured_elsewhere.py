@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.config import read_experiment
+from ctxbench.bench.experiment_file import read_experiment
 from ctxbench.bench.prepared import prepare
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run

@@ -17,7 +17,7 @@ from ctxbench.bench.metrics import (
     Kinship,
     Mean,
     Metric,
-    Offered,
+    OfferedItems,
     Rankings,
     Via,
     bits_over_random,
@@ -53,7 +53,7 @@ def offered(*queries):
     """A query is a list of items found by search, or of (item, origin)."""
     start, rows = csr(queries)
     pairs = [row if isinstance(row, tuple) else (row, 1) for row in rows]
-    return Offered(start=start, item=[item for item, _ in pairs], origin=[origin for _, origin in pairs])
+    return OfferedItems(start=start, item=[item for item, _ in pairs], origin=[origin for _, origin in pairs])
 
 
 def rankings(*queries, given=None):
@@ -639,8 +639,8 @@ def test_all_faulty_metrics_are_reported_at_once():
         (lambda: offered([1, (1, 0)]), "offered: item 1 of query 0 is listed twice"),
         (lambda: rankings([1, 1]), "rankings: item 1 of query 0 is listed twice"),
         (lambda: rankings([1], given=np.array([True, True])), "given has shape (2,), expected (1,)"),
-        (lambda: Offered(start=[0, 2], item=[1], origin=[1]), "offered: start must rise from 0 to 1"),
-        (lambda: Offered(start=[0, 1], item=[1], origin=[]), "offered: origin has shape (0,), expected (1,)"),
+        (lambda: OfferedItems(start=[0, 2], item=[1], origin=[1]), "offered: start must rise from 0 to 1"),
+        (lambda: OfferedItems(start=[0, 1], item=[1], origin=[]), "offered: origin has shape (0,), expected (1,)"),
         (
             lambda: Evidence(judgments=judgments([], []), offered=offered([])),
             "offered: 1 queries, but the judgments have 2",
@@ -661,7 +661,7 @@ def test_faulty_tables_are_refused(build, message):
 
 def test_tables_keep_their_own_copy():
     items = np.array([0, 1])
-    table = Offered(start=[0, 2], item=items, origin=[1, 1])
+    table = OfferedItems(start=[0, 2], item=items, origin=[1, 1])
     items[0] = 9
     assert table.item.tolist() == [0, 1]
     assert items.flags.writeable

@@ -12,7 +12,7 @@ import pytest
 
 import ctxbench
 from ctxbench.bench import provenance
-from ctxbench.bench.config import SelectorSpec
+from ctxbench.bench.experiment_file import SelectorSpec
 from ctxbench.bench.provenance import LIBRARIES, described, git_commit, versions
 
 

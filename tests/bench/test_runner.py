@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from ctxbench.bench import dataset_run, results
-from ctxbench.bench.config import examine
+from ctxbench.bench.experiment_file import examine
 from ctxbench.bench.prepared import open_experiment, prepare
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
@@ -27,7 +27,7 @@ from ctxbench.bench.summary import summarise_run
 from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import InputError, ParameterError, SelectorError, StorageError, UserError
 from ctxbench.data.datasets import read_dataset
-from ctxbench.data.labelling.weights import write_weights
+from ctxbench.data.labelling.query_weights import write_weights
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.report.run_tables import comparison_table
 from ctxbench.selectors.pipelines import offered_sizes

@@ -700,13 +700,13 @@ def test_no_success_at_all_is_minus_infinity_with_an_interval():
 
 
 def test_every_metric_can_be_estimated_from_no_queries():
-    from ctxbench.bench.metrics import METRICS, Evidence, Judgments, Kinship, Offered, Rankings
+    from ctxbench.bench.metrics import METRICS, Evidence, Judgments, Kinship, OfferedItems, Rankings
 
     metrics = [Metric(name, 5 if declared.cutoff == "required" else 0) for name, declared in METRICS.items()]
     none = np.array([], dtype=np.int64)
     evidence = Evidence(
         judgments=Judgments(start=[0], item=none, grade=none, group=none),
-        offered=Offered(start=[0], item=none, origin=none),
+        offered=OfferedItems(start=[0], item=none, origin=none),
         rankings=Rankings(start=[0], item=none),
         item_tokens=none,
         body_tokens=none,

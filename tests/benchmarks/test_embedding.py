@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.embedding.base import EmbedderIdentity
+from ctxbench.embedding.embedder import EmbedderIdentity
 from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.store import VectorStore
-from ctxbench.embedding.weights import find_weights
+from ctxbench.embedding.model_files import find_weights
+from ctxbench.embedding.vector_store import VectorStore
 
 THREADS = 2
 ROUNDS = 5

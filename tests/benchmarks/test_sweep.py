@@ -28,7 +28,7 @@ from ctxbench.steps.cut import Standard
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
+from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
 from ctxbench.tuning.sweep.front import Front
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
@@ -43,7 +43,7 @@ POLICY = Policy(
     minimise=True,
     constraints=(Constraint(metric=COMPLETE, at_least=0.2),),
 )
-K, N, SCORE = Counts("K", tuple(range(1, 101))), Counts("N", tuple(range(1, 51))), Span("s", 0.0, 1.0)
+K, N, SCORE = Counts("K", tuple(range(1, 101))), Counts("N", tuple(range(1, 51))), ThresholdSpan("s", 0.0, 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,9 @@ def selector(table, labels):
     return run
 
 
-@pytest.mark.parametrize("margin", [None, Span("m", 0.0, 1.0)], ids=["includeScore", "includeScore and margin"])
+@pytest.mark.parametrize(
+    "margin", [None, ThresholdSpan("m", 0.0, 1.0)], ids=["includeScore", "includeScore and margin"]
+)
 def test_the_sweep_beside_the_selector(benchmark, labels, table, drawn, margin):
     run, family = selector(table, labels), StandardMargin(K, N, SCORE, margin)
 

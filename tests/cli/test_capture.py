@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ctxbench.cli.capture import Wanted, capture_all, import_tools, keep
+from ctxbench.cli.capture import CaptureWanted, capture_all, import_tools, keep
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.sources.snapshots import Part
+from ctxbench.sources.catalog_snapshots import SnapshotPart
 
 FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
 TOOLS = [
@@ -40,7 +40,7 @@ def tools(place: Path) -> Path:
 
 
 def test_how_each_server_went_is_printed(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert capture_all(Wanted(mcp_config=config, timeout=60), out=Path("kept"), as_json=False) == 1
+    assert capture_all(CaptureWanted(mcp_config=config, timeout=60), out=Path("kept"), as_json=False) == 1
     lines = capfd.readouterr().out.splitlines()
     closed = "it closed the connection before it had answered"
     assert lines[:5] == [
@@ -54,11 +54,14 @@ def test_how_each_server_went_is_printed(config: Path, capfd: pytest.CaptureFixt
         "1 of 3 failed: exit_later; this is what the others gave",
         'Next: ctxbench select "what a user asks" --catalog kept',
     ]
-    assert capture_all(Wanted(mcp_config=config, skip=["exit_later"], timeout=60), out=Path("kept"), as_json=False) == 0
+    assert (
+        capture_all(CaptureWanted(mcp_config=config, skip=["exit_later"], timeout=60), out=Path("kept"), as_json=False)
+        == 0
+    )
 
 
 def test_json_is_the_card(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert capture_all(Wanted(mcp_config=config, only=["rich"], timeout=60), out=Path("kept"), as_json=True) == 0
+    assert capture_all(CaptureWanted(mcp_config=config, only=["rich"], timeout=60), out=Path("kept"), as_json=True) == 0
     card = json.loads(capfd.readouterr().out)
     assert (card["folder"], card["counts"]) == ("kept", {"items": 2, "tools": 2, "without_description": 1})
     assert [part["name"] for part in card["parts"]] == ["rich"]
@@ -68,13 +71,13 @@ def test_nothing_is_written_when_nothing_was_captured(config: Path) -> None:
     with pytest.raises(
         InputError, match=r"(?s)nothing was captured.*server 'exit_later'.*server 'off': it is disabled"
     ):
-        capture_all(Wanted(mcp_config=config, skip=["rich"], timeout=60), out=Path("kept"), as_json=False)
+        capture_all(CaptureWanted(mcp_config=config, skip=["rich"], timeout=60), out=Path("kept"), as_json=False)
     assert not Path("kept").exists()
 
 
 def test_a_folder_with_something_else_is_refused_before_anything_is_started(config: Path, place: Path) -> None:
     with pytest.raises(ParameterError, match=r"\. would be replaced, but it holds mcp\.json"):
-        capture_all(Wanted(mcp_config=config, timeout=60), out=Path(), as_json=False)
+        capture_all(CaptureWanted(mcp_config=config, timeout=60), out=Path(), as_json=False)
 
 
 def test_a_list_of_tools_becomes_a_catalog_to_select_from(tools: Path, cli, capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
@@ -182,10 +185,10 @@ def test_what_a_failed_source_has_in_the_earlier_catalog_is_told(place: Path, cl
 
 
 def test_a_folder_that_fails_is_not_skipped_by_name(place: Path) -> None:
-    part = Part(name="docs", kind="rules", state="failed", error="it is gone")
+    part = SnapshotPart(name="docs", kind="rules", state="failed", error="it is gone")
     items = tuple(Catalog([Item(type="tool", server="s", name="a", description="A.")]))
-    whole = [lambda: [Part(name="docs", kind="rules", items=items)]]
+    whole = [lambda: [SnapshotPart(name="docs", kind="rules", items=items)]]
     assert keep(whole, out=Path("kept"), as_json=False) == 0
-    less = [lambda: [part, Part(name="calc", kind="server", items=items)]]
+    less = [lambda: [part, SnapshotPart(name="calc", kind="server", items=items)]]
     with pytest.raises(StorageError, match=r"and it holds 1 item of docs; .* gave: --partial \(docs: it is gone\)$"):
         keep(less, out=Path("kept"), as_json=False, partial=False)

@@ -11,10 +11,10 @@ import pytest
 from ctxbench.cli import curate
 from ctxbench.core.errors import ParameterError
 from ctxbench.data.datasets import read_dataset
-from ctxbench.data.labelling.answers import Answer, state_of
+from ctxbench.data.labelling.answer_log import KeyPress, state_of
 from ctxbench.data.labelling.folder import opened
+from ctxbench.data.labelling.query_weights import read_weights, write_weights
 from ctxbench.data.labelling.queue import Queue
-from ctxbench.data.labelling.weights import read_weights, write_weights
 
 
 def splitting(**given):
@@ -93,7 +93,7 @@ def labelled(tiny, folder):
     with opened(folder) as found:
         query = next(query for query in found.dataset.queries if query.id == "q05")
         before = state_of(found.dataset, query).as_row()
-        found.log.add(Answer(number=1, kind="nothing", query="q05", before=before))
+        found.log.add(KeyPress(number=1, kind="nothing", query="q05", before=before))
     Queue(selectors=("bm25",), seed=0, strata=()).write(folder / "labelling" / "queue.json")
     write_weights(folder, {"q05": 2.5}, {"q05": 0})
     return folder
@@ -113,7 +113,7 @@ def test_a_split_takes_what_labelling_left_along(tiny, tmp_path, capsys):
     with opened(out) as found:
         assert [answer.query for answer in found.log.answers] == ["q05"]
         assert found.notes == []
-        found.log.add(Answer(number=2, kind="nothing", query="q10"))
+        found.log.add(KeyPress(number=2, kind="nothing", query="q10"))
     before = files_of(out)
     curate.split(str(folder), splitting(), out=out, in_place=False, as_json=False)
     assert f"left out, since the folder holds answers of its own: {', '.join(names)}" in capsys.readouterr().out
@@ -215,19 +215,19 @@ def test_a_faulty_file_of_renames_has_lines(tiny, changed, tmp_path):
 
 
 def test_export_says_what_the_format_cannot_hold(tiny, tmp_path, capsys):
-    curate.export(str(tiny), curate.Export("beir", tmp_path / "out", None), as_json=False)
+    curate.export(str(tiny), curate.ExportTargets("beir", tmp_path / "out", None), as_json=False)
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "12 items, 10 queries, labels in qrels: tuning 8, test 7"
     assert out[1].startswith("what the format has no place for, kept in `metadata`")
     assert "  2 labels that are alternatives" in out
     assert out[-1] == f"written to {tmp_path / 'out'}"
-    curate.export(str(tiny), curate.Export("trec", tmp_path / "out", None, plain=True), as_json=True)
+    curate.export(str(tiny), curate.ExportTargets("trec", tmp_path / "out", None, plain=True), as_json=True)
     assert json.loads(capsys.readouterr().out)["not_held"]["named scopes"] == 1
 
 
 def test_requests_are_listed_with_what_each_may_be_offered(tiny, tmp_path, capsys):
     path = tmp_path / "requests.jsonl"
-    curate.export(str(tiny), curate.Export(None, None, path), as_json=False)
+    curate.export(str(tiny), curate.ExportTargets(None, None, path), as_json=False)
     assert capsys.readouterr().out == f"what 10 queries ask and may be offered, written to {path}\n"
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     dataset = read_dataset(tiny)
@@ -247,10 +247,10 @@ def test_requests_are_listed_with_what_each_may_be_offered(tiny, tmp_path, capsy
 @pytest.mark.parametrize(
     "what",
     [
-        curate.Export(None, None, None),
-        curate.Export("beir", None, None),
-        curate.Export(None, Path("out"), None),
-        curate.Export("beir", None, Path("requests.jsonl")),
+        curate.ExportTargets(None, None, None),
+        curate.ExportTargets("beir", None, None),
+        curate.ExportTargets(None, Path("out"), None),
+        curate.ExportTargets("beir", None, Path("requests.jsonl")),
     ],
 )
 def test_an_export_says_what_is_to_be_written(tiny, what):
@@ -259,7 +259,7 @@ def test_an_export_says_what_is_to_be_written(tiny, what):
 
 
 def test_a_run_goes_with_a_format(tiny, tmp_path):
-    what = curate.Export(None, None, tmp_path / "requests.jsonl", run=tmp_path)
+    what = curate.ExportTargets(None, None, tmp_path / "requests.jsonl", run=tmp_path)
     with pytest.raises(ParameterError, match="go with --format and --out"):
         curate.export(str(tiny), what, as_json=False)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from ctxbench.bench.config import examine
+from ctxbench.bench.experiment_file import examine
 from ctxbench.cli.app import app
 
 ROOT = Path(__file__).parents[2]

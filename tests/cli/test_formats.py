@@ -23,7 +23,7 @@ def how():
 @pytest.fixture
 def exported(tiny, tmp_path, capsys):
     def write(form):
-        curate.export(str(tiny), curate.Export(form, tmp_path / form, None, plain=True), as_json=False)
+        curate.export(str(tiny), curate.ExportTargets(form, tmp_path / form, None, plain=True), as_json=False)
         capsys.readouterr()
         return tmp_path / form
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.cli.keys import Keys
+from ctxbench.cli.key_input import Keys
 from ctxbench.cli.label import label
-from ctxbench.cli.review import apply_patch, review
+from ctxbench.cli.review_command import apply_patch, review
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Message, Request

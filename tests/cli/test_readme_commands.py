@@ -17,7 +17,7 @@ import pytest
 
 from ctxbench.core import registry
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.weights import WHEEL
+from ctxbench.embedding.model_files import WHEEL
 from tests.checkout import Checkout
 
 ROOT = Path(__file__).parents[2]

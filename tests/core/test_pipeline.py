@@ -14,7 +14,7 @@ from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.requests import Batch, Request, SessionItem
 from ctxbench.core.selection import selections
 from ctxbench.core.stages import Merge
-from ctxbench.embedding.base import EmbedderIdentity
+from ctxbench.embedding.embedder import EmbedderIdentity
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources

@@ -11,9 +11,9 @@ import pytest
 import ctxbench
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.embedding import given
-from ctxbench.embedding.base import ModelError
+from ctxbench.embedding.embedder import ModelError
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.names import open_embedder
 from ctxbench.embedding.vectors import open_vectors
 
 DATASET = ctxbench.dataset(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from tests.children import child
 
@@ -22,7 +22,7 @@ import json, sys
 from pathlib import Path
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding import vectors as module
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vector_store import VectorStore
 module.COMMIT_TEXTS = 8  # more commits, more moments at which a kill can do harm
 texts = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
 embedder = MiniLM(threads=2)

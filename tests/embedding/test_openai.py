@@ -18,9 +18,9 @@ import pytest
 
 from ctxbench.core.errors import EmbeddingError, ParameterError
 from ctxbench.embedding import open_embedder
-from ctxbench.embedding.base import ModelError
+from ctxbench.embedding.embedder import ModelError
 from ctxbench.embedding.openai import OpenAIEmbedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.net import openai_server as server_module
 from tests.local_server import Server

@@ -10,10 +10,10 @@ import shutil
 import numpy as np
 import pytest
 
-from ctxbench.embedding import weights
-from ctxbench.embedding.base import ModelError
+from ctxbench.embedding import model_files
+from ctxbench.embedding.embedder import ModelError
+from ctxbench.embedding.model_files import find_weights
 from ctxbench.embedding.sentence_transformers import SentenceTransformerEmbedder
-from ctxbench.embedding.weights import find_weights
 
 pytest.importorskip("sentence_transformers", reason="needs the extra")
 
@@ -102,7 +102,7 @@ def test_the_contents_of_a_local_model_are_its_identity_and_not_its_place_or_tim
 
 def test_a_local_model_is_hashed_once(small, monkeypatch):
     before = SentenceTransformerEmbedder(str(small)).identity
-    monkeypatch.setattr(weights.hashlib, "file_digest", lambda *arguments: pytest.fail("hashed again"))
+    monkeypatch.setattr(model_files.hashlib, "file_digest", lambda *arguments: pytest.fail("hashed again"))
     assert SentenceTransformerEmbedder(str(small)).identity == before
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from ctxbench.core.errors import EmbeddingError, StorageError
 from ctxbench.embedding import vectors as vectors_module
-from ctxbench.embedding.base import EmbedderIdentity, ModelError
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors, VectorStats
 
 

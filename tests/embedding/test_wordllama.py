@@ -12,7 +12,7 @@ import pytest
 
 from ctxbench.embedding import open_embedder
 from ctxbench.embedding import wordllama as module
-from ctxbench.embedding.base import ModelError
+from ctxbench.embedding.embedder import ModelError
 from ctxbench.embedding.wordllama import WordLlama
 
 TEXTS = ["", " ", "deploy the service", "Grüße, \U0001f600!", "half \ud83d", "NUL \x00", "<s> <pad> </s>", "x" * 9000]

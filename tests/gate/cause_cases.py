@@ -16,13 +16,13 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.selection import offered_rows
 from ctxbench.gate.cause_groups import group_changes
 from ctxbench.gate.causes import explain
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import assess_comparability
 from ctxbench.gate.differences import differences
 from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.model import CauseGroup, Change, Remedy
-from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshot_pair import SnapshotPair
-from ctxbench.gate.snapshots import NEAR, AnswerFact, Snapshot
+from ctxbench.gate.snapshots import NEAR, AnswerFact, SelectorSnapshot
 from tests.gate.gate_cases import identity, item, item_id, snapshot
 
 TOP3: list[Any] = [{"first": {"n": 3}}]
@@ -37,7 +37,7 @@ def scored(
     chunks: Mapping[str, int] | None = None,
     spec: Mapping[str, Any] | None = None,
     **given: Any,
-) -> Snapshot:
+) -> SelectorSnapshot:
     """A snapshot whose answers the cuts give for these scores.
 
     Args:
@@ -90,16 +90,16 @@ def _answer(
     )
 
 
-def as_baseline(side: Snapshot) -> Snapshot:
+def as_baseline(side: SelectorSnapshot) -> SelectorSnapshot:
     """With the nearest of those that stayed out only, as a baseline keeps them."""
     answers = {query: replace(one, near=one.near[:NEAR]) for query, one in side.answers.items()}
     return replace(side, answers=answers, judged=None)
 
 
-def explained(base: Snapshot, head: Snapshot) -> tuple[Change, ...]:
+def explained(base: SelectorSnapshot, head: SelectorSnapshot) -> tuple[Change, ...]:
     """The changes with their causes; in any order of the changes the same."""
     base = as_baseline(base)
-    found = assess_comparability(base, head, Settings(metrics=(parse_metric("completeness"),)))
+    found = assess_comparability(base, head, CheckSettings(metrics=(parse_metric("completeness"),)))
     assert found.reasons == ()
     changes = differences(base, head, found).changes
     pair = SnapshotPair(base, head, input_differences(base, head, found.renamed))
@@ -109,7 +109,7 @@ def explained(base: Snapshot, head: Snapshot) -> tuple[Change, ...]:
     return out
 
 
-def causes(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, tuple[str, ...], str]]:
+def causes(base: SelectorSnapshot, head: SelectorSnapshot) -> dict[str, tuple[str, tuple[str, ...], str]]:
     """By item name, `-` in front of those that went out: kind, names of subjects and detail."""
     return {
         ("-" if one.lost else "+") + _name(one.item): (
@@ -121,9 +121,9 @@ def causes(base: Snapshot, head: Snapshot) -> dict[str, tuple[str, tuple[str, ..
     }
 
 
-def groups(base: Snapshot, head: Snapshot) -> tuple[CauseGroup, ...]:
+def groups(base: SelectorSnapshot, head: SelectorSnapshot) -> tuple[CauseGroup, ...]:
     """The groups of all changes."""
-    found = assess_comparability(as_baseline(base), head, Settings(metrics=(parse_metric("completeness"),)))
+    found = assess_comparability(as_baseline(base), head, CheckSettings(metrics=(parse_metric("completeness"),)))
     pair = SnapshotPair(as_baseline(base), head, input_differences(as_baseline(base), head, found.renamed))
     return group_changes(pair, explained(base, head))
 

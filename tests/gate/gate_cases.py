@@ -15,7 +15,7 @@ from ctxbench.core.rules import Rule
 from ctxbench.core.selection import Offered
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.gate.snapshots import AnswerFact, Identity, Snapshot, by_state, facts_of
+from ctxbench.gate.snapshots import AnswerFact, Identity, SelectorSnapshot, by_state, facts_of
 
 RULE = "below includeScore"  # what keeps out everything that `near` names, unless it is given
 TOKENS = 10  # of every item, unless they are given
@@ -81,7 +81,7 @@ def snapshot(
     queries: Mapping[str, Mapping[str, Any]] | None = None,
     tokens: Mapping[str, int] | None = None,
     **given: Any,
-) -> Snapshot:
+) -> SelectorSnapshot:
     """A snapshot with a dataset of its own.
 
     Args:
@@ -91,7 +91,7 @@ def snapshot(
         items: descriptions by name, or items; others that answers and labels name are added behind them.
         queries: by query id: fields of the query (`text`, `group`, `tags`, ...), and `helpful`: names.
         tokens: by name; `TOKENS` for the rest.
-        **given: fields of `Snapshot`; metrics are those of `measured` unless given. And `scopes`:
+        **given: fields of `SelectorSnapshot`; metrics are those of `measured` unless given. And `scopes`:
             names of items by the name of a set of them, which queries have as `scope`. And `before`: names of items
             that labels may require although no selector could offer them, as in a catalog that was edited by hand.
     """
@@ -134,11 +134,11 @@ def snapshot(
         "identity": identity(),
         "judged": dataset,
     }
-    made = Snapshot(**{"metrics": {}, **parts, **given})
-    return made if "metrics" in given else Snapshot(**{**parts, **given, "metrics": measured(made)})
+    made = SelectorSnapshot(**{"metrics": {}, **parts, **given})
+    return made if "metrics" in given else SelectorSnapshot(**{**parts, **given, "metrics": measured(made)})
 
 
-def measured(found: Snapshot) -> dict[Any, Any]:
+def measured(found: SelectorSnapshot) -> dict[Any, Any]:
     """Completeness, recall, items and tokens with the session's and without, counted one query at a time."""
     rows = []
     for name, query in found.queries.items():

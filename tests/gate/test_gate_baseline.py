@@ -17,7 +17,7 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import estimates
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.gate.baseline import read_baseline, write_baseline
-from ctxbench.gate.snapshots import AnswerFact, Snapshot, without_texts
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot, without_texts
 from tests.gate.gate_cases import answer, identity, item, item_id, offered, snapshot
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
@@ -42,7 +42,7 @@ def names(paths) -> list[str]:
     return [path.name for path in paths]
 
 
-def parts(one: Snapshot) -> dict[str, object]:
+def parts(one: SelectorSnapshot) -> dict[str, object]:
     """A snapshot as values that compare, without what a baseline leaves out."""
 
     def candidates(several):
@@ -61,7 +61,7 @@ def parts(one: Snapshot) -> dict[str, object]:
     }
 
 
-def small(**given) -> Snapshot:
+def small(**given) -> SelectorSnapshot:
     answers = {"q1": ([("a", 0.8), ("b", 0.7)], [("c", 0.4)]), "q2": ([("c", 0.9)], []), "q3": ([], [])}
     made = {"required": {"q1": ["a", ("b", "c")], "q2": ["d"]}, "queries": {"q1": {"group": "g", "tags": ("t", "u")}}}
     return snapshot(answers, **{**made, **given})
@@ -245,7 +245,7 @@ def cut(query: str, scores: Mapping[str, float]) -> AnswerFact:
     )
 
 
-def of_scores(scores: Mapping[str, list[float]], noise: Mapping[str, list[float]] | None = None) -> Snapshot:
+def of_scores(scores: Mapping[str, list[float]], noise: Mapping[str, list[float]] | None = None) -> SelectorSnapshot:
     facts = {}
     for query, values in scores.items():
         moved = values if noise is None else np.add(values, noise[query]).tolist()

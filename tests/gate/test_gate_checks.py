@@ -16,9 +16,9 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.prepared import open_experiment
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.gate.checks import Pairing, check, pair_snapshots
+from ctxbench.gate.check_settings import CheckSettings, Pin, Tolerance
+from ctxbench.gate.checks import SnapshotPairs, check, pair_snapshots
 from ctxbench.gate.model import Verdict
-from ctxbench.gate.settings import Pin, Settings, Tolerance
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import without_texts
 from ctxbench.index.resources import LocalResources
@@ -27,16 +27,16 @@ from ctxbench.text.tokens import open_counter
 from tests.gate.gate_cases import answer, identity, item, item_id, snapshot
 
 SMOKE = Path(__file__).parents[2] / "datasets" / "smoke"
-SETTINGS = Settings()
+SETTINGS = CheckSettings()
 
 
 def checked(base, head, *others, given=SETTINGS):
     pairs = [(base, head), *others]
-    return check(Pairing(pairs), given, name="gate", base="baseline", head="this run")
+    return check(SnapshotPairs(pairs), given, name="gate", base="baseline", head="this run")
 
 
 def only(base, head, **given):
-    (one,) = checked(base, head, given=Settings(**given)).selectors
+    (one,) = checked(base, head, given=CheckSettings(**given)).selectors
     return one
 
 
@@ -182,7 +182,7 @@ def test_queries_that_need_nothing_are_judged_by_what_applies():
 
 
 def test_a_check_of_nothing_can_judge_nothing():
-    found = check(Pairing(()), SETTINGS, name="gate", base="a", head="b")
+    found = check(SnapshotPairs(()), SETTINGS, name="gate", base="a", head="b")
     assert (found.selectors, found.verdict, found.exit_code()) == ((), Verdict.NOT_COMPARABLE, 2)
 
 
@@ -344,7 +344,7 @@ def test_the_order_of_queries_and_items_changes_nothing(drawn):
 def test_swapping_the_sides_mirrors_lost_and_gained_and_better_and_worse(drawn):
     (base, head), required, _, _ = drawn
     one, other = (snapshot(side, required=required, items=dict.fromkeys("abcdef", "")) for side in (base, head))
-    none = Settings(metrics=tuple(map(parse_metric, ("completeness", "recall"))), max_lost_required=99)
+    none = CheckSettings(metrics=tuple(map(parse_metric, ("completeness", "recall"))), max_lost_required=99)
     there, back = (checked(*sides, given=none).selectors[0] for sides in ((one, other), (other, one)))
     assert (there.lost, there.gained, there.swaps) == (back.gained, back.lost, back.swaps)
     turned = {Verdict.BETTER: {Verdict.WORSE}, Verdict.WORSE: {Verdict.BETTER}, Verdict.CANNOT_TELL: {Verdict.SAME}}

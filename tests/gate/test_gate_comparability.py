@@ -9,14 +9,14 @@ import pytest
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.requests import SessionItem
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import assess_comparability, unasked
-from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import Unasked, without_texts
 from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from tests.gate.gate_cases import answer, identity, item, item_id, offered, snapshot
 
-SETTINGS = Settings()
-LENIENT = Settings(allow_removed=True)
+SETTINGS = CheckSettings()
+LENIENT = CheckSettings(allow_removed=True)
 ANSWERS = {"q1": ["a", "b"], "q2": ["b"], "q3": []}
 NEEDS = {"q1": ["a"], "q2": [("b", "c")]}
 
@@ -200,11 +200,11 @@ def test_another_counter_cannot_judge_tokens_but_all_else():
     assert len(reasons) == 1
     what = "so that tokens and total_tokens cannot be compared"
     assert f"counted by o200k in gate.baseline and by chars/4 in this run, {what}" in reasons[0]
-    assert assess_comparability(base(), head, Settings(metrics=(parse_metric("recall"),))).reasons == ()
+    assert assess_comparability(base(), head, CheckSettings(metrics=(parse_metric("recall"),))).reasons == ()
 
 
 def test_a_metric_that_one_side_lacks_is_not_comparable_and_one_that_both_lack_is_not_judged():
-    judged = Settings(metrics=(parse_metric("recall"), parse_metric("nDCG@10")))
+    judged = CheckSettings(metrics=(parse_metric("recall"), parse_metric("nDCG@10")))
     found = assess_comparability(base(), now(), judged)
     assert (found.reasons, found.notices) == ((), ("nDCG@10 cannot be computed for this selector, and is not judged",))
     other = now(metrics={**base().metrics, parse_metric("nDCG@10"): base().metrics[parse_metric("recall")]})
@@ -272,7 +272,7 @@ def test_values_that_vanish_from_many_queries_are_told(turned):
         values = np.where(np.arange(40) < count, np.nan, 1.0)
         return (replace(full, metrics={recall: values}), full)[:: 1 if turned else -1]
 
-    judged = Settings(metrics=(recall,))
+    judged = CheckSettings(metrics=(recall,))
     assert assess_comparability(*lacking(2), judged).notices == ()  # 5%
     gone = "0 only before, 3 only now" if turned else "3 only before, 0 only now"
     what = "recall has a value on one side only for 3 queries of 40"

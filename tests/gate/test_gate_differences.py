@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.rules import Rule
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import assess_comparability
 from ctxbench.gate.differences import differences
 from ctxbench.gate.model import CauseKind
-from ctxbench.gate.settings import Settings
 from tests.gate.gate_cases import RULE, answer, identity, item, item_id, offered, snapshot
 
 ITEMS = dict.fromkeys("abcdefgh", "")
@@ -27,7 +27,7 @@ def one(chosen, near=(), *, required=(), **given):
 
 
 def compared(base, head):
-    return differences(base, head, assess_comparability(base, head, Settings()))
+    return differences(base, head, assess_comparability(base, head, CheckSettings()))
 
 
 def short(changes):

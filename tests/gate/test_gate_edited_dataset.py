@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from ctxbench.bench.config import examine
+from ctxbench.bench.experiment_file import examine
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.prepared import prepare
 from ctxbench.core.errors import InputError

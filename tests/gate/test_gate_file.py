@@ -6,8 +6,8 @@ import pytest
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import InputError, StorageError
+from ctxbench.gate.check_settings import METRICS, Pin, Tolerance
 from ctxbench.gate.gate_file import examine_gate, read_gate
-from ctxbench.gate.settings import METRICS, Pin, Tolerance
 
 HEAD = "datasets: [workbench]\nselectors: [semantic, bm25]\n"  # two lines
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.config import read_experiment
+from ctxbench.bench.experiment_file import read_experiment
 from ctxbench.bench.latency import interleaved
 from ctxbench.bench.prepared import open_experiment
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.gate import latency
-from ctxbench.gate.checks import Pairing, check, pair_snapshots
+from ctxbench.gate import warm_latency
+from ctxbench.gate.check_settings import CheckSettings
+from ctxbench.gate.checks import SnapshotPairs, check, pair_snapshots
 from ctxbench.gate.flat_steps import rebuild_pipeline
-from ctxbench.gate.latency import add_latency, time_pair
 from ctxbench.gate.model import Verdict
-from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshot_sources import silent, take
 from ctxbench.gate.snapshots import without_texts
+from ctxbench.gate.warm_latency import add_latency, time_pair
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -94,7 +94,7 @@ def test_every_sample_of_both_sides_is_there(taken, resources):
     found = timed(edited(head, next(iter(head.items)), description="Something else."), head, resources)
     n = len(head.queries)
     assert found.queries == tuple(head.queries)
-    assert found.base.shape == found.head.shape == (n, latency.ROUNDS)
+    assert found.base.shape == found.head.shape == (n, warm_latency.ROUNDS)
     assert np.all(found.base > 0)
     assert np.all(found.head > 0)
     assert found.notices == ()
@@ -102,7 +102,7 @@ def test_every_sample_of_both_sides_is_there(taken, resources):
 
 def test_latency_joins_the_check_of_every_pipeline(taken, resources):
     paired = pair_snapshots(list(taken.values()), list(taken.values()))
-    settings = Settings()
+    settings = CheckSettings()
     found = check(paired, settings, name="g", base="b", head="h")
     told = []
     found = add_latency(found, paired.pairs, settings, resources=resources, progress=lambda text, *_: told.append(text))
@@ -130,9 +130,9 @@ def test_a_slower_head_is_worse(taken, resources, asked):
     head = taken["bm25"]
     base = lacking(head, next(iter(head.items)))
     asked[0].size = len(base.items) + len(base.disabled)
-    pairs, settings = ((base, head),), Settings()
+    pairs, settings = ((base, head),), CheckSettings()
     found = add_latency(
-        check(Pairing(pairs), settings, name="g", base="b", head="h"),
+        check(SnapshotPairs(pairs), settings, name="g", base="b", head="h"),
         pairs,
         settings,
         resources=resources,
@@ -144,7 +144,7 @@ def test_a_slower_head_is_worse(taken, resources, asked):
 
 
 def test_at_most_as_many_are_drawn_by_the_seed(taken, resources, asked, monkeypatch):
-    monkeypatch.setattr(latency, "REQUESTS", 4)
+    monkeypatch.setattr(warm_latency, "REQUESTS", 4)
     head = taken["bm25"]
     drawn = [timed(head, head, resources, seed=seed).queries for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -225,8 +225,8 @@ def test_why_a_selector_is_not_timed_is_said(taken, resources):
 
 def test_what_cannot_be_compared_is_not_timed(taken, resources, asked):
     head = taken["bm25"]
-    pairs, settings = ((replace(head, queries={}, answers={}), head),), Settings()
-    found = check(Pairing(pairs), settings, name="g", base="b", head="h")
+    pairs, settings = ((replace(head, queries={}, answers={}), head),), CheckSettings()
+    found = check(SnapshotPairs(pairs), settings, name="g", base="b", head="h")
     assert found.verdict is Verdict.NOT_COMPARABLE
     (one,) = add_latency(found, pairs, settings, resources=resources, progress=silent).selectors
     assert (one.latency, one.notices, len(asked)) == (None, found.selectors[0].notices, 1)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from ctxbench.core.errors import ParameterError
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.latency_verdicts import LatencySamples, hodges_lehmann, join_latency, judge_latency, rank_test
 from ctxbench.gate.model import Check, SelectorCheck, Verdict
-from ctxbench.gate.settings import Settings
 
 
 def samples(ratios, *, base=0.002, rounds=3, **given):
@@ -24,7 +24,7 @@ def samples(ratios, *, base=0.002, rounds=3, **given):
 
 
 def judge(ratios, **settings):
-    (found,) = judge_latency([samples(ratios)], Settings(**settings))
+    (found,) = judge_latency([samples(ratios)], CheckSettings(**settings))
     return found
 
 
@@ -88,14 +88,17 @@ def test_faster_without_evidence_is_the_same_and_says_so():
 def test_a_round_that_was_disturbed_does_not_count():
     one = samples([1.0] * 10)
     one.head[:, 1] *= 50
-    assert judge_latency([one], Settings())[0].verdict is Verdict.SAME
+    assert judge_latency([one], CheckSettings())[0].verdict is Verdict.SAME
 
 
 def test_all_selectors_of_a_check_are_corrected_together():
-    alone, both = judge_latency([samples([2.0] * 6)], Settings()), judge_latency([samples([2.0] * 6)] * 2, Settings())
+    alone, both = (
+        judge_latency([samples([2.0] * 6)], CheckSettings()),
+        judge_latency([samples([2.0] * 6)] * 2, CheckSettings()),
+    )
     assert [one.verdict for one in alone] == [Verdict.WORSE]
     assert [(one.verdict, one.p, one.p_holm) for one in both] == [(Verdict.CANNOT_TELL, 0.03125, 0.0625)] * 2
-    assert judge_latency([], Settings()) == []
+    assert judge_latency([], CheckSettings()) == []
 
 
 def test_the_order_of_requests_changes_nothing():
@@ -150,7 +153,7 @@ def test_the_interval_leaves_out_0_where_the_rank_test_tells(values, alpha):
 @pytest.mark.parametrize("n", [6, 12, 40])
 def test_where_nothing_is_true_it_is_told_apart_as_seldom_as_is_said(draw, n):
     rng = np.random.default_rng([1, n, len(draw)])
-    times, settings = 500, Settings(latency_tolerance=0.0)
+    times, settings = 500, CheckSettings(latency_tolerance=0.0)
     logs = [0.1 * getattr(rng, draw)(size=n) for _ in range(times)]
     found = [judge_latency([samples(np.exp(np.clip(one, -20, 20)))], settings)[0] for one in logs]
     told = sum(one.verdict in (Verdict.WORSE, Verdict.BETTER) for one in found)
@@ -162,7 +165,7 @@ def test_where_nothing_is_true_it_is_told_apart_as_seldom_as_is_said(draw, n):
 
 def test_over_four_selectors_together_it_is_still_as_seldom():
     rng = np.random.default_rng(5)
-    times, settings = 300, Settings(latency_tolerance=0.0)
+    times, settings = 300, CheckSettings(latency_tolerance=0.0)
     wrong = 0
     for _ in range(times):
         found = judge_latency([samples(rng.lognormal(0.0, 0.1, 20)) for _ in range(4)], settings)

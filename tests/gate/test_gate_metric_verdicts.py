@@ -10,9 +10,9 @@ import pytest
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import agreeing, compare, compare_metric, gain_loss_interval, grouped_compare, holm
+from ctxbench.gate.check_settings import CheckSettings, Tolerance
 from ctxbench.gate.metric_verdicts import POWER, MetricPair, detectable, judge_metrics
 from ctxbench.gate.model import Verdict
-from ctxbench.gate.settings import Settings, Tolerance
 from tests.gate.gate_cases import snapshot
 
 COMPLETENESS, RECALL, TOKENS = map(parse_metric, ("completeness", "recall", "tokens"))
@@ -30,7 +30,7 @@ def pair(base, head, **given):
 
 
 def settings(*names, **given):
-    return Settings(metrics=tuple(map(parse_metric, names)), **given)
+    return CheckSettings(metrics=tuple(map(parse_metric, names)), **given)
 
 
 def judged(base, head, *names, **given):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.checks import Pairing, check
+from ctxbench.gate.check_settings import CheckSettings, Pin
+from ctxbench.gate.checks import SnapshotPairs, check
 from ctxbench.gate.model import CauseKind
-from ctxbench.gate.settings import Pin, Settings
 from tests.gate.cause_cases import as_baseline, scored
 from tests.gate.gate_cases import item_id
 
@@ -17,8 +17,8 @@ BASE = scored({"q": ROW, "r": ROW}, TWO)
 
 def failures(head, *pins, base=BASE):
     """What a check says of the pins that do not hold."""
-    settings = Settings(metrics=(parse_metric("completeness"),), pins=pins)
-    return check(Pairing([(as_baseline(base), head)]), settings, name="g", base="b", head="h").selectors[0].pins
+    settings = CheckSettings(metrics=(parse_metric("completeness"),), pins=pins)
+    return check(SnapshotPairs([(as_baseline(base), head)]), settings, name="g", base="b", head="h").selectors[0].pins
 
 
 def test_a_pinned_item_that_was_edited_and_went_out():

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.items import ItemKey
+from ctxbench.gate.check_settings import Pin
 from ctxbench.gate.pins import pin_failures, pin_text, unknown_pins
-from ctxbench.gate.settings import Pin
 from ctxbench.gate.snapshots import Unasked
 from tests.gate.gate_cases import answer, item, item_id, offered, snapshot
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.checks import Pairing, check
+from ctxbench.gate.check_settings import CheckSettings
+from ctxbench.gate.checks import SnapshotPairs, check
 from ctxbench.gate.model import CauseKind, PriceChange, Verdict
 from ctxbench.gate.prices import with_prices
-from ctxbench.gate.settings import Settings
 from tests.gate.gate_cases import identity, item, item_id, offered, snapshot
 
 TOKENS, TOTAL = map(parse_metric, ("tokens", "total_tokens"))
@@ -21,7 +21,7 @@ A, B, C = map(item_id, "abc")
 
 
 def only(base, head, **given):
-    (one,) = check(Pairing([(base, head)]), Settings(**given), name="g", base="a", head="b").selectors
+    (one,) = check(SnapshotPairs([(base, head)]), CheckSettings(**given), name="g", base="a", head="b").selectors
     return one
 
 

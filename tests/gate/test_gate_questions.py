@@ -14,9 +14,9 @@ from ctxbench.core.items import Item
 from ctxbench.core.requests import SessionItem
 from ctxbench.gate.baseline import read_baseline, write_baseline
 from ctxbench.gate.baseline_rows import RowError, item_from_row, item_row, query_from_row, query_row
+from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import assess_comparability
 from ctxbench.gate.questions import scopes_of
-from ctxbench.gate.settings import Settings
 from tests.gate.gate_cases import item, item_id, offered, snapshot
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
@@ -38,7 +38,7 @@ def compared(base, head, **given):
     with TemporaryDirectory() as folder:
         write_baseline(Path(folder), [base], **given)
         (read,) = read_baseline(Path(folder))
-    return assess_comparability(replace(read, source="gate.baseline"), head, Settings(allow_removed=True))
+    return assess_comparability(replace(read, source="gate.baseline"), head, CheckSettings(allow_removed=True))
 
 
 def alike(base, head):
@@ -95,7 +95,7 @@ def test_a_scope_that_lost_or_gained_what_both_catalogs_have_asks_otherwise(befo
 
 def test_what_scopes_lost_is_the_reason_where_nothing_may_be_left_out():
     reasons = assess_comparability(
-        replace(scoped(), judged=None, source="b"), scoped(members="abc"), Settings()
+        replace(scoped(), judged=None, source="b"), scoped(members="abc"), CheckSettings()
     ).reasons
     what = "1 query of b is asked otherwise (q): scope team lost tool:s:d"
     assert reasons == (f"{what}; write the baseline anew with --accept, or leave them out with --allow-removed",)
@@ -151,7 +151,7 @@ def test_a_scope_asks_alike_if_it_holds_the_same_of_what_both_catalogs_have(befo
     had = data.draw(st.sets(st.sampled_from(NAMES), min_size=1).map(sorted))
     base, head = scoped(had, sorted(before & {*had})), scoped(has, sorted(now & {*has}))
     both = {*had} & {*has}
-    found = assess_comparability(replace(base, judged=None), head, Settings(allow_removed=True))
+    found = assess_comparability(replace(base, judged=None), head, CheckSettings(allow_removed=True))
     assert ("q" in found.queries) == (before & both == now & both)
 
 

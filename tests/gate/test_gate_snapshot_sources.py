@@ -24,7 +24,7 @@ from ctxbench.gate.snapshot_sources import of_run, take
 from ctxbench.gate.snapshots import facts_of
 from ctxbench.selectors.external import External
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.selectors.protocol import VERSION, Reply
+from ctxbench.selectors.protocol import VERSION, RawAnswer
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 SELECTORS = """
@@ -362,7 +362,7 @@ class Alternating:
     def ask(self, batch, rows):
         self.asked += 1
         items = [{"id": "tool:forge:create_issue"}] if self.asked % 2 else []
-        return [Reply(answer={"ctxbench": VERSION, "query": batch.ids[row], "items": items}) for row in rows]
+        return [RawAnswer(answer={"ctxbench": VERSION, "query": batch.ids[row], "items": items}) for row in rows]
 
     def notes(self):
         return {}

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.gate.checks import Pairing, check
+from ctxbench.gate.check_settings import CheckSettings
+from ctxbench.gate.checks import SnapshotPairs, check
 from ctxbench.gate.model import CauseKind, UnmetRequirement, Verdict
-from ctxbench.gate.settings import Settings
 from ctxbench.gate.snapshots import without_texts
 from tests.gate.gate_cases import item, item_id, offered, snapshot
 
@@ -16,7 +16,7 @@ A, B, D = map(item_id, "abd")
 
 
 def only(base, head, **given):
-    (one,) = check(Pairing([(base, head)]), Settings(**given), name="g", base="a", head="b").selectors
+    (one,) = check(SnapshotPairs([(base, head)]), CheckSettings(**given), name="g", base="a", head="b").selectors
     return one
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline import read_baseline, write_baseline
-from ctxbench.gate.checks import Pairing, check
+from ctxbench.gate.check_settings import CheckSettings, Pin
+from ctxbench.gate.checks import SnapshotPairs, check
 from ctxbench.gate.model import Verdict
-from ctxbench.gate.settings import Pin, Settings
 from tests.gate.gate_cases import identity, item_id, offered, snapshot
 
 A, B, C, X = map(item_id, "abcx")
@@ -24,8 +24,8 @@ def ordered(chosen, others="", *, items=ITEMS, held=()):
 
 
 def only(base, head, **given):
-    settings = Settings(metrics=(parse_metric("completeness"),), **given)
-    return check(Pairing([(base, head)]), settings, name="g", base="b", head="h").selectors[0]
+    settings = CheckSettings(metrics=(parse_metric("completeness"),), **given)
+    return check(SnapshotPairs([(base, head)]), settings, name="g", base="b", head="h").selectors[0]
 
 
 def changes(base, head):

@@ -19,9 +19,9 @@ import pytest
 
 from ctxbench.bench.prepared import prepare
 from ctxbench.core.errors import StorageError
-from ctxbench.embedding.base import ModelError
+from ctxbench.embedding.embedder import ModelError
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.store import VectorStore, text_hash
+from ctxbench.embedding.vector_store import VectorStore, text_hash
 from ctxbench.gate.baseline import read_baseline, write_baseline
 from ctxbench.gate.baseline_layout import file_hash, manifest_hash
 from ctxbench.gate.gate_file import read_gate

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.checks import Pairing, check
+from ctxbench.gate.check_settings import CheckSettings
+from ctxbench.gate.checks import SnapshotPairs, check
 from ctxbench.gate.model import Verdict
-from ctxbench.gate.settings import Settings
 from tests.gate.gate_cases import identity, snapshot
 
 COMPLETENESS = (parse_metric("completeness"),)
@@ -25,7 +25,11 @@ def of(n, lost=0, **given):
 
 def only(base, head):
     found = check(
-        Pairing([(base, head)]), Settings(metrics=COMPLETENESS, max_lost_required=99), name="g", base="a", head="b"
+        SnapshotPairs([(base, head)]),
+        CheckSettings(metrics=COMPLETENESS, max_lost_required=99),
+        name="g",
+        base="a",
+        head="b",
     )
     return found.selectors[0]
 

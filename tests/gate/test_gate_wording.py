@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.wording import level, signed_difference, size
+from ctxbench.gate.value_texts import level, signed_difference, size
 
 
 @pytest.mark.parametrize(

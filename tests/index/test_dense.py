@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.embedding.base import ModelError
+from ctxbench.embedding.embedder import ModelError
 from ctxbench.index import dense
 from ctxbench.index.dense import ChunkMatrix, DenseIndex, chunks_of, multiply, row_dots, search
 

@@ -195,9 +195,9 @@ def test_an_update_computes_only_the_rows_of_what_changed(monkeypatch):
     texts = [f"i{place}=" for place in range(40)]
     old = built(chunks, GraphSpec(threshold=0.9), texts)
     rows = []
-    block = graph_module._View._block
+    block = graph_module._ChunkView._block
     monkeypatch.setattr(
-        graph_module._View,
+        graph_module._ChunkView,
         "_block",
         lambda self, at, limit: rows.extend(at.tolist()) or block(self, at, limit),
     )

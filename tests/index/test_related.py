@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import ctxbench.index.related as related
 from ctxbench.index.dense import ChunkMatrix
 from ctxbench.index.pairs import best_pairs, every_pair
-from ctxbench.index.related import Asked, Found, Relatives, either
+from ctxbench.index.related import Asked, RelatedItems, Relatives, either
 
 
 def matrix(chunks: list[list[int]]) -> ChunkMatrix:
@@ -20,7 +20,9 @@ def matrix(chunks: list[list[int]]) -> ChunkMatrix:
     return ChunkMatrix.of(vectors, item, ordinal)
 
 
-def by_hand(chunks: list[list[int]], leads: list[int], allowed: list[bool], threshold: float, limit: int) -> Found:
+def by_hand(
+    chunks: list[list[int]], leads: list[int], allowed: list[bool], threshold: float, limit: int
+) -> RelatedItems:
     """One pair of chunks at a time, by the definition."""
     vectors, best = matrix(chunks).vectors.astype(np.float64), {}
     row = [(i, c) for i, one in enumerate(chunks) for c in range(len(one))]
@@ -31,7 +33,7 @@ def by_hand(chunks: list[list[int]], leads: list[int], allowed: list[bool], thre
                 best[item] = (score, lead, own, other)
     first = sorted(best, key=lambda item: (-best[item][0], item))[:limit]
     columns = [np.array([best[item][place] for item in first]) for place in range(4)]
-    return Found(np.array(first, dtype=np.int64), *columns)
+    return RelatedItems(np.array(first, dtype=np.int64), *columns)
 
 
 @settings(max_examples=150, deadline=None)
@@ -101,9 +103,9 @@ class TestLent:
 
 
 def test_either_keeps_the_higher_score_and_of_equals_the_first():
-    def found(*rows: tuple[int, float, int]) -> Found:
+    def found(*rows: tuple[int, float, int]) -> RelatedItems:
         item, score, via = (np.array(column) for column in zip(*rows, strict=True))
-        return Found(item, score, via, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64))
+        return RelatedItems(item, score, via, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64))
 
     joint = either(found((4, 0.9, 1), (2, 0.5, 1), (7, 0.3, 1)), found((2, 0.8, 2), (7, 0.3, 2), (1, 0.9, 2)))
     assert list(zip(joint.item.tolist(), joint.score.tolist(), joint.via.tolist(), strict=True)) == [

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 import ctxbench
-from ctxbench.cli.review import review as review_command
+from ctxbench.cli.review_command import review as review_command
 from ctxbench.cli.traces import import_traces
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError, UserError
 from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.labelling.answers import FOLDER, LOG
+from ctxbench.data.labelling.answer_log import FOLDER, LOG
 from ctxbench.data.traces.import_settings import TraceSettings
 from tests.library.conftest import SMOKE
 
@@ -221,7 +221,7 @@ def test_corrections_are_seen_at_once_and_written_as_a_patch(tmp_path, capsys):
     assert found.save(tmp_path / "patch.jsonl") == 1
     with pytest.raises(ParameterError, match="is there already"):
         found.save(tmp_path / "patch.jsonl")
-    from ctxbench.cli.review import apply_patch
+    from ctxbench.cli.review_command import apply_patch
 
     ctxbench.load(SMOKE).save(tmp_path / "copy")
     apply_patch(tmp_path / "copy", tmp_path / "patch.jsonl")

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from ctxbench.pytest_plugin import AssertOffers, Setup
-from ctxbench.pytest_plugin.recorder import Place, Recorder
+from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import open_setup
 from tests.pytest_plugin.plugin_cases import FEW, INI, ONE, ROWS, SELECTOR, Team, put
 
@@ -45,4 +45,6 @@ def opened(root):
 def offers(root, opened):
     """`assert_offers` over the items; the best one is offered."""
     config = types.SimpleNamespace(getoption=lambda _name: False, rootpath=root)
-    return AssertOffers(Setup(), lambda _setup: opened, place=Place("test_a.py", "test_a"), recorder=Recorder(config))
+    return AssertOffers(
+        Setup(), lambda _setup: opened, place=CallerPlace("test_a.py", "test_a"), recorder=Recorder(config)
+    )

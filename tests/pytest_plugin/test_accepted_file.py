@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.core.errors import InputError
-from ctxbench.pytest_plugin.accepted_file import Accepted, Key, read_accepted, write_accepted
+from ctxbench.pytest_plugin.accepted_file import AcceptedSelection, Key, read_accepted, write_accepted
 
 
 def accepted(test, text, **offered):
-    return Accepted(key=Key(test, "one on items", text), decided_by="0f", offered=offered)
+    return AcceptedSelection(key=Key(test, "one on items", text), decided_by="0f", offered=offered)
 
 
 def test_a_file_reads_back_and_does_not_depend_on_the_order_of_tests(tmp_path):

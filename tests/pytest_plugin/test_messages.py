@@ -11,8 +11,8 @@ from ctxbench.core.errors import UserError
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import Only, Request
 from ctxbench.pytest_plugin import AssertOffers, Setup
-from ctxbench.pytest_plugin.answer import ask
-from ctxbench.pytest_plugin.recorder import Place, Recorder
+from ctxbench.pytest_plugin.explained_request import ask
+from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import open_setup
 from tests.pytest_plugin.plugin_cases import put
 
@@ -138,7 +138,7 @@ def test_what_the_request_does_not_see_is_neither_explained_nor_suggested(root):
     (root / "items.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     made = open_setup(Setup(catalog="items.jsonl", selector="one.yaml", embedder="hashing"), root)
     config = types.SimpleNamespace(getoption=lambda _name: False, rootpath=root)
-    recorder, place = Recorder(config), Place("test_a.py", "test_a")
+    recorder, place = Recorder(config), CallerPlace("test_a.py", "test_a")
     offers = AssertOffers(Setup(), lambda _setup: made, place=place, recorder=recorder)
     lines = why(offers, "alpha", include=["rule:bobs%20plan"])
     assert lines[3] == "this request does not see it"

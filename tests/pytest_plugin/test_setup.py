@@ -11,7 +11,7 @@ import pytest
 from ctxbench.core.errors import UserError
 from ctxbench.core.requests import Request
 from ctxbench.pytest_plugin import Setup
-from ctxbench.pytest_plugin.answer import ask
+from ctxbench.pytest_plugin.explained_request import ask
 from ctxbench.pytest_plugin.setup import open_setup
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets

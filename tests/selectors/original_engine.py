@@ -47,7 +47,7 @@ from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import EmbeddingError, ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.embedding.base import ModelError
+from ctxbench.embedding.embedder import ModelError
 from ctxbench.index.dense import ChunkMatrix, chunks_of, multiply, nearest
 from ctxbench.steps.cut import Standard, offered_length
 from ctxbench.steps.retrieve import best_of_items, joined_keys

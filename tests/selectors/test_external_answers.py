@@ -16,7 +16,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Batch, Request, SessionItem
 from ctxbench.core.selection import selections
 from ctxbench.selectors.answers import AnswerReader, table
-from ctxbench.selectors.protocol import MalformedError, Reply, dumps, loads, quoted, schema
+from ctxbench.selectors.protocol import MalformedError, RawAnswer, dumps, loads, quoted, schema
 
 CATALOG = Catalog(
     [
@@ -39,7 +39,7 @@ def batch_of(*requests):
 
 def read(answer, request=None, **reply):
     batch = batch_of(request or Request(id="q1", text="one"))
-    return AnswerReader(batch).read(0, Reply(answer=answer, **reply))
+    return AnswerReader(batch).read(0, RawAnswer(answer=answer, **reply))
 
 
 def rows(*ids):
@@ -60,7 +60,7 @@ def selections_of(batch, answers):
     from ctxbench.core.query import Query
 
     reader = AnswerReader(batch)
-    read_all = {row: reader.read(row, Reply(answer=answer)) for row, answer in answers.items()}
+    read_all = {row: reader.read(row, RawAnswer(answer=answer)) for row, answer in answers.items()}
     return selections(Query.of_chunks(batch, [("x",)] * len(batch)), table(batch, read_all))
 
 

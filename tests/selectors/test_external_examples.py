@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ctxbench.bench.config import read_experiment
+from ctxbench.bench.experiment_file import read_experiment
 from ctxbench.core.selection import selections
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.selectors.command import CommandOptions

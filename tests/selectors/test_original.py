@@ -15,7 +15,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import selections
-from ctxbench.embedding.base import EmbedderIdentity, ModelError
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition

@@ -10,9 +10,9 @@ from ctxbench import testing
 from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
-from ctxbench.selectors.base import Answers
 from ctxbench.selectors.definitions import definition, shipped
 from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector, offered_sizes
+from ctxbench.selectors.selector import Answers
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 
 BATCH = Batch.of(mock_catalog(), mock_requests())

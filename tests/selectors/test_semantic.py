@@ -13,8 +13,8 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.core.selection import selections
-from ctxbench.embedding.base import EmbedderIdentity, ModelError
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition

@@ -12,10 +12,10 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.io.rows import Row
 from ctxbench.selectors.definitions import read_definition
 from ctxbench.session.agent import Agent
-from ctxbench.session.comparison import compare, rebuild
+from ctxbench.session.context_comparison import compare, rebuild
 from ctxbench.session.exchange import Exchange, read_exchange
-from ctxbench.session.files import read_session, write_session
 from ctxbench.session.session import Session
+from ctxbench.session.session_files import read_session, write_session
 
 ITEMS = (
     Item(type="rule", name="bob", text="Only for Bob.", include="always", user="bob"),

@@ -10,7 +10,7 @@ import pytest
 from ctxbench.core.errors import InputError, StorageError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.sources.agent_file import is_agent_file, open_catalog, read_agent
-from ctxbench.sources.snapshots import Part, Snapshot, write_snapshot
+from ctxbench.sources.catalog_snapshots import CatalogSnapshot, SnapshotPart, write_snapshot
 
 RULE = "---\ndescription: How refunds are handled\n---\nFinance approves.\n"
 TOOLS = [{"name": "refund_order", "description": "Refund an order"}, {"name": "track", "description": "Where is it"}]
@@ -108,7 +108,9 @@ class TestServers:
             file.catalog()
         assert file.captured == ""
         items = (Item(type="tool", server="shop", name="sell", description="Sell it"),)
-        write_snapshot(Snapshot((Part(name="shop", kind="server", items=items),), Catalog(items)), file.snapshot)
+        write_snapshot(
+            CatalogSnapshot((SnapshotPart(name="shop", kind="server", items=items),), Catalog(items)), file.snapshot
+        )
         assert [item.id for item in file.catalog()] == ["tool:shop:sell", RULE_ID]
         assert file.places()["tool:shop:sell"][0] == project / "agent.snapshot" / "corpus.jsonl"
         assert file.captured.endswith("Z")

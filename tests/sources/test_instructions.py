@@ -9,8 +9,8 @@ import pytest
 
 from ctxbench.core.errors import InputError, StorageError
 from ctxbench.core.items import Item
+from ctxbench.sources.catalog_snapshots import SnapshotPart, capture
 from ctxbench.sources.instructions import references_folder, rules_folder
-from ctxbench.sources.snapshots import Part, capture
 from tests.planted import GITHUB, STRIPE
 
 
@@ -27,7 +27,7 @@ def put(folder: Path, path: str, text: str | bytes) -> None:
     target.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
 
 
-def parts_of(folder: Path) -> dict[str, Part]:
+def parts_of(folder: Path) -> dict[str, SnapshotPart]:
     return {part.name: part for part in rules_folder(folder)()}
 
 

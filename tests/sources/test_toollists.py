@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ctxbench.core.errors import InputError, StorageError
-from ctxbench.sources.snapshots import capture
+from ctxbench.sources.catalog_snapshots import capture
 from ctxbench.sources.toollists import read_tool_list, tool_list
 
 LIVEMCPBENCH = Path(__file__).parents[2] / ".." / "shared" / "data" / "livemcpbench" / "tools.json"

@@ -13,8 +13,8 @@ import ctxbench
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Message, Request
-from ctxbench.library.selection import Selected
-from ctxbench.net.chat import AT_ONCE, Chat
+from ctxbench.library.one_request import Selected
+from ctxbench.net.chat import AT_ONCE, ChatModel
 from ctxbench.net.openai_server import RefusedError, ServerError
 from ctxbench.steps.llm import PROMPT, Llm, named_in
 from ctxbench.testing import check_step, mock_resources
@@ -254,7 +254,7 @@ def test_several_are_asked_at_one_time_and_each_gets_its_own_reply(server):
         return reply(body["messages"][0]["content"])
 
     server.post = post
-    chat = Chat(mock_resources(), "tiny")
+    chat = ChatModel(mock_resources(), "tiny")
     said = [f"say {n}" for n in range(12)]
     replies = chat([[{"role": "user", "content": text}] for text in said])
     assert [one.text for one in replies] == said
@@ -269,7 +269,7 @@ def test_several_are_asked_at_one_time_and_each_gets_its_own_reply(server):
 def test_equal_conversations_are_asked_once(server):
     server.post = lambda _body: reply(f"reply {len(server.posts)}")
     asked = [[{"role": "user", "content": text}] for text in ("x", "y", "x")]
-    chat = Chat(mock_resources(), "tiny")
+    chat = ChatModel(mock_resources(), "tiny")
     first, _, again = chat(asked)
     assert first == again
     assert len(server.posts) == 2
@@ -280,18 +280,18 @@ def test_equal_conversations_are_asked_once(server):
 def test_models_and_addresses_do_not_share_replies(server, monkeypatch):
     server.post = lambda _body: reply("yes")
     asked = [[{"role": "user", "content": "x"}]]
-    Chat(mock_resources(), "tiny")(asked)
-    Chat(mock_resources(), "other")(asked)
+    ChatModel(mock_resources(), "tiny")(asked)
+    ChatModel(mock_resources(), "other")(asked)
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/other")
-    other = Chat(mock_resources(), "tiny")
+    other = ChatModel(mock_resources(), "tiny")
     other(asked)
     assert len(server.posts) == 3
-    assert other.identity != Chat(mock_resources(), "other").identity
+    assert other.identity != ChatModel(mock_resources(), "other").identity
 
 
 def test_a_refusal_is_returned_and_not_kept(server):
     server.post = lambda _body: (413, {"error": "too long"})
-    chat = Chat(mock_resources(), "tiny")
+    chat = ChatModel(mock_resources(), "tiny")
     (found,) = chat([[{"role": "user", "content": "x"}]])
     assert isinstance(found, RefusedError)
     server.post = lambda _body: reply([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])

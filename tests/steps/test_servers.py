@@ -7,7 +7,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
-from ctxbench.embedding.base import EmbedderIdentity
+from ctxbench.embedding.embedder import EmbedderIdentity
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.retrieve import Dense

@@ -15,14 +15,14 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.features.stored_fits import write_calibrations
 from ctxbench.index.resources import LocalResources
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.fit import fit
-from ctxbench.tuning.inputs import open_tuning
+from ctxbench.tuning.fits.query_fits import fit
+from ctxbench.tuning.opened_inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
 
 ABOUT = {"licence": "Apache-2.0", "source": "Drawn for a test.", "labelling": "As drawn."}

@@ -12,7 +12,7 @@ from ctxbench.bench.stats import estimate
 from ctxbench.tuning.common_lines import GRID, CommonLine, sweep_common
 from ctxbench.tuning.optima import COMPLETENESS, TOKENS, Optimum
 from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.sweep.lines import Line, Measure
+from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
 
 NAN = math.nan
 ABSTENTION = Measure(Metric("abstention"))
@@ -26,7 +26,7 @@ def few_tokens(*constraints):
 def line(thresholds, by_query, *, rises=False, values=None, axis="score"):
     powers = [{m: np.nansum(np.asarray(v) ** k, axis=1) for m, v in by_query.items()} for k in (1, 2, 3)]
     beyond = (-math.inf, math.inf) if rises else (math.inf, -math.inf)
-    return Line(
+    return ThresholdLine(
         values=values or {"topN": 0},
         axis=axis,
         thresholds=np.array(thresholds, dtype=np.float64),

@@ -14,8 +14,8 @@ from ctxbench.tuning.limits import COMPLETENESS, TOKENS
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.query_sets import TEST, TUNING
-from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.tuner import no_progress, tune
 
 COMPLETE, COST = COMPLETENESS.metric, TOKENS.metric
@@ -37,7 +37,7 @@ def line(complete, tokens, **given):
     sums, squares, cubes = ({m: (v**k).sum(axis=1) for m, v in by_query.items()} for k in (1, 2, 3))
     n = {m: v.shape[1] for m, v in by_query.items()}
     keys = np.arange(len(complete), 0.0, -1.0)
-    return Line(
+    return ThresholdLine(
         **{"values": {"topN": 0}, "axis": "score", "thresholds": keys, "span": (0.0, 9.0), **given},
         sums=sums,
         squares=squares,

@@ -7,7 +7,7 @@ import yaml
 
 from ctxbench.core.errors import InputError
 from ctxbench.features.stored_fits import read_calibrations
-from ctxbench.tuning.inputs import open_tuning
+from ctxbench.tuning.opened_inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
 from ctxbench.tuning.policy_fits import asks_for_fits, fit_selectors
 

@@ -23,9 +23,9 @@ from ctxbench.tuning.limits import (
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.recommendation import choose, setting_text
-from ctxbench.tuning.settings import bounds
-from ctxbench.tuning.sweep.lines import Line, Measure
 from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.swept_settings import bounds
 
 NAN = math.nan
 RECALL, ITEMS = Measure(Metric("recall")), Measure(Metric("items"))
@@ -45,7 +45,7 @@ def line(by_query, *, name="a", thresholds=None):
     """A line from values by measure, each of shape (n_settings, n_queries), NaN where a measure does not apply."""
     n_settings = len(next(iter(by_query.values())))
     powers = [{m: np.nansum(np.asarray(v) ** k, axis=1) for m, v in by_query.items()} for k in (1, 2, 3)]
-    return Line(
+    return ThresholdLine(
         values={"line": name},
         axis="threshold",
         thresholds=np.arange(n_settings, 0.0, -1.0) if thresholds is None else np.array(thresholds, dtype=np.float64),

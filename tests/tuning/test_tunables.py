@@ -6,7 +6,7 @@ import pytest
 
 from ctxbench.core.errors import InputError
 from ctxbench.tuning.policy_file import read_policies
-from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
+from ctxbench.tuning.sweep.families import BudgetFamily, Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
 from ctxbench.tuning.tunable_reader import read_tunables
 from ctxbench.tuning.tunables import BUDGETS, TOP_K, TOP_N, coarsen
 
@@ -48,7 +48,10 @@ def test_semantic_is_swept_over_its_cut_and_its_margin(tunable):
         Counts("contextTopK", tuple(range(1, 101))),
         Counts("contextTopN", tuple(range(51))),
     )
-    assert (family.includeScore, family.margin) == (Span("contextIncludeScore", 0, 1), Span("contextMargin", 0, 1))
+    assert (family.includeScore, family.margin) == (
+        ThresholdSpan("contextIncludeScore", 0, 1),
+        ThresholdSpan("contextMargin", 0, 1),
+    )
     assert tunable("semantic").swept_thresholds == {"contextIncludeScore", "contextMargin"}
     assert tunable("semantic").tried_values == {}
 
@@ -66,7 +69,9 @@ def test_baselines_are_swept_over_the_number_of_items(tunable, name):
 
 def test_a_probability_is_swept_over_its_threshold(tunable, fitted):
     one = tunable(fitted())
-    assert one.family == Threshold(threshold=Span("threshold", 0, 1), at_least=Counts("atLeast", (0, 1, 2, 3)))
+    assert one.family == ThresholdFamily(
+        threshold=ThresholdSpan("threshold", 0, 1), at_least=Counts("atLeast", (0, 1, 2, 3))
+    )
     assert one.first_cut == 1, "the probability is part of what is found"
 
 
@@ -75,7 +80,7 @@ def test_two_domains_are_swept_together(tunable):
     assert one.family is None
     assert [domain.types for domain in one.domains] == [("tool",), ("*",)]
     assert one.domains[0].family.topK == Counts("contextTopK", TOP_K)
-    assert one.domains[1].family.margin == Span("rulesMargin", 0, 1)
+    assert one.domains[1].family.margin == ThresholdSpan("rulesMargin", 0, 1)
     assert one.tried_values == {}
     assert one.swept_thresholds == {"toolsIncludeScore", "toolsMargin", "rulesIncludeScore", "rulesMargin"}
 
@@ -103,14 +108,14 @@ def test_other_cuts_are_tried(tunable, selector, refine):
 
 def test_a_budget_of_tokens_stands_on_top_of_a_cut(tunable, selector):
     fixed = tunable(selector([CUT, {"budget": {"tokens": 900}}], N)).family
-    assert isinstance(fixed, Budget)
+    assert isinstance(fixed, BudgetFamily)
     assert isinstance(fixed.of, StandardMargin)
     assert (fixed.tokens, len(fixed.of.topN.values)) == (Counts("", (900,)), 51)
 
 
 def test_of_a_fixed_number_of_items_every_budget_is_swept(tunable, selector):
     one = tunable(selector([{"first": {"n": "$n"}}, {"budget": {"tokens": "$tokens"}}], {**N, **TOKENS}))
-    assert one.family.tokens == Span("tokens", 100, 4000)
+    assert one.family.tokens == ThresholdSpan("tokens", 100, 4000)
     assert one.swept_thresholds == {"tokens"}
 
 
@@ -155,7 +160,7 @@ def test_a_cut_of_probabilities_keeps_its_limit(tunable, selector):
 def test_what_is_set_is_not_turned(tunable):
     one = tunable({"selector": "semantic", "set": {"contextTopK": 30, "contextMargin": 1}})
     assert one.family.topK == Counts("contextTopK", (30,))
-    assert one.family.margin == Span.fixed("contextMargin", 1.0)
+    assert one.family.margin == ThresholdSpan.fixed("contextMargin", 1.0)
     assert one.swept_thresholds == {"contextIncludeScore"}
     assert type(one.values()["contextMargin"]) is float, "as the parameter keeps it"
 
@@ -292,7 +297,7 @@ def test_depth_0_given_leaves_the_sweep_exact(tunable):
 
 def test_a_token_budget_that_is_given_is_part_of_the_sweep(tunable):
     one = tunable({"selector": "semantic", "set": {"contextTokenBudgetEnabled": True}})
-    assert isinstance(one.family, Budget)
+    assert isinstance(one.family, BudgetFamily)
     assert one.family.tokens.name == "contextTokenBudget"
     assert len(one.family.tokens.values) > 10
     assert one.is_swept({"contextTokenBudget": 500})

@@ -11,13 +11,13 @@ import pytest
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.report.tuning import write_report
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning import inputs
+from ctxbench.tuning import opened_inputs
 from ctxbench.tuning.dataset_tuning import DatasetTuner
-from ctxbench.tuning.inputs import open_tuning
+from ctxbench.tuning.opened_inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
 from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet
-from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED
 from ctxbench.tuning.tuner import no_progress, tune
+from ctxbench.tuning.tuning_results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}
@@ -287,7 +287,7 @@ def test_few_labels_decide_all_together(ready):
 
 @pytest.mark.parametrize(("given", "few", "expected"), [("", 100, False), ("", 300, True), ("all", 100, True)])
 def test_the_split_is_kept_from_enough_labels_on_unless_all_are_asked_for(ready, monkeypatch, given, few, expected):
-    monkeypatch.setattr(inputs, "MIN_LABELS", few)
+    monkeypatch.setattr(opened_inputs, "MIN_LABELS", few)
     (opened,) = ready(SEMANTIC, labels=given).datasets
     assert list(opened.query_sets) == (["all"] if expected else [TUNING, TEST])
 

@@ -4,9 +4,7 @@
 several rounds of all configurations in turns, and keeps every sample.
 """
 
-from ctxbench.bench.latency.catalogs import grown, requests_like
-from ctxbench.bench.latency.measurement import LatencySettings, measure
-from ctxbench.bench.latency.results import (
+from ctxbench.bench.latency.latency_results import (
     PARTS_OF_A_STEP,
     STATES,
     WHOLE,
@@ -18,6 +16,8 @@ from ctxbench.bench.latency.results import (
     needed_for,
     summarise,
 )
+from ctxbench.bench.latency.measurement import LatencySettings, measure
+from ctxbench.bench.latency.sized_catalogs import grown, requests_like
 
 __all__ = [
     "PARTS_OF_A_STEP",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
-from ctxbench.bench.latency.results import (
+from ctxbench.bench.latency.latency_results import (
     BETWEEN,
     EMBED_ITEMS,
     EMBED_QUERY,
@@ -23,7 +23,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Analyses, ByDomain, Merge, Resources, Step
-from ctxbench.embedding.base import Embedder, EmbedderIdentity, OnDone
+from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, OnDone
 from ctxbench.index.resources import LocalResources
 
 T = TypeVar("T")

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctxbench.bench.latency.clock import Clock, ask
-from ctxbench.bench.latency.results import WHOLE, Summary, summarise
-from ctxbench.bench.progress import Progress, silent
+from ctxbench.bench.latency.latency_results import WHOLE, Summary, summarise
+from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import EMBEDDER, Resources, kind_of
-from ctxbench.embedding.base import Embedder
+from ctxbench.embedding.embedder import Embedder
 from ctxbench.embedding.vectors import open_vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.text.tokens import TokenCounter

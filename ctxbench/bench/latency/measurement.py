@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ctxbench.bench.latency.catalogs import grown, requests_like
 from ctxbench.bench.latency.child_process import run_child
 from ctxbench.bench.latency.jobs import Job, spec_of, write_items
-from ctxbench.bench.latency.results import STATES, LatencyResult, Timings, Trial
+from ctxbench.bench.latency.latency_results import STATES, LatencyResult, Timings, Trial
+from ctxbench.bench.latency.sized_catalogs import grown, requests_like
 from ctxbench.bench.machine import machine
-from ctxbench.bench.progress import Progress, silent
+from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.bench.provenance import versions
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
 from ctxbench.core.stages import EMBEDDER, kind_of
-from ctxbench.embedding.names import open_embedder
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.files import temporary_folder
 from ctxbench.selectors.definitions import find_definition

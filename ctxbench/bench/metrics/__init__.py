@@ -8,13 +8,13 @@ from ctxbench.bench.metrics.inputs import (
     Grade,
     Judgments,
     Kinship,
-    Offered,
+    OfferedItems,
     Rankings,
     Via,
     name_stem,
 )
-from ctxbench.bench.metrics.names import Metric, parse_metric, parse_metrics
-from ctxbench.bench.metrics.summary import (
+from ctxbench.bench.metrics.metric_names import Metric, parse_metric, parse_metrics
+from ctxbench.bench.metrics.values_by_query import (
     GroupMean,
     Mean,
     bits_over_random,
@@ -39,7 +39,7 @@ __all__ = [
     "Kinship",
     "Mean",
     "Metric",
-    "Offered",
+    "OfferedItems",
     "Rankings",
     "Via",
     "bits_over_random",

@@ -83,7 +83,7 @@ class Judgments:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Offered:
+class OfferedItems:
     """What stood in the prompt of each query: the session's items and those that the selector added.
 
     Attributes:
@@ -115,7 +115,7 @@ class Rankings:
             over, and rows past `DEPTH` of the others are not read.
         given: shape (n_queries,), False where the selector returned no ranking: its ranking metrics are NaN. An
             empty ranking that was given scores 0. None = all given.
-        enough: as in `Offered`.
+        enough: as in `OfferedItems`.
     """
 
     start: IntArray
@@ -188,7 +188,7 @@ class Evidence:
     """
 
     judgments: Judgments
-    offered: Offered
+    offered: OfferedItems
     rankings: Rankings | None = None
     item_tokens: FloatArray | IntArray | None = None
     body_tokens: IntArray | None = None
@@ -239,7 +239,7 @@ def _codes(keys: Sequence[object | None]) -> IntArray:
     return np.array([-1 if key is None else seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
 
 
-def _hold(table: Judgments | Offered | Rankings, what: str, *columns: str) -> None:
+def _hold(table: Judgments | OfferedItems | Rankings, what: str, *columns: str) -> None:
     """Turn the columns of a new table into read-only int64 and check shapes, starts, and that no item is twice."""
     for name in ("start", *columns):
         value = getattr(table, name)
@@ -265,7 +265,7 @@ def _hold(table: Judgments | Offered | Rankings, what: str, *columns: str) -> No
     _refuse(table, what, twice, "is listed twice")
 
 
-def _refuse(table: Judgments | Offered | Rankings, what: str, wrong: BoolArray, why: str) -> None:
+def _refuse(table: Judgments | OfferedItems | Rankings, what: str, wrong: BoolArray, why: str) -> None:
     """Raise for the first row that is marked wrong."""
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])

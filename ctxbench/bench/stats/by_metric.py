@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ctxbench.bench.metrics.names import Metric
-from ctxbench.bench.metrics.summary import summarise
+from ctxbench.bench.metrics.metric_names import Metric
+from ctxbench.bench.metrics.values_by_query import summarise
 from ctxbench.bench.stats.groups import grouped_compare, grouped_estimate
 from ctxbench.bench.stats.intervals import LEVEL, Estimate, bootstrap_interval
 from ctxbench.bench.stats.paired import Comparison, compare

@@ -33,7 +33,7 @@ Embed = Callable[[Sequence[str]], Float32Array]
 
 
 @dataclass(frozen=True, slots=True)
-class ItemSearch:
+class OwnWordsSearch:
     """The result of a search for one item of a pair in its own words.
 
     Attributes:
@@ -52,7 +52,7 @@ class ItemSearch:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EditEffect:
     """The effect that a change of a pair would have, measured by another search.
 
     Attributes:
@@ -61,7 +61,7 @@ class Change:
         name: its name then.
         tokens: change of the catalog's prompt tokens.
         first: how many items of the catalog would be found first in their own words.
-        margin: of the pair then, as `Pair.margin`; None where it is merged.
+        margin: of the pair then, as `OverlapPair.margin`; None where it is merged.
     """
 
     what: str
@@ -73,7 +73,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class OverlapPair:
     """Two items of a type with similar texts, or of which one is found first in a search for the other.
 
     Attributes:
@@ -87,13 +87,13 @@ class Pair:
 
     items: tuple[str, str]
     similarity: float
-    asked: tuple[ItemSearch, ...]
+    asked: tuple[OwnWordsSearch, ...]
     margin: float
-    changes: tuple[Change, ...] = ()
+    changes: tuple[EditEffect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NamesAlike:
     """Items of one type with nearly the same name.
 
     Attributes:
@@ -129,9 +129,9 @@ class Overlap:
     first: int
     among: int
     tokens: int
-    pairs: tuple[Pair, ...]
+    pairs: tuple[OverlapPair, ...]
     tried: int
-    names: tuple[Names, ...]
+    names: tuple[NamesAlike, ...]
     embedder: str = ""
     counter: str
     threshold: float
@@ -195,19 +195,19 @@ def overlap(
     )
 
 
-def similar_names(catalog: Catalog) -> Iterator[Names]:
+def similar_names(catalog: Catalog) -> Iterator[NamesAlike]:
     """Items of one type with the same name, and names that go on for one word, a version or a plural."""
     by_name = group_pairs(
         ((item.type, tuple(name_parts(item.name)) or (item.name,)), position) for position, item in enumerate(catalog)
     )
     for same in by_name.values():
         if len(same) > 1:
-            yield Names("same name", tuple(catalog[position].id for position in same))
+            yield NamesAlike("same name", tuple(catalog[position].id for position in same))
     for (type_, name), positions in by_name.items():
         for base in _bases(name):
             if (type_, base) in by_name:
                 members = sorted([*by_name[type_, base], *positions])
-                yield Names("suffix", tuple(catalog[position].id for position in members))
+                yield NamesAlike("suffix", tuple(catalog[position].id for position in members))
 
 
 def _bases(name: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -262,7 +262,7 @@ class _Search:
         """How many items are found among the first `n`."""
         return int((self._n_better < n).sum()) if self.texts else 0
 
-    def pairs(self, alike: Iterator[tuple[int, int]]) -> list[Pair]:
+    def pairs(self, alike: Iterator[tuple[int, int]]) -> list[OverlapPair]:
         """The pairs that read alike, and those of which one is found for the other, worst first."""
         pairs = dict.fromkeys(alike)
         for row in np.flatnonzero(self._n_better).tolist() if self.texts else ():
@@ -271,14 +271,16 @@ class _Search:
         measured = [self._pair(*positions) for positions in sorted(pairs)]
         return sorted(measured, key=lambda pair: (round(pair.margin, 6), -round(pair.similarity, 6)))
 
-    def _pair(self, one: int, other: int) -> Pair:
+    def _pair(self, one: int, other: int) -> OverlapPair:
         searches = [
-            ItemSearch(self.catalog[own].id, self.texts[own], float(self._score[row]), self._similar(row, rival), place)
+            OwnWordsSearch(
+                self.catalog[own].id, self.texts[own], float(self._score[row]), self._similar(row, rival), place
+            )
             for own, rival in ((one, other), (other, one))
             if (row := self._rows.get(own)) is not None
             for place in [int(self._n_better[row]) + 1]
         ]
-        return Pair(
+        return OverlapPair(
             items=(self.catalog[one].id, self.catalog[other].id),
             similarity=min(1.0, float(self._means[one] @ self._means[other])),
             asked=tuple(searches),
@@ -310,7 +312,7 @@ class _Search:
         return int((scores >= rival_scores - _EQUAL).sum()), margin
 
 
-def _changes(search: _Search, counter: TokenCounter, pair: Pair) -> Iterator[Change]:
+def _changes(search: _Search, counter: TokenCounter, pair: OverlapPair) -> Iterator[EditEffect]:
     """The effect of merging two items, and of the best new name for one of them, if any helps."""
     one, other = (search.position[id_] for id_ in pair.items)
     first, second = search.catalog[one], search.catalog[other]
@@ -318,14 +320,14 @@ def _changes(search: _Search, counter: TokenCounter, pair: Pair) -> Iterator[Cha
     if pair.similarity >= MERGED:
         merged = merge_items(first, second)
         effect = search.search_again({one: merged, other: merged})
-        yield Change("merge", merged.id, merged.name, _tokens(counter, [merged]) - before, *effect)
+        yield EditEffect("merge", merged.id, merged.name, _tokens(counter, [merged]) - before, *effect)
     renames = []
     for position, item, rival in ((one, first, second), (other, second, first)):
         for name in _new_names(item, rival):
             renamed = replace(item, name=name)
             tokens = _tokens(counter, [renamed, rival]) - before
             effect = search.search_again({one: first, other: second, position: renamed})
-            renames.append(Change("rename", item.id, name, tokens, *effect))
+            renames.append(EditEffect("rename", item.id, name, tokens, *effect))
     best = max(renames, key=lambda change: (change.first, change.margin or 0.0), default=None)
     if best is not None and (best.first > search.n_within(1) or (best.margin or 0.0) >= pair.margin + _LEAST_GAIN):
         yield best

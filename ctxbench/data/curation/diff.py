@@ -65,7 +65,7 @@ class PartChanges:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Difference:
+class DatasetDifference:
     """How dataset `b` differs from dataset `a`.
 
     Attributes:
@@ -121,12 +121,12 @@ class Difference:
         }
 
 
-def diff_datasets(a: Dataset, b: Dataset) -> Difference:
+def diff_datasets(a: Dataset, b: Dataset) -> DatasetDifference:
     """Compare two datasets, whatever their names."""
     queries_a = {query.id: query for query in a.queries}
     queries_b = {query.id: query for query in b.queries}
     common = [query for query in queries_a if query in queries_b]
-    return Difference(
+    return DatasetDifference(
         a=f"{a.name} {a.version} {a.hash[:12]}",
         b=f"{b.name} {b.version} {b.hash[:12]}",
         items=_parts({i.id: i.as_row() for i in a.catalog}, {i.id: i.as_row() for i in b.catalog}),

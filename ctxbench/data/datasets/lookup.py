@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxbench.bench.progress import Notify, nothing_said
+from ctxbench.bench.progress_listener import Notify, nothing_said
 from ctxbench.core import registry
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset, name_fault
@@ -21,7 +21,7 @@ from ctxbench.io.yaml_files import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListedDataset:
     """A dataset that can be opened by its name.
 
     Attributes:
@@ -53,7 +53,7 @@ def importers() -> dict[str, Importer]:
     return dict(sorted(by_dataset.items()))
 
 
-def list_datasets() -> tuple[Listing, ...]:
+def list_datasets() -> tuple[ListedDataset, ...]:
     """Every dataset that has a name, sorted: what is cached and what importers provide."""
     by_dataset = importers()
     cached = _cached_names()
@@ -63,11 +63,11 @@ def list_datasets() -> tuple[Listing, ...]:
         version = _cached_version(name) if name in cached else ""
         install = importer.install if importer is not None else ""
         if importer is not None and importer.available() and version != importer.version:
-            rows.append(Listing(name, "importable", importer.version, install))
+            rows.append(ListedDataset(name, "importable", importer.version, install))
         elif name in cached:
-            rows.append(Listing(name, "cached", version, install))
+            rows.append(ListedDataset(name, "cached", version, install))
         elif importer is not None:
-            rows.append(Listing(name, _source_state(importer), importer.version, install))
+            rows.append(ListedDataset(name, _source_state(importer), importer.version, install))
     return tuple(rows)
 
 

@@ -44,7 +44,7 @@ def read_dataset(folder: Path | str, *, former_ids: Mapping[str, Collection[str]
         StorageError: there is no such folder.
         InputError: all faults at once, each with file and line.
     """
-    reader = _Reader(Path(folder), former_ids)
+    reader = _FolderReader(Path(folder), former_ids)
     reader.read()
     dataset = reader.dataset()
     faults = reader.faults if dataset is None else [*_count_faults(dataset, reader), *_frozen_faults(dataset, reader)]
@@ -67,7 +67,7 @@ def validate(folder: Path | str) -> list[Fault]:
 
 
 @dataclass
-class _Reader:
+class _FolderReader:
     """Reads the files of one folder; `faults` is all that is wrong, in file order."""
 
     folder: Path
@@ -332,7 +332,7 @@ def _grade(score: str) -> int:
     return grade
 
 
-def _frozen_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
+def _frozen_faults(dataset: Dataset, reader: _FolderReader) -> list[Fault]:
     """A fault if the files do not hold what the card says was frozen."""
     frozen = reader.card.get("frozen")
     if frozen in (None, dataset.hash) or reader.former_ids is not None:
@@ -344,7 +344,7 @@ def _frozen_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
     return [Fault(message, reader.folder / CARD, line_of(reader.card_lines, ("frozen",)))]
 
 
-def _count_faults(dataset: Dataset, reader: _Reader) -> list[Fault]:
+def _count_faults(dataset: Dataset, reader: _FolderReader) -> list[Fault]:
     """A fault for each count of the card that is wrong; a card need not count."""
     messages = {}
     for name, count in (reader.card.get("counts") or {}).items():

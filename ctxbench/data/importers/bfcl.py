@@ -38,7 +38,7 @@ SHA256 = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Entry:
+class _BfclEntry:
     """One entry of the source: a question, the functions listed with it, and the names that its answer calls."""
 
     id: str
@@ -99,11 +99,11 @@ class BFCL:
             return self._dataset(name, multiple, groups=groups[: len(multiple)])
         return self._dataset(name, [*multiple, *irrelevance], groups=groups)
 
-    def _entries(self, part: str) -> list[_Entry]:
+    def _entries(self, part: str) -> list[_BfclEntry]:
         answers = self._rows(f"{ANSWERS}/BFCL_v4_{part}.json") if part != IRRELEVANCE else []
         calls = {row["id"]: row["ground_truth"] for row in answers}
         return [
-            _Entry(
+            _BfclEntry(
                 id=row["id"],
                 part=part,
                 messages=tuple(Message(m["role"], m["content"]) for turn in row["question"] for m in turn),
@@ -140,7 +140,7 @@ class BFCL:
             raise StorageError(f"bfcl-eval {release} is installed, expected {RELEASE}: {self.install}")
         return folder
 
-    def _dataset(self, name: str, entries: Sequence[_Entry], *, groups: Sequence[str]) -> Dataset:
+    def _dataset(self, name: str, entries: Sequence[_BfclEntry], *, groups: Sequence[str]) -> Dataset:
         every_definition = name == "bfcl-live-listed"
         tools = _tools(entries, every_definition=every_definition)
         queries, labels = [], []
@@ -203,13 +203,13 @@ def _wheel_data() -> Path | None:
     return Path(folders[0]) / "data" if folders else None
 
 
-def _files(entries: Iterable[_Entry]) -> list[str]:
+def _files(entries: Iterable[_BfclEntry]) -> list[str]:
     """The source files that the entries came from, questions before answers."""
     parts = dict.fromkeys(entry.part for entry in entries)
     return [f"BFCL_v4_{p}.json" for p in parts] + [f"{ANSWERS}/BFCL_v4_{p}.json" for p in parts if p != IRRELEVANCE]
 
 
-def _tools(entries: Iterable[_Entry], *, every_definition: bool) -> dict[str, Item]:
+def _tools(entries: Iterable[_BfclEntry], *, every_definition: bool) -> dict[str, Item]:
     """The tool that stands for each definition, by the definition as text, in file order.
 
     A tool has no server. With `every_definition`, definitions of a name after its first are tools of their own,
@@ -235,7 +235,7 @@ def _tools(entries: Iterable[_Entry], *, every_definition: bool) -> dict[str, It
     return tools
 
 
-def _groups(entries: Sequence[_Entry]) -> list[str]:
+def _groups(entries: Sequence[_BfclEntry]) -> list[str]:
     """The group of each live query, named by the first query of the group.
 
     One group are queries with the same text (blanks and case aside) and those that were contributed over the same
@@ -246,7 +246,7 @@ def _groups(entries: Sequence[_Entry]) -> list[str]:
     return [names[row] for row in range(len(entries))]
 
 
-def _notes(entries: Sequence[_Entry], tools: Mapping[str, Item], *, every_definition: bool) -> list[str]:
+def _notes(entries: Sequence[_BfclEntry], tools: Mapping[str, Item], *, every_definition: bool) -> list[str]:
     """Notes on the source for the card; every number in them is counted."""
     definitions = Counter(tool.name for tool in tools.values())
     several = sum(n > 1 for n in definitions.values())
@@ -285,7 +285,7 @@ def _definition_text(function: Mapping[str, Any]) -> str:
     return json.dumps(function, sort_keys=True, ensure_ascii=True)
 
 
-def _replaced_definitions_note(entries: Sequence[_Entry], tools: Mapping[str, Item]) -> str:
+def _replaced_definitions_note(entries: Sequence[_BfclEntry], tools: Mapping[str, Item]) -> str:
     """A note on queries that were written for another definition of their required function than the catalog's."""
     n_different = n_descriptions = 0
     for entry in entries:
@@ -304,7 +304,7 @@ def _replaced_definitions_note(entries: Sequence[_Entry], tools: Mapping[str, It
     )
 
 
-def _equal_texts_note(entries: Sequence[_Entry]) -> str:
+def _equal_texts_note(entries: Sequence[_BfclEntry]) -> str:
     """A note on queries with equal texts, and whether their labels are equal."""
     by_text = group_pairs((entry.text, entry) for entry in entries)
     repeated = [same for same in by_text.values() if len(same) > 1]
@@ -319,7 +319,7 @@ def _equal_texts_note(entries: Sequence[_Entry]) -> str:
     )
 
 
-def _history_note(entries: Sequence[_Entry]) -> str:
+def _history_note(entries: Sequence[_BfclEntry]) -> str:
     """A note on the messages before the last, which are the history."""
     system = sum(entry.messages[0].role == "system" for entry in entries)
     earlier = sum(any(m.role != "system" for m in entry.messages[:-1]) for entry in entries)

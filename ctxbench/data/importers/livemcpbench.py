@@ -21,7 +21,7 @@ from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
-    Source,
+    PublishedSource,
     SourceFile,
     json_entries,
 )
@@ -72,7 +72,7 @@ class LiveMCPBench(FileImporter):
     are labelled. Tools have the server key of the source as server.
     """
 
-    source = Source(
+    source = PublishedSource(
         name="livemcpbench",
         repository="icip-cas/LiveMCPBench",
         commit="a928e57d1ee7a25579b9a7036030faffff72d15b",

@@ -22,7 +22,7 @@ from ctxbench.data.importers.alternatives import group_labels, minimal_groups
 from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
-    Source,
+    PublishedSource,
     SourceFile,
     json_entries,
     text_key,
@@ -100,7 +100,7 @@ class LoCoMo(FileImporter):
     which are tagged by category.
     """
 
-    source = Source(
+    source = PublishedSource(
         name="locomo",
         repository="snap-research/LoCoMo",
         commit="3eb6f2c585f5e1699204e3c3bdf7adc5c28cb376",

@@ -21,7 +21,7 @@ from ctxbench.data.importers.formats.record_files import read_records
 from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
-    Source,
+    PublishedSource,
     SourceFile,
     SourceText,
     json_entries,
@@ -49,7 +49,7 @@ _GENERAL = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _MetatoolEntry:
     """One request: the tools that its rows name, in order, the line it starts in, and for how many rows it stands."""
 
     id: str
@@ -67,7 +67,7 @@ class MetaTool(FileImporter):
     and text of their first.
     """
 
-    source = Source(
+    source = PublishedSource(
         name="metatool",
         repository="HowieHwong/MetaTool",
         commit="35e81bb7576826e980c80fed8f8c0a2b4a1e6fbb",
@@ -131,7 +131,7 @@ class MetaTool(FileImporter):
         )
 
 
-def _read_rows(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
+def _read_rows(source: SourceText, faults: list[Fault]) -> Iterator[_MetatoolEntry]:
     """The rows of the CSV; one may go over several lines."""
     n_faults, number = len(faults), -1
     for number, row in enumerate(read_records(source.path, faults)):
@@ -140,13 +140,13 @@ def _read_rows(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
             faults.append(Fault(what, source.path, 1))
             return
         text, tool = (row.take(name, str, "", required=True) for name in COLUMNS)
-        yield _Entry(id=f"s{number}", text=text, tools=(tool,), line=row.line)
+        yield _MetatoolEntry(id=f"s{number}", text=text, tools=(tool,), line=row.line)
     if number < 0 and len(faults) == n_faults:
         what = f"the file is empty; expected {','.join(COLUMNS)} and one request a record"
         faults.append(Fault(what, source.path))
 
 
-def _read_pairs(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
+def _read_pairs(source: SourceText, faults: list[Fault]) -> Iterator[_MetatoolEntry]:
     """The requests for two tools."""
     for number, row in enumerate(json_entries(source, faults, expected="objects with query and tool")):
         text = row.take("query", str, "", required=True)
@@ -154,11 +154,11 @@ def _read_pairs(source: SourceText, faults: list[Fault]) -> Iterator[_Entry]:
         if len(tools) != 2 or not all(isinstance(tool, str) for tool in tools) or tools[0] == tools[1]:
             row.fault(f"field 'tool' must be two different names, got {tools!r:.60}")
             continue
-        yield _Entry(id=f"m{number}", text=text, tools=tuple(tools), line=row.line)
+        yield _MetatoolEntry(id=f"m{number}", text=text, tools=tuple(tools), line=row.line)
 
 
 def _unknown_tool_faults(
-    rows: Sequence[_Entry], descriptions: Mapping[str, str], source: SourceText
+    rows: Sequence[_MetatoolEntry], descriptions: Mapping[str, str], source: SourceText
 ) -> Iterator[Fault]:
     """A fault for each name that no tool has, where it stands first."""
     unknown = ((tool, row.line) for row in rows for tool in row.tools if tool not in descriptions)
@@ -167,10 +167,10 @@ def _unknown_tool_faults(
         yield Fault(what, source.path, lines[0])
 
 
-def _merge_equal_texts(rows: Sequence[_Entry]) -> list[_Entry]:
+def _merge_equal_texts(rows: Sequence[_MetatoolEntry]) -> list[_MetatoolEntry]:
     """One entry for the rows of each text, in the place of the first."""
     return [
-        _Entry(
+        _MetatoolEntry(
             id=same[0].id,
             text=same[0].text,
             tools=tuple(dict.fromkeys(tool for entry in same for tool in entry.tools)),
@@ -181,18 +181,18 @@ def _merge_equal_texts(rows: Sequence[_Entry]) -> list[_Entry]:
     ]
 
 
-def _query(entry: _Entry, merged_tools: frozenset[str]) -> DatasetQuery:
+def _query(entry: _MetatoolEntry, merged_tools: frozenset[str]) -> DatasetQuery:
     kinds = dict.fromkeys("merged-tool" if tool in merged_tools else "plugin" for tool in entry.tools)
     return DatasetQuery(request=Request(id=entry.id, text=entry.text), split=split_of(entry.id), tags=tuple(kinds))
 
 
-def _labels(entry: _Entry, *, alternatives: bool) -> Iterator[Label]:
+def _labels(entry: _MetatoolEntry, *, alternatives: bool) -> Iterator[Label]:
     group = "rows" if alternatives and len(entry.tools) > 1 else ""
     for tool in entry.tools:
         yield Label(entry.id, ItemKey("tool", None, tool), Grade.REQUIRED, alternatives=group, source=OWNER)
 
 
-def _counts(rows: Sequence[_Entry], entries: Sequence[_Entry], *, n_tools: int) -> dict[str, int]:
+def _counts(rows: Sequence[_MetatoolEntry], entries: Sequence[_MetatoolEntry], *, n_tools: int) -> dict[str, int]:
     """Counts of the source, for the card."""
     required = {tool for entry in entries for tool in entry.tools}
     return {
@@ -206,12 +206,12 @@ def _counts(rows: Sequence[_Entry], entries: Sequence[_Entry], *, n_tools: int) 
     }
 
 
-def _holds_tool_name(entry: _Entry) -> bool:
+def _holds_tool_name(entry: _MetatoolEntry) -> bool:
     text = entry.text.casefold()
     return any(tool.casefold() in text for tool in entry.tools)
 
 
-def _frequency_remarks(entries: Sequence[_Entry]) -> list[str]:
+def _frequency_remarks(entries: Sequence[_MetatoolEntry]) -> list[str]:
     counts = Counter(tool for entry in entries for tool in entry.tools).most_common()
     if not counts:
         return []

@@ -37,7 +37,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class PublishedSource:
     """Files that their owner publishes in a repository on GitHub, at one commit.
 
     Attributes:
@@ -100,7 +100,7 @@ class FileImporter:
     which goes up by one with every change of what it makes.
     """
 
-    source: ClassVar[Source]
+    source: ClassVar[PublishedSource]
     provides: ClassVar[tuple[str, ...]]
     version: ClassVar[str]
     install: ClassVar[str]
@@ -111,7 +111,7 @@ class FileImporter:
         cls.version = f"{cls.source.date}-{cls.source.commit[:8]}-{cls.revision}"
         cls.install = f"ctxbench data fetch {cls.source.name}"
 
-    def __init__(self, folder: Path | None = None, *, expected: Source | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, expected: PublishedSource | None = None) -> None:
         """Read from where `ctxbench data fetch` puts the files, or from a folder that holds the same.
 
         Args:

@@ -19,7 +19,7 @@ from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.importers.formats.beir import read_qrels
 from ctxbench.data.importers.formats.conversion import unique_entries
-from ctxbench.data.importers.published_files import OWNER, FileImporter, Source, SourceFile, SourceText
+from ctxbench.data.importers.published_files import OWNER, FileImporter, PublishedSource, SourceFile, SourceText
 from ctxbench.io.rows import Row, jsonl_rows
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
@@ -56,7 +56,7 @@ class ToolLens(FileImporter):
     Ids of queries are the publisher's; those of items are in their metadata.
     """
 
-    source = Source(
+    source = PublishedSource(
         name="toollens",
         repository="quchangle1/COLT",
         commit="bbec292c38cabe3fbae098f50cc31b2e9f7e8fca",

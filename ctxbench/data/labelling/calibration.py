@@ -147,14 +147,14 @@ class Emulator:
 
 
 @dataclass(frozen=True, eq=False)
-class Correction:
+class LogOddsCorrection:
     """Coefficients: of the guess's log odds, a constant, and the features less their mean, by `_SCALE`."""
 
     coefficients: FloatArray
     mean: FloatArray
 
     @classmethod
-    def of(cls, cases: Cases) -> Correction:
+    def of(cls, cases: Cases) -> LogOddsCorrection:
         """Fit to fully labelled cases of single selectors; none of them leave the guesses as they are."""
         flat = cases.features.reshape(-1, _N_FEATURES)
         empty = cls(
@@ -177,7 +177,7 @@ class Correction:
         return np.column_stack(columns)
 
 
-def corrected(correction: Correction, cases: Cases) -> FloatArray:
+def corrected(correction: LogOddsCorrection, cases: Cases) -> FloatArray:
     """The guessed chances, corrected, shape (n_cases, n_sets); a pair's is never above its selectors'."""
     chances = _sigmoid(correction.columns(cases) @ correction.coefficients).reshape(cases.chances.shape)
     for place, chosen in enumerate(cases.sets):

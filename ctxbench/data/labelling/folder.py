@@ -13,13 +13,13 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.layout import CARD
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.data.labelling.answers import FOLDER, LOG, QUEUE, AnswerLog, Applied, active, apply_answers
+from ctxbench.data.labelling.answer_log import FOLDER, LOG, QUEUE, AnswerLog, Applied, active, apply_answers
+from ctxbench.data.labelling.labelling_session import LabellingSession
 from ctxbench.data.labelling.predict import Predictor
+from ctxbench.data.labelling.query_weights import write_weights
 from ctxbench.data.labelling.queue import Queue, extended, make_queue
 from ctxbench.data.labelling.review import patched
-from ctxbench.data.labelling.session import Session
 from ctxbench.data.labelling.sources import with_sources
-from ctxbench.data.labelling.weights import write_weights
 from ctxbench.io.files import exclusive
 
 
@@ -41,7 +41,7 @@ class LabelFolder:
     notes: list[str]
     left: tuple[str, ...] = ()
 
-    def session(self, predictor: Predictor, *, seed: int = 0, focus: tuple[str, ...] = ()) -> Session:
+    def session(self, predictor: Predictor, *, seed: int = 0, focus: tuple[str, ...] = ()) -> LabellingSession:
         """A session that goes on where the last one ended; the first one draws the sample.
 
         Args:
@@ -66,7 +66,7 @@ class LabelFolder:
                 "labels are in the dataset, but count as known from then on, so that figures lean to what was asked"
             )
         none = Queue(selectors=predictor.pool.names, seed=seed, strata=())
-        open_ = Session(predictor, none, self.log, left=self.left).unsettled()
+        open_ = LabellingSession(predictor, none, self.log, left=self.left).unsettled()
         if queue is None:
             made = make_queue(predictor, open_, seed=seed, focus=focus)
         else:
@@ -74,9 +74,9 @@ class LabelFolder:
             made = extended(queue, predictor, [query for query in open_ if query not in answered])
         if made is not queue:
             made.write(path)
-        return Session(predictor, made, self.log, left=self.left)
+        return LabellingSession(predictor, made, self.log, left=self.left)
 
-    def save(self, session: Session | None = None) -> Applied:
+    def save(self, session: LabellingSession | None = None) -> Applied:
         """Put the answers into the dataset's files, as they are by now; weights go beside the log.
 
         The card says then how many labels come from where.

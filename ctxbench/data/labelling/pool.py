@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ctxbench.bench.config import examine
 from ctxbench.bench.dataset_run import answered
+from ctxbench.bench.experiment_file import examine
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import content_key
 from ctxbench.bench.slices import Slice
@@ -22,9 +22,9 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.labelling.exposure import Exposure
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
-from ctxbench.selectors.base import Selector
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.selectors.selector import Selector
 
 SELECTORS = ("bm25", "dense", "semantic/documents")
 DEPTH = 20  # places of a ranking that are looked at

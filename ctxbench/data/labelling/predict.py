@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray
-from ctxbench.data.labelling.calibration import Case, Cases, Correction, Emulator, corrected
+from ctxbench.data.labelling.calibration import Case, Cases, Emulator, LogOddsCorrection, corrected
 from ctxbench.data.labelling.pool import Pool
 
 # Chance that the item at a place of the fused ranking is needed: beside something that is known to be needed, and
@@ -192,11 +192,11 @@ class Predictor:
         return Cases(pool=self.pool, cases=tuple(cases), sets=tuple(sets), chances=chances)
 
     @cached_property
-    def _correction(self) -> Correction:
+    def _correction(self) -> LogOddsCorrection:
         """What the fully labelled queries say of guesses, each taken as if the log had shown a part of it."""
         cases = Emulator(self.pool).cases()
         alone = [(i,) for i in range(len(self.pool.offers))]
-        return Correction.of(self._cases(cases, [self._guess_of(case) for case in cases], alone))
+        return LogOddsCorrection.of(self._cases(cases, [self._guess_of(case) for case in cases], alone))
 
     def _chance(self, guess: Guess, offered: list[frozenset[int]]) -> float:
         """That every one of these offers holds all that is needed; items count as independent of each other."""

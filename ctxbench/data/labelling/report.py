@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxbench.data.labelling.answers import active
+from ctxbench.data.labelling.answer_log import active
 from ctxbench.data.labelling.estimate import Figure, Sample
 from ctxbench.data.labelling.predict import pairs
 
 if TYPE_CHECKING:
-    from ctxbench.data.labelling.answers import Answer
+    from ctxbench.data.labelling.answer_log import KeyPress
     from ctxbench.data.labelling.queue import Queue
 
 LONG = 120.0  # seconds from which an answer counts as a break
@@ -42,7 +42,7 @@ class Report:
     answers_per_query: float
 
 
-def report_on(sample: Sample, queue: Queue, answers: Sequence[Answer]) -> Report:
+def report_on(sample: Sample, queue: Queue, answers: Sequence[KeyPress]) -> Report:
     """Estimate every figure.
 
     Args:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ctxbench.core.items import ItemKey
-from ctxbench.data.labelling.answers import (
+from ctxbench.data.labelling.answer_log import (
     PERSON,
-    Answer,
+    KeyPress,
     State,
     active,
     after,
@@ -29,10 +29,10 @@ class States:
     dataset's state counts, not that of the answers.
     """
 
-    def __init__(self, pool: Pool, answers: Iterable[Answer], *, left: Iterable[str] = ()) -> None:
+    def __init__(self, pool: Pool, answers: Iterable[KeyPress], *, left: Iterable[str] = ()) -> None:
         self.pool = pool
         self._left = set(left)
-        self._entries: dict[str, list[Answer]] = {}
+        self._entries: dict[str, list[KeyPress]] = {}
         self._before: dict[str, State] = {}
         self._now: dict[str, State] = {}
         self._answered: set[str] = set()
@@ -44,7 +44,7 @@ class States:
         for query_id in self._entries:
             self._refresh(query_id)
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: KeyPress) -> None:
         """Take one more entry of the log."""
         self._entries.setdefault(answer.query, []).append(answer)
         self._refresh(answer.query)

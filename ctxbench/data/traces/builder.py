@@ -19,7 +19,7 @@ from ctxbench.data.traces.conversations import Turn, reuses_ids
 from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.records import Call, Interner, LogFindings, NestedCall, iso
 from ctxbench.data.traces.signals import signals
-from ctxbench.sources.names import AMBIGUOUS, Names, Resolved
+from ctxbench.sources.name_resolver import AMBIGUOUS, NameResolver, Resolved
 from ctxbench.text.redaction import Redactor
 
 SOURCE = "trace"
@@ -61,7 +61,7 @@ class Builder:
     name_counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.names = Names(self.catalog)
+        self.names = NameResolver(self.catalog)
         self._position = {item.key: i for i, item in enumerate(self.catalog)}
         self._scope = cache(self._make_scope)
         self._item_lists: dict[tuple[str, ...], tuple[ItemKey, ...]] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctxbench.data.labelling.exposure import SIGNALS
-from ctxbench.sources.names import AMBIGUOUS, UNKNOWN
+from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ctxbench.bench.progress import Progress, silent
+from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.layout import CARD, own_files
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import copy_other_files, write_files
-from ctxbench.data.labelling.answers import FOLDER, LOG
+from ctxbench.data.labelling.answer_log import FOLDER, LOG
 from ctxbench.data.labelling.exposure import EXPOSURE, Exposure, write_exposures
 from ctxbench.data.traces.builder import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
@@ -27,7 +27,7 @@ from ctxbench.data.traces.log_reader import merge_equal_faults, read_records
 from ctxbench.data.traces.records import LogFindings
 from ctxbench.io.files import atomic_folder
 from ctxbench.io.yaml_files import load_yaml
-from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, unresolved
+from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, unresolved
 from ctxbench.text.redaction import Redactor, redactor
 
 _WORD = re.compile(r"[^\W_]+")

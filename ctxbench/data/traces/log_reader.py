@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from ctxbench.bench.progress import Progress, silent
+from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.traces.bodies import as_turn

@@ -24,7 +24,7 @@ from ctxbench.data.traces.chat_messages import (
 from ctxbench.data.traces.otlp import Event, Span
 from ctxbench.data.traces.records import Call, Interner, LogFindings, Record, get
 from ctxbench.data.traces.span_tree import Node, SpanTree
-from ctxbench.sources.names import named
+from ctxbench.sources.name_resolver import named
 
 _OPERATIONS = {
     "chat": "chat", "text_completion": "chat", "generate_content": "chat",

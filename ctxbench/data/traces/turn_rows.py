@@ -9,7 +9,7 @@ from ctxbench.core.errors import Fault, ParameterError
 from ctxbench.data.traces.chat_messages import read_messages, set_summary, summarise_messages
 from ctxbench.data.traces.records import STATUSES, Call, Interner, LogFindings, Record, get, seconds
 from ctxbench.io.rows import Row
-from ctxbench.sources.names import named
+from ctxbench.sources.name_resolver import named
 
 TURN_FIELDS = (
     *("conversation", "turn", "time", "user", "workspace", "messages", "text", "offered", "exposure", "called"),

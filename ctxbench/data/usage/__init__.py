@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ctxbench.data.usage.counts import ItemUsage, Usage, count_usage
-from ctxbench.data.usage.references import Evidence, References
+from ctxbench.data.usage.references import References, UsageEvidence
 from ctxbench.data.usage.replies import Replies, Reply, read_replies
 from ctxbench.data.usage.suggestions import EvidenceThreshold, Suggestion, Suggestions, suggest_fewer_offers
 
 __all__ = [
-    "Evidence",
     "EvidenceThreshold",
     "ItemUsage",
     "References",
@@ -17,6 +16,7 @@ __all__ = [
     "Suggestion",
     "Suggestions",
     "Usage",
+    "UsageEvidence",
     "count_usage",
     "read_replies",
     "suggest_fewer_offers",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ctxbench.bench.stats.intervals import Interval, wilson
 from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.data.usage.references import Evidence, References
+from ctxbench.data.usage.references import References, UsageEvidence
 from ctxbench.data.usage.replies import Replies
 
 
@@ -30,7 +30,7 @@ class ItemUsage:
     key: ItemKey
     offered: int
     conversations: int
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[UsageEvidence, ...]
     modes: Mapping[str, int]
     tokens: int | None
 
@@ -104,7 +104,7 @@ class _Offer(NamedTuple):
 
     conversation: str
     mode: str
-    evidence: Evidence | None
+    evidence: UsageEvidence | None
 
 
 def count_usage(replies: Replies, tokens: Mapping[ItemKey, int] | None = None) -> Usage:

@@ -35,7 +35,7 @@ _BEFORE, _BEHIND = f"(?:{_OPEN}|\\*)*", f"(?:{_CLOSE}|\\*)*"
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class UsageEvidence:
     """Why an item counts as referenced.
 
     Attributes:
@@ -70,18 +70,18 @@ class References:
         self._runs: dict[ItemKey, frozenset[tuple[str, ...]]] = {}
         self._patterns: dict[tuple[ItemKey, str], re.Pattern[str]] = {}
 
-    def find(self, reply: Reply) -> dict[ItemKey, Evidence]:
+    def find(self, reply: Reply) -> dict[ItemKey, UsageEvidence]:
         """The offered items that a reply references, each with its first evidence; calls before words."""
-        out: dict[ItemKey, Evidence] = {}
+        out: dict[ItemKey, UsageEvidence] = {}
         offered = reply.offered or {}
         for key in reply.called:
             if key in offered and key not in out:
-                out[key] = Evidence("called", key.name, reply.where, reply.time)
+                out[key] = UsageEvidence("called", key.name, reply.where, reply.time)
         items = [self._catalog[position] for position in map(self._catalog.find, offered) if position is not None]
         items = [item for item in items if item.type != "tool"]
         if reply.text and items:
             for key, match in self._text_matches(reply, items).items():
-                out[key] = Evidence(match.kind, reply.text[match.start : match.end], reply.where, reply.time)
+                out[key] = UsageEvidence(match.kind, reply.text[match.start : match.end], reply.where, reply.time)
         return out
 
     def _text_matches(self, reply: Reply, items: list[Item]) -> dict[ItemKey, _Match]:

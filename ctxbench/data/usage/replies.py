@@ -14,8 +14,8 @@ from ctxbench.data.traces.conversations import Turn, conversations
 from ctxbench.data.traces.log_reader import read_records
 from ctxbench.data.traces.records import LogFindings, iso
 from ctxbench.io.files import iter_lines, readable
-from ctxbench.session.store import ConversationStore
-from ctxbench.sources.names import Names
+from ctxbench.session.conversation_store import ConversationStore
+from ctxbench.sources.name_resolver import NameResolver
 
 _HISTORY = 1000  # earlier messages of a trace that are looked at
 
@@ -104,7 +104,7 @@ def read_replies(paths: Sequence[Path], catalog: Catalog | None = None) -> Repli
             f"no reply in {', '.join(map(str, paths))}: expected stored conversations or a log with messages"
         )
     items = _named_items(replies) if catalog is None else catalog
-    names = Names(items)
+    names = NameResolver(items)
     resolved = tuple(_resolve(raw, names, catalog) for raw in replies)
     return Replies(replies=resolved, catalog=items, faults=tuple(faults))
 
@@ -180,7 +180,7 @@ def _key(name: str) -> ItemKey:
     return key if key.type in ITEM_TYPES else ItemKey("tool", None, name)
 
 
-def _resolve(raw: _RawReply, names: Names, catalog: Catalog | None) -> Reply:
+def _resolve(raw: _RawReply, names: NameResolver, catalog: Catalog | None) -> Reply:
     """The reply with items for names."""
     unknown: list[str] = []
 

@@ -12,7 +12,7 @@ from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.bench.summary import DatasetSummary
 from ctxbench.report import wording
 from ctxbench.report.charts.axes import LOG_FROM, ink, mark_numbers, paper, points_of_percent, signed
-from ctxbench.report.charts.labels import place_labels
+from ctxbench.report.charts.point_names import place_labels
 from ctxbench.report.charts.svg import TOLD
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.report import wording
 from ctxbench.report.charts.axes import COLOURS, ink, mark_numbers, paper, size
-from ctxbench.report.charts.labels import place_labels
+from ctxbench.report.charts.point_names import place_labels
 from ctxbench.report.charts.svg import TOLD, axes_at, svg
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ _DASHES: tuple[Any, ...] = ("-", (0, (3.2, 1.2)), (0, (1.0, 1.0)), (0, (3.2, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommitMark:
     """A commit on the axis.
 
     Attributes:
@@ -43,14 +43,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CommitSeries:
     """What is shown of a selector on a dataset: by metric a value a commit, NaN = none."""
 
     name: str
     values: Mapping[Metric, Sequence[float]]
 
 
-def over_commits(ax: Axes, places: Sequence[Place], lines: Sequence[Line], metric: Metric) -> dict[str, Any]:
+def over_commits(
+    ax: Axes, places: Sequence[CommitMark], lines: Sequence[CommitSeries], metric: Metric
+) -> dict[str, Any]:
     """Draw a metric over commits: a mark each, joined where they follow each other.
 
     Args:
@@ -91,7 +93,9 @@ def over_commits(ax: Axes, places: Sequence[Place], lines: Sequence[Line], metri
     return drawn
 
 
-def history_picture(places: Sequence[Place], lines: Sequence[Line], metrics: Sequence[Metric], *, form: str) -> bytes:
+def history_picture(
+    places: Sequence[CommitMark], lines: Sequence[CommitSeries], metrics: Sequence[Metric], *, form: str
+) -> bytes:
     """Draw metrics over commits, one above the other with one legend below, as a file of the form `png` or `svg`.
 
     Raises:
@@ -120,7 +124,7 @@ def history_picture(places: Sequence[Place], lines: Sequence[Line], metrics: Seq
     return svg(draw, width=_WIDTH, height=height, name="history", label=label).encode()
 
 
-def _scaled(ax: Axes, places: Sequence[Place], metric: Metric, values: Sequence[float]) -> None:
+def _scaled(ax: Axes, places: Sequence[CommitMark], metric: Metric, values: Sequence[float]) -> None:
     """Give the axes their ends and marks: upwards around the values, across as many commits as there is room for."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     percent = wording.unit(metric) == "%"

@@ -8,7 +8,7 @@ from typing import Any
 
 from ctxbench.bench.summary import comparison_dict, estimate_dict, finite
 from ctxbench.core.errors import Fault, faults_of
-from ctxbench.gate.baseline_manifest import SelectorSummary
+from ctxbench.gate.baseline_manifest import AcceptedFigures
 from ctxbench.gate.model import Cause, Change, Check, LatencyVerdict, MetricVerdict, PinFailure, SelectorCheck
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.places import Place, Places
@@ -39,7 +39,7 @@ def check_dict(check: Check, *, strict: bool = False, places: Places | None = No
     }
 
 
-def summary_dict(found: SelectorSummary) -> dict[str, Any]:
+def summary_dict(found: AcceptedFigures) -> dict[str, Any]:
     """What was accepted of a selector on a dataset; a mean of nothing is None."""
     means = {str(metric): finite(value) for metric, value in found.metrics.items()}
     return {

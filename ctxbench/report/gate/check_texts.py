@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison
-from ctxbench.gate.baseline_manifest import SelectorSummary
+from ctxbench.gate.baseline_manifest import AcceptedFigures
 from ctxbench.gate.model import (
     Cause,
     Change,
@@ -182,7 +182,7 @@ def first_ones(ids: Sequence[str], most: int = _NAMED) -> str:
     return f"{', '.join(ids[:most])} and {len(ids) - most:,} more"
 
 
-def summary_text(found: SelectorSummary) -> str:
+def summary_text(found: AcceptedFigures) -> str:
     """What was accepted, on one line: `bm25 on desk: completeness 24.8%, 3,094 tokens a query, 694 queries`."""
     told = []
     for metric, value in found.metrics.items():

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from ctxbench.bench.metrics import Metric
-from ctxbench.gate.baseline_manifest import SelectorSummary
-from ctxbench.gate.history import FIGURES, GONE, Accepted, History
+from ctxbench.gate.baseline_manifest import AcceptedFigures
+from ctxbench.gate.history import FIGURES, GONE, BaselineHistory, PastBaseline
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording
-from ctxbench.report.charts.over_commits import Line, Place, history_picture
+from ctxbench.report.charts.over_commits import CommitMark, CommitSeries, history_picture
 from ctxbench.report.table_parts import dim_notes, empty_table
 from ctxbench.report.wording import said
 
@@ -25,7 +25,7 @@ HEADINGS = ("date", "commit", "message", "dataset", "selector", "queries", *map(
 _DAY = 10  # characters of a date
 
 
-def print_history(history: History, file: IO[str] | None = None, *, width: int | None = None) -> None:
+def print_history(history: BaselineHistory, file: IO[str] | None = None, *, width: int | None = None) -> None:
     """Print a table for each selector on each dataset, a commit a line, and notes.
 
     Args:
@@ -39,7 +39,7 @@ def print_history(history: History, file: IO[str] | None = None, *, width: int |
     show_tables(lambda console: _parts(history, console), file=file, width=width)
 
 
-def history_json(history: History) -> dict[str, Any]:
+def history_json(history: BaselineHistory) -> dict[str, Any]:
     """All of it as JSON: figures that a baseline does not have are null."""
     return {
         "baseline": str(history.folder),
@@ -49,7 +49,7 @@ def history_json(history: History) -> dict[str, Any]:
     }
 
 
-def history_csv(history: History) -> str:
+def history_csv(history: BaselineHistory) -> str:
     """A row a commit, dataset and selector; of a baseline that cannot be read one row, with the reason in `note`.
 
     Completeness is a share, 0 to 1; figures have ten digits, and those that are not there are empty.
@@ -69,10 +69,10 @@ def history_csv(history: History) -> str:
     return out.getvalue()
 
 
-def history_chart(history: History, form: str) -> bytes:
+def history_chart(history: BaselineHistory, form: str) -> bytes:
     """Completeness and prompt tokens over commits as a picture, `png` or `svg`."""
     places = [
-        Place(
+        CommitMark(
             label=f"{at.commit.short}\n{at.commit.date[:_DAY]}",
             title=f"{at.commit.date[:_DAY]} {at.commit.short} {at.commit.message}",
             broken=bool(at.fault),
@@ -80,7 +80,7 @@ def history_chart(history: History, form: str) -> bytes:
         for at in history.accepted
     ]
     lines = [
-        Line(
+        CommitSeries(
             name=_title(pair),
             values={metric: [_value(_find(at, pair), metric) for at in history.accepted] for metric in FIGURES},
         )
@@ -89,7 +89,7 @@ def history_chart(history: History, form: str) -> bytes:
     return history_picture(places, lines, FIGURES, form=form)
 
 
-def _commit_json(at: Accepted) -> dict[str, Any]:
+def _commit_json(at: PastBaseline) -> dict[str, Any]:
     figures = [
         {
             "dataset": one.dataset,
@@ -104,7 +104,7 @@ def _commit_json(at: Accepted) -> dict[str, Any]:
     return {**about, "error": at.fault or None, "figures": figures}
 
 
-def _parts(history: History, console: Console) -> Iterator[RenderableType]:
+def _parts(history: BaselineHistory, console: Console) -> Iterator[RenderableType]:
     from rich.text import Text
 
     plain = is_plain(console.encoding)
@@ -116,7 +116,7 @@ def _parts(history: History, console: Console) -> Iterator[RenderableType]:
     yield from dim_notes(_notes(history), plain=plain)
 
 
-def _table(history: History, pair: tuple[str, str] | None, plain: bool) -> Table:
+def _table(history: BaselineHistory, pair: tuple[str, str] | None, plain: bool) -> Table:
     from rich.text import Text
 
     made = empty_table()
@@ -136,7 +136,7 @@ def _table(history: History, pair: tuple[str, str] | None, plain: bool) -> Table
     return made
 
 
-def _notes(history: History) -> Iterator[str]:
+def _notes(history: BaselineHistory) -> Iterator[str]:
     for at in history.accepted:
         if at.fault and at.fault != GONE:
             yield f"{at.commit.short} cannot be read: {at.fault}"
@@ -146,11 +146,11 @@ def _notes(history: History) -> Iterator[str]:
         yield "This clone is shallow, so older commits may be missing: `git fetch --unshallow` brings them."
 
 
-def _find(at: Accepted, pair: tuple[str, str]) -> SelectorSummary | None:
+def _find(at: PastBaseline, pair: tuple[str, str]) -> AcceptedFigures | None:
     return next((one for one in at.worth if (one.dataset, one.selector) == pair), None)
 
 
-def _value(found: SelectorSummary | None, metric: Metric) -> float:
+def _value(found: AcceptedFigures | None, metric: Metric) -> float:
     """A figure; NaN where there is none."""
     return math.nan if found is None else found.metrics.get(metric, math.nan)
 
@@ -159,7 +159,7 @@ def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _number(found: SelectorSummary, metric: Metric) -> str:
+def _number(found: AcceptedFigures, metric: Metric) -> str:
     value = _value(found, metric)
     return f"{value:.10g}" if math.isfinite(value) else ""
 

@@ -9,12 +9,12 @@ from ctxbench.bench.stats import Comparison
 from ctxbench.report import wording
 from ctxbench.report.tuning import tuning_texts
 from ctxbench.report.tuning.tuning_texts import COMPLETENESS, TOKENS
-from ctxbench.tuning.results import DatasetTuning, Outcome, SettingResult, Tuning
+from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 
 def answer(tuning: Tuning) -> str:
     """What tuning came to, in one sentence; empty where there was no policy."""
-    found: dict[str, list[Outcome]] = {}
+    found: dict[str, list[PolicyOutcome]] = {}
     for dataset in tuning.datasets:
         for outcome in dataset.outcomes:
             found.setdefault(outcome.policy.name, []).append(outcome)
@@ -23,7 +23,7 @@ def answer(tuning: Tuning) -> str:
     return "; ".join(_over_datasets(name, several) for name, several in found.items()) + "." * bool(found)
 
 
-def _over_datasets(name: str, several: Sequence[Outcome]) -> str:
+def _over_datasets(name: str, several: Sequence[PolicyOutcome]) -> str:
     """For how many datasets another setting than the default is recommended, and what these change."""
     changes = [one.against["defaults"] for one in several if one.recommended is not None and "defaults" in one.against]
     said = f"{name}: another setting than the default for {len(changes)} of {len(several)} datasets"
@@ -42,7 +42,7 @@ def _range(figures: Sequence[float], say: Callable[[float], str]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def advice(dataset: DatasetTuning, outcome: Outcome) -> str:
+def advice(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     """What to do for one policy, such as to keep the default."""
     name = outcome.policy.name
     if outcome.recommended is not None:
@@ -75,7 +75,7 @@ def _called(dataset: DatasetTuning) -> str:
     return "" if dataset.default is None else f" ({dataset.default.name})"
 
 
-def _offers(outcome: Outcome, chosen: SettingResult) -> str:
+def _offers(outcome: PolicyOutcome, chosen: SettingResult) -> str:
     """What it costs and keeps, against the default."""
     found = outcome.against.get("defaults", {})
     tokens, complete = found.get(str(TOKENS)), found.get(str(COMPLETENESS))
@@ -96,7 +96,7 @@ def _changed(tokens: Comparison) -> tuple[str, str]:
     return f"{value.lstrip('+' + wording.MINUS)} {way}", interval
 
 
-def _holds(outcome: Outcome) -> str:
+def _holds(outcome: PolicyOutcome) -> str:
     """What the verdicts come to."""
     said = {one.status for one in outcome.verdicts}
     targets = "its target" if len(outcome.verdicts) == 1 else "its targets"

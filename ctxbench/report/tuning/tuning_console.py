@@ -11,7 +11,7 @@ from ctxbench.report.tuning.advice import advice
 from ctxbench.report.tuning.tuning_tables import reported_split
 from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, SPLITS, TEST, TITLES, TOKENS, TUNING
 from ctxbench.report.wording import said
-from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
+from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 
 _WIDTH = 80
 _ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures
@@ -54,7 +54,7 @@ def _heading(dataset: DatasetTuning) -> str:
     return f"{dataset.dataset}: {wording.listed(counts) or 'no'} queries, {items}, tokens by {dataset.tokens}"
 
 
-def _outcome(dataset: DatasetTuning, outcome: Outcome) -> Iterator[str]:
+def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[str]:
     yield from _wrapped(f"{outcome.policy.name}: {tuning_texts.policy_text(outcome.policy)}", 2, 4)
     chosen = outcome.chosen
     if chosen is None:

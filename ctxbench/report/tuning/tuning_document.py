@@ -21,7 +21,7 @@ from ctxbench.report.document import (
 from ctxbench.report.tuning import tuning_figures, tuning_tables, tuning_texts
 from ctxbench.report.tuning.advice import advice, answer
 from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, TOKENS
-from ctxbench.tuning.results import DatasetTuning, Outcome, Tuning
+from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 
 _CHOSEN = "What a selector offers is measured; what the model then calls is outside."
 _SPLIT = "Settings were chosen on the tuning split, and figures are of the test split, read when all values were fixed."
@@ -180,7 +180,7 @@ def _facts(dataset: DatasetTuning) -> str:
     )
 
 
-def _worse_requests(dataset: DatasetTuning, outcome: Outcome) -> Iterator[Block]:
+def _worse_requests(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[Block]:
     """Requests made worse, by name, beside how many were made better."""
     name, compared = outcome.policy.name, outcome.against.get("defaults", {}).get("completeness")
     if not outcome.worse:
@@ -211,7 +211,7 @@ def _notes(dataset: DatasetTuning) -> Iterator[str]:
             yield from _doubts(outcome)
 
 
-def _search_notes(outcome: Outcome) -> Iterator[str]:
+def _search_notes(outcome: PolicyOutcome) -> Iterator[str]:
     name = outcome.policy.name
     if outcome.settings or outcome.tried:
         said = f"{name}: {wording.count(outcome.settings, 'setting')} compared exactly"
@@ -222,7 +222,7 @@ def _search_notes(outcome: Outcome) -> Iterator[str]:
         yield f"{name}: on the queries that decided {bound:.4g} was held against {text}."
 
 
-def _doubts(outcome: Outcome) -> Iterator[str]:
+def _doubts(outcome: PolicyOutcome) -> Iterator[str]:
     """Where a recommendation deserves less trust than its figures look."""
     name, chosen = outcome.policy.name, outcome.chosen
     if chosen is None:

@@ -21,7 +21,7 @@ from ctxbench.report.tuning.geometry import amounts, order, shares, upper
 from ctxbench.report.tuning.tuning_tables import all_results
 from ctxbench.report.tuning.tuning_texts import COMPLETENESS, ITEMS, RECALL, TOKENS
 from ctxbench.selectors.parameters import Value, shown
-from ctxbench.tuning.results import (
+from ctxbench.tuning.tuning_results import (
     DEFAULTS,
     EVERYTHING,
     FIXED,
@@ -29,7 +29,7 @@ from ctxbench.tuning.results import (
     RECOMMENDED,
     DatasetTuning,
     MeanGrid,
-    Outcome,
+    PolicyOutcome,
     SettingResult,
     Trace,
 )
@@ -150,7 +150,7 @@ def _line(xs: FloatArray, trace: Trace, metric: str) -> tuple[FloatArray, ...]:
     return xs[keep], *(part[metric][keep] for part in (trace.means, trace.low, trace.high) if metric in part)
 
 
-def sensitivity(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
+def sensitivity(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | None:
     """Completeness and tokens along each parameter, all others as recommended; None where there is nothing to draw."""
     slices = [one for one in outcome.slices if one.settings and {"completeness", "tokens"} <= set(one.means)]
     if outcome.chosen is None or not slices:
@@ -214,7 +214,7 @@ def _place(value: Value | None, names: Sequence[str]) -> float:
     return math.nan if isinstance(value, str) else float(value)
 
 
-def two_at_a_time(dataset: DatasetTuning, outcome: Outcome) -> Drawing | None:
+def two_at_a_time(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | None:
     """Two parameters at a time: completeness and tokens, all others as recommended; None where there are none."""
     chosen, maps, left = outcome.chosen, [], set()
     for heat in outcome.heat_maps if chosen is not None else ():

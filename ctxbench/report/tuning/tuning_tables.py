@@ -10,7 +10,7 @@ from ctxbench.report import wording
 from ctxbench.report.document import Cell, Table
 from ctxbench.report.tuning import tuning_texts
 from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, ITEMS, RECALL, SPLITS, TEST, TITLES, TOKENS, TUNING
-from ctxbench.tuning.results import DatasetTuning, Outcome, SettingResult, Tuning
+from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 MANY = 20  # so many requests made worse are named
 _SHOWN = (COMPLETENESS, RECALL, TOKENS, ITEMS)
@@ -51,7 +51,7 @@ def summary(tuning: Tuning) -> Table:
     return Table("What is recommended", same, tuple((*row[:4], *row[5:]) for row in rows), frozenset({4, 5}))
 
 
-def _against_fixed(outcome: Outcome) -> tuple[str, ...]:
+def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
     """Changes in tokens and completeness against the tuned fixed number of items."""
     if outcome.fixed is None:
         return ("no k meets the policy",)
@@ -60,7 +60,7 @@ def _against_fixed(outcome: Outcome) -> tuple[str, ...]:
     return tuple(f"{name} {', '.join(tuning_texts.change_text(found, metric))}" for name, metric in named)
 
 
-def _at_equal_tokens(outcome: Outcome) -> Mapping[str, Comparison]:
+def _at_equal_tokens(outcome: PolicyOutcome) -> Mapping[str, Comparison]:
     found = None if outcome.at_tokens is None else outcome.at_tokens.comparison
     return {} if found is None else {str(COMPLETENESS): found}
 
@@ -151,7 +151,7 @@ def all_results(dataset: DatasetTuning) -> Sequence[SettingResult]:
     return tuple(found.values())
 
 
-def worse_requests(outcome: Outcome) -> Table:
+def worse_requests(outcome: PolicyOutcome) -> Table:
     """The first requests that the defaults made complete and what is recommended does not."""
     rows = tuple((one.query, one.text, ", ".join(one.missing)) for one in outcome.worse[:MANY])
     return Table(f"Requests made worse by {outcome.policy.name}", ("query", "request", "no longer offered"), rows)
@@ -162,7 +162,7 @@ def reported_split(dataset: DatasetTuning) -> str:
     return ALL if dataset.all_decide else TEST
 
 
-def outcomes(tuning: Tuning) -> Iterator[tuple[DatasetTuning, Outcome]]:
+def outcomes(tuning: Tuning) -> Iterator[tuple[DatasetTuning, PolicyOutcome]]:
     """Every outcome with its dataset, in order."""
     for dataset in tuning.datasets:
         for outcome in dataset.outcomes:

@@ -10,7 +10,15 @@ from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.report import wording
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED, Outcome, SettingResult
+from ctxbench.tuning.tuning_results import (
+    DEFAULTS,
+    EVERYTHING,
+    FIXED,
+    PRESET,
+    RECOMMENDED,
+    PolicyOutcome,
+    SettingResult,
+)
 
 COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("completeness", "recall", "tokens", "items"))
 TITLES = {"completeness": "completeness %", "recall": "recall %", "tokens": "prompt tokens", "items": "items"}
@@ -80,18 +88,18 @@ def selector_text(chosen: SettingResult) -> str:
     return f"{chosen.selector}: {values}" if values else chosen.selector
 
 
-def choice_text(outcome: Outcome, chosen: SettingResult) -> str:
+def choice_text(outcome: PolicyOutcome, chosen: SettingResult) -> str:
     """What was chosen; where the test split says otherwise, that the default is kept."""
     said = selector_text(chosen)
     return said if outcome.recommended is not None else f"keep the default: {said} misses its target"
 
 
-def default_text(outcome: Outcome) -> str:
+def default_text(outcome: PolicyOutcome) -> str:
     """Why the default is kept."""
     return f"keep the default: {outcome.reason.rstrip('.') or 'no setting is better beyond doubt'}"
 
 
-def constraints_text(outcome: Outcome) -> str:
+def constraints_text(outcome: PolicyOutcome) -> str:
     """The verdicts on the constraints."""
     if not outcome.policy.constraints:
         return "none to hold"
@@ -113,7 +121,7 @@ def _plain(metric: str) -> str:
     return {"tokens": "prompt tokens"}.get(metric, metric)
 
 
-def intervals(outcome: Outcome) -> Iterator[Interval]:
+def intervals(outcome: PolicyOutcome) -> Iterator[Interval]:
     """Every interval that is shown of an outcome's recommendation."""
     if outcome.chosen is not None:
         for found in (outcome.chosen.tuning, outcome.chosen.test):

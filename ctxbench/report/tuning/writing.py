@@ -10,7 +10,7 @@ from ctxbench.report.document_markdown import markdown
 from ctxbench.report.document_page import page
 from ctxbench.report.pages import titles, write_parted
 from ctxbench.report.tuning.tuning_document import document
-from ctxbench.tuning.results import Tuning
+from ctxbench.tuning.tuning_results import Tuning
 
 _FIGURES = "figures"
 

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Item
-from ctxbench.sources.mcp.client import Limits, Listing, check_sdk, list_tools
-from ctxbench.sources.mcp.config import ServerSpec, read_mcp_config
+from ctxbench.sources.catalog_snapshots import SERVER, SnapshotPart, Source
+from ctxbench.sources.mcp.client import Limits, ServerListing, check_sdk, list_tools
+from ctxbench.sources.mcp.server_config import ServerSpec, read_mcp_config
 from ctxbench.sources.mcp.watching import Watch, WatchingLoop, quiet_sdk
-from ctxbench.sources.snapshots import SERVER, Part, Source
 from ctxbench.sources.tools import read_definition
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -47,7 +47,7 @@ def mcp_servers(
 
 def capture_servers(
     specs: Sequence[ServerSpec], *, limits: Limits | None = None, progress: Progress | None = None
-) -> tuple[Part, ...]:
+) -> tuple[SnapshotPart, ...]:
     """Ask servers for their tools.
 
     A server that cannot be started, hangs, exits, writes garbage or lists nonsense becomes a failed part that says so;
@@ -77,11 +77,11 @@ class _Capture:
 
     def __init__(self, specs: Sequence[ServerSpec], limits: Limits, progress: Progress) -> None:
         self.specs, self.limits, self.progress = specs, limits, progress
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, SnapshotPart] = {}
         self.stopped: int | None = None  # the signal that ended it
         self.cancel: Callable[[], None] = lambda: None
 
-    async def all(self) -> tuple[Part, ...]:
+    async def all(self) -> tuple[SnapshotPart, ...]:
         import anyio
 
         turns = anyio.Semaphore(_AT_ONCE)
@@ -104,13 +104,13 @@ class _Capture:
             self.cancel()
 
 
-async def _server(spec: ServerSpec, limits: Limits) -> Part:
+async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
     """Ask one server; whatever it does wrong is in the part."""
     import anyio
 
     if spec.disabled:
-        return Part(name=spec.name, kind=SERVER, state="disabled")
-    watch, listing = Watch(spec.secrets, most=limits.size), Listing()
+        return SnapshotPart(name=spec.name, kind=SERVER, state="disabled")
+    watch, listing = Watch(spec.secrets, most=limits.size), ServerListing()
     trouble = ""
     try:
         with anyio.fail_after(limits.timeout):
@@ -121,18 +121,18 @@ async def _server(spec: ServerSpec, limits: Limits) -> Part:
         trouble = watch.explain(error, step=listing.step)
     details = _details(spec, listing)
     if not listing.complete:
-        return Part(name=spec.name, kind=SERVER, state="failed", details=details, error=trouble)
+        return SnapshotPart(name=spec.name, kind=SERVER, state="failed", details=details, error=trouble)
     try:
         items = _items(spec, listing)
     except ParameterError as error:
-        return Part(name=spec.name, kind=SERVER, state="failed", details=details, error=watch.told(str(error)))
+        return SnapshotPart(name=spec.name, kind=SERVER, state="failed", details=details, error=watch.told(str(error)))
     notes = [*watch.notes(), *(["it lists no tools"] if not items else [])]
     if any(tool != spec.secrets.hide_in(tool) for tool in listing.tools):
         notes.append("its tools hold values of 'env' or 'headers', which are hidden in the snapshot")
-    return Part(name=spec.name, kind=SERVER, items=items, details=details, notes=tuple(notes))
+    return SnapshotPart(name=spec.name, kind=SERVER, items=items, details=details, notes=tuple(notes))
 
 
-def _items(spec: ServerSpec, listing: Listing) -> tuple[Item, ...]:
+def _items(spec: ServerSpec, listing: ServerListing) -> tuple[Item, ...]:
     """The tools of a server, by name.
 
     Raises:
@@ -155,7 +155,7 @@ def _items(spec: ServerSpec, listing: Listing) -> tuple[Item, ...]:
     return tuple(sorted(items, key=lambda item: item.name))
 
 
-def _details(spec: ServerSpec, listing: Listing) -> dict[str, Any]:
+def _details(spec: ServerSpec, listing: ServerListing) -> dict[str, Any]:
     """What is known of a server, without what may be secret."""
     details: dict[str, Any] = {"transport": spec.transport}
     if spec.origin:
@@ -167,7 +167,7 @@ def _details(spec: ServerSpec, listing: Listing) -> dict[str, Any]:
     return details
 
 
-def _run(work: _Capture) -> tuple[Part, ...]:
+def _run(work: _Capture) -> tuple[SnapshotPart, ...]:
     """Run a capture to its end, from a notebook too, where an event loop runs already.
 
     Raises:
@@ -187,7 +187,7 @@ def _run(work: _Capture) -> tuple[Part, ...]:
     return parts
 
 
-def _in_new_loop(work: _Capture) -> tuple[Part, ...]:
+def _in_new_loop(work: _Capture) -> tuple[SnapshotPart, ...]:
     with asyncio.Runner(loop_factory=None if sys.platform == "win32" else WatchingLoop) as runner:
         return runner.run(work.all())
 

@@ -14,7 +14,7 @@ from typing import Any
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.installation import install_command
 from ctxbench.net.http_limits import AS_IT_IS
-from ctxbench.sources.mcp.config import ServerSpec
+from ctxbench.sources.mcp.server_config import ServerSpec
 from ctxbench.sources.mcp.watching import ListingError, Watch
 
 _GRACE = 2.0  # seconds that what a server leaves behind gets to end by SIGTERM, and then by SIGKILL
@@ -43,7 +43,7 @@ class Limits:
 
 
 @dataclass
-class Listing:
+class ServerListing:
     """What a server said so far.
 
     Attributes:
@@ -62,7 +62,7 @@ class Listing:
     complete: bool = False
 
 
-async def list_tools(spec: ServerSpec, limits: Limits, watch: Watch, listing: Listing) -> None:
+async def list_tools(spec: ServerSpec, limits: Limits, watch: Watch, listing: ServerListing) -> None:
     """Connect to a server and fill `listing`; the server is stopped or left before this returns.
 
     Raises:
@@ -82,7 +82,7 @@ async def list_tools(spec: ServerSpec, limits: Limits, watch: Watch, listing: Li
                 listing.complete = True
 
 
-async def _all_pages(client: Any, limits: Limits, listing: Listing, *, hide: Callable[[str], str]) -> None:
+async def _all_pages(client: Any, limits: Limits, listing: ServerListing, *, hide: Callable[[str], str]) -> None:
     from mcp import MCPError
     from mcp.types import METHOD_NOT_FOUND
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.text.chunking.lines import blocks
-from ctxbench.text.chunking.rules import check_least
+from ctxbench.text.chunking.chunk_rules import check_least
 from ctxbench.text.chunking.sentences import closed_spans, sentences
+from ctxbench.text.chunking.text_lines import blocks
 from ctxbench.text.original_rules import CHUNK_LIMIT, JS_WHITESPACE
 
 Span: TypeAlias = tuple[int, int]
@@ -63,7 +63,7 @@ class Marked:
 
 
 @dataclass(frozen=True)
-class Clauses:
+class ClauseRule:
     """Clauses and list items: sentences split further at semicolons, "and then" and the like, and line ends.
 
     Attributes:
@@ -118,7 +118,7 @@ class Clauses:
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowRule:
     """Windows of equal size that overlap, from word to word, whatever the sentences.
 
     Attributes:

@@ -15,10 +15,10 @@ from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY
-from ctxbench.selectors.base import Selector
+from ctxbench.selectors.selector import Selector
 from ctxbench.tuning.fits.curves import CutCurve, CutPoint, cut_point, request_probability
 from ctxbench.tuning.fits.examples import Examples, folds_of
-from ctxbench.tuning.fits.fit import out_of_fold
+from ctxbench.tuning.fits.query_fits import out_of_fold
 
 RECALL, NOTHING, FALSE_ITEMS = (parse_metric(name) for name in ("recall", "abstention", "false_items"))
 Score = Callable[[Examples], FloatArray]

@@ -10,7 +10,7 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut import Standard
 from ctxbench.steps.cut_relative import Margin
-from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
+from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,13 +42,13 @@ class CutReader:
         own = self.definition.parameters[name]
         return Counts(name, tuple(map(int, self.search.get(name) or tried or range(int(own.low), int(own.high) + 1))))
 
-    def span(self, written: Any) -> Span:
+    def span(self, written: Any) -> ThresholdSpan:
         """A threshold, with its range."""
         name = parameter_name(written)
         if not name or name in self.fixed:
-            return Span.fixed(name, float(self.value(written)))
+            return ThresholdSpan.fixed(name, float(self.value(written)))
         own = self.definition.parameters[name]
-        return Span(name, float(own.low), float(own.high))
+        return ThresholdSpan(name, float(own.low), float(own.high))
 
     def standard_margin(
         self,

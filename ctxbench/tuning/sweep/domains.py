@@ -19,7 +19,7 @@ from ctxbench.data.datasets.query_labels import Label
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.sweep.cut_reader import CutReader, fixed_names
-from ctxbench.tuning.sweep.families import StandardMargin, Threshold
+from ctxbench.tuning.sweep.families import StandardMargin, ThresholdFamily
 from ctxbench.tuning.sweep.requirements import item_types
 
 
@@ -33,7 +33,7 @@ class Domain:
     """
 
     types: tuple[str, ...]
-    family: StandardMargin | Threshold
+    family: StandardMargin | ThresholdFamily
 
 
 def domain_items(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[BoolArray, ...]:

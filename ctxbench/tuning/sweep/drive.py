@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ctxbench.tuning.sweep.families import Family
-from ctxbench.tuning.sweep.lines import Collector
+from ctxbench.tuning.sweep.families import CutFamily
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import Collector
 
 
 def sweep(
-    family: Family,
+    family: CutFamily,
     rankings: MeasuredRankings,
     collectors: Sequence[Collector],
     *,

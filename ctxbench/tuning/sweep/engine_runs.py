@@ -27,10 +27,10 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Parameter, Value
-from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import REACH, Measure
 from ctxbench.tuning.sweep.paired_sums import Pairing
 from ctxbench.tuning.sweep.requirements import queries_by_type, values_of_measures
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 MEMORY = 256_000_000  # bytes of outputs of steps that are kept
 STEPS = 1000  # parts that the range of a parameter with decimals is divided into
@@ -122,7 +122,7 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
 
 def setting_line(
     values: Mapping[str, Value], by_query: Mapping[Measure, FloatArray], *, pairing: Pairing | None = None
-) -> Line:
+) -> ThresholdLine:
     """One setting as a line, from its values by query; the sums are exact before they are rounded once.
 
     Args:
@@ -132,7 +132,7 @@ def setting_line(
     """
     applies = {measure: found[~np.isnan(found)] for measure, found in by_query.items()}
     amounts = {measure: found for measure, found in applies.items() if measure.metric.declaration.scale != "yes/no"}
-    return Line(
+    return ThresholdLine(
         values=values,
         axis="",
         thresholds=np.array([math.nan]),
@@ -235,7 +235,7 @@ class SettingRunner:
 
     def lines(
         self, settings: Sequence[Mapping[str, Value]], *, progress: Callable[[int, int], None] | None = None
-    ) -> tuple[Line, ...]:
+    ) -> tuple[ThresholdLine, ...]:
         """Measure settings, each as a line of its own, in their order.
 
         They are run so that those that share most stand together, whatever order they come in.
@@ -249,7 +249,7 @@ class SettingRunner:
             ParameterError: a step was fitted for another catalog, or behind other steps.
         """
         steps = [_steps(self._pipeline(values)) for values in settings]
-        lines: dict[int, Line] = {}
+        lines: dict[int, ThresholdLine] = {}
         for done, place in enumerate(sorted(range(len(settings)), key=steps.__getitem__), start=1):
             lines[place] = setting_line(settings[place], self.values(settings[place]), pairing=self.pairing)
             if progress is not None:

@@ -21,9 +21,9 @@ from ctxbench.core.stages import Step
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, measure_answers
-from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.paired_sums import Differences, Pairing
+from ctxbench.tuning.sweep.paired_sums import DifferenceSums, Pairing
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 STEP = "expansion"
 
@@ -154,7 +154,7 @@ class ExpansionSweep:
             pairing=runner.pairing,
         )
 
-    def lines(self, topNs: Sequence[int] | None = None) -> Iterator[Line]:  # noqa: N803 - the documents' name
+    def lines(self, topNs: Sequence[int] | None = None) -> Iterator[ThresholdLine]:  # noqa: N803 - the documents' name
         """Every threshold for each topN, rising.
 
         Args:
@@ -184,7 +184,7 @@ class ExpansionSweep:
         length: IntArray = np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64)
         return length
 
-    def _line(self, limit: int) -> Line:
+    def _line(self, limit: int) -> ThresholdLine:
         """Sums at the highest threshold, and what every item adds in order of falling score."""
         parameters, shown = self.parameters, self.score[:, :limit]
         first = self._within(parameters.high, limit)
@@ -204,13 +204,13 @@ class ExpansionSweep:
         amounts = {one: values for one, values in known_values.items() if one.metric.declaration.scale != "yes/no"}
         above = shown[shown >= parameters.high]
 
-        def paired(measure: Measure, pairing: Pairing) -> Differences:
+        def paired(measure: Measure, pairing: Pairing) -> DifferenceSums:
             values = self.values_by_length[measure]
             gain = np.nan_to_num(values[place + 1, query] - values[place, query])
             return pairing.line_differences(measure, values[first, everyone], owner=query, gain=gain, stops=last + 1)
 
         known = [] if self.pairing is None else [(one, self.pairing) for one in self.pairing.base if one in applies]
-        return Line(
+        return ThresholdLine(
             values={**self.values, **({parameters.topN: limit} if parameters.topN else {})},
             axis=parameters.threshold,
             thresholds=np.concatenate([[float(parameters.high)], score[last]]),

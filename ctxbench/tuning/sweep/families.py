@@ -15,9 +15,9 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut import offered_length
 from ctxbench.steps.cut_relative import fallen
-from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.sweep.threshold_sums import Axis, ThresholdSums, prefix_line
 
 Prefix = tuple[MeasuredRankings, IntArray]
@@ -51,7 +51,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ThresholdSpan:
     """A parameter that is a threshold, tried at every value that matters.
 
     Attributes:
@@ -70,7 +70,7 @@ class Span:
             raise ParameterError("a parameter without a name must be fixed")
 
     @classmethod
-    def fixed(cls, name: str, value: float) -> Span:
+    def fixed(cls, name: str, value: float) -> ThresholdSpan:
         """A threshold that stays as it is."""
         return cls(name, value, value)
 
@@ -111,7 +111,7 @@ class Cut:
     axis: tuple[Axis, ThresholdSums] | None = None
     slot: int | None = None
 
-    def line(self) -> Line:
+    def line(self) -> ThresholdLine:
         """The sums at all settings."""
         if self.axis is None:
             return prefix_line(self.rankings, self.values, self.high)
@@ -119,7 +119,7 @@ class Cut:
         return sums.line(axis, self.values, low=self.low, high=self.high, slot=self.slot)
 
 
-class Family(ABC):
+class CutFamily(ABC):
     """A cut, or a chain of cuts, that offers a prefix of the ranking, and the parameters that it is swept over."""
 
     @abstractmethod
@@ -130,7 +130,7 @@ class Family(ABC):
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What is offered at one setting."""
 
-    def lines(self, rankings: MeasuredRankings) -> Iterator[Line]:
+    def lines(self, rankings: MeasuredRankings) -> Iterator[ThresholdLine]:
         """All settings, as lines; the fixed values of the lines and their order do not depend on the data."""
         return (cut.line() for cut in self.cuts(rankings))
 
@@ -153,7 +153,7 @@ class Family(ABC):
 
 
 @dataclass(frozen=True)
-class FixedK(Family):
+class FixedK(CutFamily):
     """The first n items of the ranking (step `first`), whatever they score: one line of one setting for each n.
 
     Attributes:
@@ -176,7 +176,7 @@ class FixedK(Family):
 
 
 @dataclass(frozen=True)
-class StandardMargin(Family):
+class StandardMargin(CutFamily):
     """The documents' cut (step `standard`), and a margin to the best score behind it (step `margin`, of: ratio).
 
     With every topK and topN: every includeScore at the top of the margin's range, which leaves out nothing where it
@@ -192,14 +192,14 @@ class StandardMargin(Family):
 
     topK: Counts
     topN: Counts
-    includeScore: Span
-    margin: Span | None = None
+    includeScore: ThresholdSpan
+    margin: ThresholdSpan | None = None
     at_most: int = 100
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Lines along includeScore, then lines along the margin; those of each by topK, then by topN."""
         swept = [span for span in (self.includeScore, self.margin) if span is not None and span.swept]
-        spans: list[Span | None] = [*swept] if swept else [None]
+        spans: list[ThresholdSpan | None] = [*swept] if swept else [None]
         for span in spans:
             sums = None
             for topK in self.topK.values:  # noqa: N806
@@ -251,11 +251,11 @@ class _BestChunks:
         """How many of them the step `margin` would offer."""
         return np.minimum(self._count(self._distance <= margin), self.family.at_most)
 
-    def key(self, span: Span) -> FloatArray:
+    def key(self, span: ThresholdSpan) -> FloatArray:
         """What a swept parameter is compared with."""
         return self.rankings.score if span is self.family.includeScore else -self._distance
 
-    def cut(self, span: Span | None, sums: ThresholdSums | None, topK: int, topN: int) -> Cut:  # noqa: N803
+    def cut(self, span: ThresholdSpan | None, sums: ThresholdSums | None, topK: int, topN: int) -> Cut:  # noqa: N803
         """All values of a swept parameter, the other at the top of its range."""
         family = self.family
         include, margin = family.includeScore, family.margin
@@ -303,7 +303,7 @@ def below_best(rankings: MeasuredRankings, of: Literal["difference", "ratio"]) -
 
 
 @dataclass(frozen=True)
-class Threshold(Family):
+class ThresholdFamily(CutFamily):
     """Items whose score, or probability, is at least a threshold (step `at_least`), or near the best (`margin`).
 
     Attributes:
@@ -313,7 +313,7 @@ class Threshold(Family):
         of: `score`; or of a margin `difference` or `ratio`, as the step `margin` has it.
     """
 
-    threshold: Span
+    threshold: ThresholdSpan
     at_least: Counts = Counts("", (0,))
     at_most: Counts | None = None
     of: Literal["score", "difference", "ratio"] = "score"
@@ -353,7 +353,7 @@ class Threshold(Family):
 
 
 @dataclass(frozen=True)
-class Budget(Family):
+class BudgetFamily(CutFamily):
     """A budget of prompt tokens on top of a family (step `budget`, without `skip`, the session not counted).
 
     Attributes:
@@ -362,8 +362,8 @@ class Budget(Family):
             the family's settings, which must then have no threshold that is swept.
     """
 
-    of: FixedK | StandardMargin | Threshold
-    tokens: Counts | Span
+    of: FixedK | StandardMargin | ThresholdFamily
+    tokens: Counts | ThresholdSpan
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """The family's cuts, each with every budget."""

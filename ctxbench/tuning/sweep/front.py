@@ -9,8 +9,8 @@ import numpy as np
 from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 _TOKENS = Measure(Metric("tokens"))
 
@@ -37,7 +37,7 @@ class Front:
     def __len__(self) -> int:
         return len(self._values)
 
-    def add(self, line: Line) -> None:
+    def add(self, line: ThresholdLine) -> None:
         """See the settings of a line; those with a mean that applies to no query are passed over."""
         self.settings += len(line)
         if not (line.n[self.cost] and line.n[self.gain]):
@@ -79,7 +79,7 @@ class Front:
         return [self._values[place] for place in places.tolist()]
 
 
-def _in_order(line: Line, measure: Measure) -> FloatArray:
+def _in_order(line: ThresholdLine, measure: Measure) -> FloatArray:
     """Numbers in the order of the means: the sums, which cost no division, where all are over the same queries."""
     return line.means(measure) if measure in line.applies else line.sums[measure]
 

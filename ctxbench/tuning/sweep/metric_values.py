@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.bench.labels import Labels, enough_shown
-from ctxbench.bench.metrics import SESSION, Evidence, Grade, Judgments, Metric, Offered, evaluate
+from ctxbench.bench.metrics import SESSION, Evidence, Grade, Judgments, Metric, OfferedItems, evaluate
 from ctxbench.bench.metrics.joined import Joined
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners, starts
 from ctxbench.core.candidates import Candidates, Origin
@@ -279,7 +279,7 @@ class RankedItems:
                 group=judgments.group[label],
                 via=None if via is None else via[label],
             ),
-            offered=Offered(start=session_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
+            offered=OfferedItems(start=session_start + start, item=item, origin=origin, tokens=tokens, enough=enough),
             item_tokens=self.labels.item_tokens,
             body_tokens=self.labels.body_tokens,
             kinship=self.labels.kinship,

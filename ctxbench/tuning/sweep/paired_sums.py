@@ -16,7 +16,7 @@ from ctxbench.tuning.sweep.measures import Measure
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Differences:
+class DifferenceSums:
     """Sums of paired differences at settings.
 
     Attributes:
@@ -37,9 +37,9 @@ class Differences:
     sizes: float
     unit: float = 1.0
 
-    def select(self, places: IntArray) -> Differences:
+    def select(self, places: IntArray) -> DifferenceSums:
         """The differences of some settings, in arrays of their own."""
-        return Differences(
+        return DifferenceSums(
             total=self.total[places],
             squares=self.squares[places],
             weighted=self.weighted[places],
@@ -88,7 +88,7 @@ class Pairing:
         """Some of the queries, shape (n_queries,)."""
         return Pairing(base={one: values[queries] for one, values in self.base.items()}, group=self.group[queries])
 
-    def differences(self, by_query: Mapping[Measure, FloatArray]) -> dict[Measure, Differences]:
+    def differences(self, by_query: Mapping[Measure, FloatArray]) -> dict[Measure, DifferenceSums]:
         """The differences of one setting.
 
         Args:
@@ -103,7 +103,7 @@ class Pairing:
 
     def line_differences(
         self, measure: Measure, first: FloatArray, *, owner: IntArray, gain: FloatArray, stops: IntArray
-    ) -> Differences:
+    ) -> DifferenceSums:
         """The differences of the settings along a line.
 
         Args:
@@ -134,7 +134,7 @@ class Pairing:
             run: FloatArray = start + np.concatenate([[0.0], np.cumsum(changes)])[upto]
             return run
 
-        return Differences(
+        return DifferenceSums(
             total=total(float(sums.sum()), gain),
             squares=total(float((sums**2).sum()), more),
             weighted=total(float((sums * sizes).sum()), gain * sizes[owner]),

@@ -25,11 +25,11 @@ from ctxbench.tuning.sweep.domain_gains import DOMAIN_METRICS, Gain, domain_gain
 from ctxbench.tuning.sweep.domains import Domain, domain_items
 from ctxbench.tuning.sweep.engine_runs import setting_line
 from ctxbench.tuning.sweep.families import Cut
-from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.metric_values import ADDITIVE, RankedItems
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.requirements import Requirements, values_of_measures
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 _GAINS = {"completeness", "recall", "direct_recall", "dependency_recall"}
 _SAME = 1e-12  # relative difference up to which two sums are the same
@@ -65,7 +65,7 @@ class _DomainLine:
         values: of all its parameters but the axis.
         axis: empty = the line is one setting.
         thresholds: of these settings, from what offers fewest, shape (m,).
-        reached, change: the values between which a threshold selects the same, as `Line.beyond`, shape (m,) each.
+        reached, change: the values between which a threshold selects the same, as `ThresholdLine.beyond`, shape (m,) each.
         span: the ends of the parameter's range.
         costs: by measure, sums over queries, shape (m,).
         places: by gain, for each of its quadrants the first setting at which it counts, 0 to m (never).
@@ -84,7 +84,7 @@ class _DomainLine:
 
     def values_at(self, place: int, *, short: bool) -> dict[str, Value]:
         """The values of one setting."""
-        line = Line(
+        line = ThresholdLine(
             values=self.values,
             axis=self.axis,
             thresholds=self.thresholds[place : place + 1],
@@ -207,7 +207,7 @@ class DomainPair:
             whole.measures, found, evidence, catalog, by_type=whole.queries_by_type, reachable=whole.reachable
         )
 
-    def lines(self, front: PairFront) -> Iterator[Line]:
+    def lines(self, front: PairFront) -> Iterator[ThresholdLine]:
         """The settings of a front, each as a line of its own, for collectors that look at intervals.
 
         Each is the cheapest by its sum. Where a cost is held against a bound by the end of its interval, another
@@ -292,7 +292,7 @@ def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], whi
     )
 
 
-def _settings(cut: Cut, line: Line, query: IntArray, length: IntArray) -> IntArray:
+def _settings(cut: Cut, line: ThresholdLine, query: IntArray, length: IntArray) -> IntArray:
     """The first setting of a line at which each query is offered a length; as many as there are = never."""
     first = np.where(length <= cut.low[query], 0, len(line)).astype(np.int64)
     moves = np.flatnonzero((length > cut.low[query]) & (length <= cut.high[query]))

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.lines import Line
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.paired_sums import Differences, Pairing
+from ctxbench.tuning.sweep.paired_sums import DifferenceSums, Pairing
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 S = TypeVar("S")
 
@@ -84,11 +84,11 @@ class ThresholdSums:
         self._all = SortedItems(key[rows], owner, place, np.arange(len(rows)))
         self._gains = {name: exact.gains[rows] for name, exact in rankings.exact.items()}
         self._last = (np.zeros(rankings.n_queries, dtype=np.int64), high, self._all)
-        self._lines: dict[int | None, tuple[IntArray, IntArray, Line]] = {}
+        self._lines: dict[int | None, tuple[IntArray, IntArray, ThresholdLine]] = {}
 
     def line(
         self, axis: Axis, values: Mapping[str, Value], *, low: IntArray, high: IntArray, slot: int | None = None
-    ) -> Line:
+    ) -> ThresholdLine:
         """All settings of a threshold.
 
         Args:
@@ -117,7 +117,7 @@ class ThresholdSums:
         self._last = (low, high, rows)
         return rows
 
-    def _line(self, axis: Axis, values: Mapping[str, Value], low: IntArray, rows: SortedItems) -> Line:
+    def _line(self, axis: Axis, values: Mapping[str, Value], low: IntArray, rows: SortedItems) -> ThresholdLine:
         """The line of the settings that offer the first `low` items and those of `rows` with a key high enough."""
         first, last = (-end for end in axis.span) if axis.rises else axis.span[::-1]
         start, stop = count_at_least(rows.key, [first, last]).tolist()
@@ -140,7 +140,7 @@ class ThresholdSums:
             np.add(total if ends is None else total[ends], base, out=out[1:])
             return out if exact.scale == 1 else np.divide(out, exact.scale, out=out)
 
-        def paired(pairing: Pairing, measure: Measure) -> Differences:
+        def paired(pairing: Pairing, measure: Measure) -> DifferenceSums:
             scale, gains = self.rankings.exact[measure, 1].scale, self._gains[measure, 1][rows.index[:stop]]
             before = np.bincount(rows.owner[:start], gains[:start], minlength=len(low)) / scale
             return pairing.line_differences(
@@ -152,7 +152,7 @@ class ThresholdSums:
             )
 
         applies, sums, squares, cubes = _sums_by_power(self.rankings, summed)
-        return Line(
+        return ThresholdLine(
             values=values,
             axis=axis.name,
             thresholds=-keys if axis.rises else keys,
@@ -194,7 +194,7 @@ class _LazySums(Mapping[Measure, S]):
         return len(self._measures)
 
 
-def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths: IntArray) -> Line:
+def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths: IntArray) -> ThresholdLine:
     """The line of one setting that offers the first `lengths` items, shape (n_queries,)."""
     at = rankings.items.length_start[:-1] + lengths
 
@@ -202,13 +202,13 @@ def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths
         exact = rankings.exact[measure, power]
         return np.full(1, int(exact.levels[at].sum()) / exact.scale)
 
-    def paired(pairing: Pairing, measure: Measure) -> Differences:
+    def paired(pairing: Pairing, measure: Measure) -> DifferenceSums:
         nothing = np.empty(0, dtype=np.int64)
         first = rankings.values(measure, lengths)
         return pairing.line_differences(measure, first, owner=nothing, gain=np.empty(0), stops=nothing)
 
     applies, sums, squares, cubes = _sums_by_power(rankings, summed)
-    return Line(
+    return ThresholdLine(
         values=values,
         axis="",
         thresholds=np.array([np.nan]),
@@ -222,8 +222,8 @@ def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths
 
 
 def _paired_sums(
-    rankings: MeasuredRankings, paired: Callable[[Pairing, Measure], Differences]
-) -> Mapping[Measure, Differences]:
+    rankings: MeasuredRankings, paired: Callable[[Pairing, Measure], DifferenceSums]
+) -> Mapping[Measure, DifferenceSums]:
     """Differences to the base by measure, where the rankings have one."""
     pairing = rankings.pairing
     if pairing is None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.curation.catalog_overlap import Names, merge_items, overlap, similar_names
+from ctxbench.data.curation.catalog_overlap import NamesAlike, merge_items, overlap, similar_names
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.index.dense import chunks_of
 from ctxbench.text.original_rules import query_chunks
@@ -171,5 +171,5 @@ def test_names_of_two_types_are_told_apart():
     rule = Item(type="rule", name="search", text="How.")
     assert list(similar_names(Catalog([tool("search"), rule]))) == []
     assert list(similar_names(Catalog([tool("a", server="x"), tool("a", server="y")]))) == [
-        Names("same name", ("tool:x:a", "tool:y:a"))
+        NamesAlike("same name", ("tool:x:a", "tool:y:a"))
     ]

@@ -23,7 +23,7 @@ from ctxbench.data.curation.export import export_dataset
 from ctxbench.data.datasets import Dataset, Label, write_dataset
 from ctxbench.data.importers.bfcl import BFCL
 from ctxbench.data.importers.formats.beir import import_beir
-from ctxbench.data.importers.formats.conversion import Settings
+from ctxbench.data.importers.formats.conversion import ImportSettings
 from ctxbench.data.importers.formats.trec import answers_of_run, import_trec, read_run
 
 METRICS = ["nDCG@10", "nDCG", "R@1", "R@5", "P@5", "RR", "AP", "Success@1", "AP@10", "RR@10"]
@@ -143,7 +143,7 @@ def test_plain_files_hold_texts_splits_and_grades_alone(tiny, tmp_path):
         "plain": True,
         "files": ["corpus.jsonl", "qrels/test.tsv", "qrels/tuning.tsv", "queries.jsonl"],
     }
-    back = import_beir(tmp_path / "out", Settings(grades={1: 1, 2: 2})).dataset
+    back = import_beir(tmp_path / "out", ImportSettings(grades={1: 1, 2: 2})).dataset
     assert [q.request.text for q in back.queries] == [q.request.text for q in tiny.queries]
     judged = {label.query for label in tiny.labels} - {"q05", "q10"}
     assert {q.id: q.split for q in back.queries if q.id in judged} == {
@@ -340,7 +340,7 @@ def test_a_run_on_another_dataset_is_refused(make, tiny, tmp_path, monkeypatch):
 
 def test_what_is_asked_for_at_import_goes_before_the_card(tiny, tmp_path):
     export_dataset(tiny, tmp_path / "out", form="beir")
-    data = import_beir(tmp_path / "out", Settings(name="other", version="7", licence="MIT")).dataset
+    data = import_beir(tmp_path / "out", ImportSettings(name="other", version="7", licence="MIT")).dataset
     assert (data.name, data.version, data.about["licence"]) == ("other", "7", "MIT")
     assert data.hash == tiny.hash
 

@@ -12,7 +12,7 @@ import pytest
 from ctxbench.core import registry
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.lookup import Listing, import_dataset, importers, list_datasets, open_dataset
+from ctxbench.data.datasets.lookup import ListedDataset, import_dataset, importers, list_datasets, open_dataset
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.sources.catalogs import read_catalog
@@ -187,17 +187,17 @@ def test_a_damaged_catalog_in_the_cache_is_not_read(importer: type[Published], t
 
 def test_the_list_holds_what_is_cached_and_what_could_be(importer: type[Published], tmp_path: Path) -> None:
     own = dataclasses.replace(read_dataset(TINY), name="own", version="7")
-    assert list_datasets() == (Listing("published", "importable", "1", "pip install published"),)
+    assert list_datasets() == (ListedDataset("published", "importable", "1", "pip install published"),)
     write_dataset(own, tmp_path / "cache" / "datasets" / "own")
     open_dataset("published")
     assert list_datasets() == (
-        Listing("own", "cached", "7"),
-        Listing("published", "cached", "1", "pip install published"),
+        ListedDataset("own", "cached", "7"),
+        ListedDataset("published", "cached", "1", "pip install published"),
     )
     importer.version = "2"
     assert list_datasets()[1].state == "importable"
     importer.installed = False
-    assert list_datasets()[1] == Listing("published", "cached", "1", "pip install published")
+    assert list_datasets()[1] == ListedDataset("published", "cached", "1", "pip install published")
     assert open_dataset("own").version == "7"
 
 

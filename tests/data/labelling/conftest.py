@@ -8,12 +8,12 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.labelling.answers import MemoryLog
+from ctxbench.data.labelling.answer_log import MemoryLog
 from ctxbench.data.labelling.exposure import Exposure
+from ctxbench.data.labelling.labelling_session import LabellingSession
 from ctxbench.data.labelling.pool import Offers, Pool
 from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.queue import Queue, make_queue
-from ctxbench.data.labelling.session import Session
 
 ABOUT = {"licence": "made up", "source": "tests", "labelling": "from a log"}
 TOOLS = (
@@ -63,8 +63,8 @@ def make_session():
 
     def make(pool, *, log=None, seed=0, split=True):
         predictor, log = Predictor(pool), MemoryLog() if log is None else log
-        start = Session(predictor, Queue(selectors=pool.names, seed=seed, strata=()), log)
+        start = LabellingSession(predictor, Queue(selectors=pool.names, seed=seed, strata=()), log)
         queue = make_queue(predictor, start.unsettled(), seed=seed, split=split)
-        return Session(predictor, queue, log)
+        return LabellingSession(predictor, queue, log)
 
     return make

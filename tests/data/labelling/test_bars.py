@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ctxbench.data.labelling.pool import SELECTORS, open_selectors
-from ctxbench.embedding.names import open_embedder
-from ctxbench.embedding.store import VectorStore
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.text.tokens import open_counter

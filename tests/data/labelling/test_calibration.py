@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.data.labelling.calibration import Case, Cases, Correction, Emulator, corrected
+from ctxbench.data.labelling.calibration import Case, Cases, Emulator, LogOddsCorrection, corrected
 from ctxbench.data.labelling.predict import Predictor
 
 
@@ -46,7 +46,7 @@ def test_queries_that_no_log_knows_are_taken_as_if_nothing_was_called(make_pool)
 def test_without_fully_labelled_queries_guesses_stay_as_they_are(make_pool):
     cases = cases_of(make_pool(60), chance=0.3, groups=())
     none = replace(cases, cases=(), chances=np.empty((0, 1)))
-    assert corrected(Correction.of(none), cases) == pytest.approx(0.3)
+    assert corrected(LogOddsCorrection.of(none), cases) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(("groups", "outcome"), [(((3,),), 1.0), (((3,), (4,)), 0.0)])
@@ -54,9 +54,9 @@ def test_many_of_them_outweigh_a_wrong_guess_and_few_do_not(make_pool, groups, o
     pool = make_pool(60)
     many = cases_of(pool, chance=0.5, groups=groups)
     assert many.outcomes == pytest.approx(outcome)
-    assert corrected(Correction.of(many), many)[0, 0] == pytest.approx(outcome, abs=0.1)
+    assert corrected(LogOddsCorrection.of(many), many)[0, 0] == pytest.approx(outcome, abs=0.1)
     few = cases_of(pool, chance=0.5, groups=groups, n=1)
-    assert 0.05 < abs(corrected(Correction.of(few), many)[0, 0] - 0.5) < 0.4
+    assert 0.05 < abs(corrected(LogOddsCorrection.of(few), many)[0, 0] - 0.5) < 0.4
 
 
 def test_a_pair_is_complete_no_more_often_than_either(make_pool):

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from ctxbench.cli.review import apply_patch
+from ctxbench.cli.review_command import apply_patch
 from ctxbench.core.errors import ParameterError
 from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.data.labelling.folder import opened
+from ctxbench.data.labelling.labelling_session import PromptAnswer
 from ctxbench.data.labelling.predict import Predictor
+from ctxbench.data.labelling.query_weights import read_weights
 from ctxbench.data.labelling.review import regraded, write_patch
-from ctxbench.data.labelling.session import Reply
-from ctxbench.data.labelling.weights import read_weights
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_answers_are_in_the_files_at_the_end_and_weights_beside_them(place):
     with opened(folder) as work:
         session = session_of(work, pool)
         for _ in range(4):
-            session.answer(session.next(), Reply("done"))
+            session.answer(session.next(), PromptAnswer("done"))
         assert len(work.save(session).changed) == 4
     assert len(read_dataset(folder).judged()) == 4
     rows = [json.loads(line) for line in (folder / "labelling" / "weights.jsonl").read_text().splitlines()]
@@ -47,7 +47,7 @@ def test_answers_of_a_session_that_was_killed_are_in_the_files_at_the_next_start
     with opened(folder) as work:
         session = session_of(work, pool)
         prompt = session.next()
-        session.answer(prompt, Reply("done"))  # and no save
+        session.answer(prompt, PromptAnswer("done"))  # and no save
     assert len(read_dataset(folder).judged()) == 0
     with (folder / "labelling" / "answers.jsonl").open("a") as log:
         log.write('{"n": 2, "kin')
@@ -94,7 +94,7 @@ def answered(folder, pool, n=4):
     with opened(folder) as work:
         session = session_of(work, pool)
         for _ in range(n):
-            session.answer(session.next(), Reply("done"))
+            session.answer(session.next(), PromptAnswer("done"))
         work.save(session)
     return session
 
@@ -105,7 +105,7 @@ def test_weights_add_up_to_the_queries_that_are_there(place):
         session = session_of(work, pool)
         drawn = session.queue.strata
         for _ in range(60):
-            session.answer(session.next(), Reply("done"))
+            session.answer(session.next(), PromptAnswer("done"))
     gone = {drawn[0].queries[0], drawn[0].queries[-1]}
     dataset = read_dataset(folder)
     smaller = replace(
@@ -154,7 +154,7 @@ def test_what_was_written_during_a_session_stays(place):
     with opened(folder) as work:
         session = session_of(work, pool)
         query = session.next().query
-        session.answer(session.next(), Reply("done"))
+        session.answer(session.next(), PromptAnswer("done"))
         dataset = read_dataset(folder)
         untouched = next(q.id for q in dataset.queries if q.id != query)
         added = Label(untouched, dataset.catalog[5].key, 1, source="x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.usage import Evidence, References
+from ctxbench.data.usage import References, UsageEvidence
 from ctxbench.data.usage.references import RUN
 
 
@@ -20,7 +20,7 @@ def found(catalog, reply):
 class TestTools:
     def test_one_that_was_called_is_referenced(self, found):
         assert found("Done.", called=["tool:web:fetch"]) == {
-            "tool:web:fetch": Evidence("called", "fetch", "c.jsonl, line 1")
+            "tool:web:fetch": UsageEvidence("called", "fetch", "c.jsonl, line 1")
         }
 
     def test_words_are_no_call(self, found):

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import ParameterError
-from ctxbench.report.charts.over_commits import BROKEN, Line, Place, history_picture, over_commits
+from ctxbench.report.charts.over_commits import BROKEN, CommitMark, CommitSeries, history_picture, over_commits
 
 TOKENS, COMPLETE = parse_metric("tokens"), parse_metric("completeness")
 NAN = math.nan
@@ -22,7 +22,7 @@ def ax():
 
 
 def places(n, broken=()):
-    return [Place(f"c{i}\n2026-01-0{i % 9 + 1}", f"commit {i}", broken=i in broken) for i in range(n)]
+    return [CommitMark(f"c{i}\n2026-01-0{i % 9 + 1}", f"commit {i}", broken=i in broken) for i in range(n)]
 
 
 def marks(ax):
@@ -31,7 +31,7 @@ def marks(ax):
 
 
 def test_a_mark_a_commit_with_its_figure_and_a_gap_where_there_is_none(ax):
-    line = Line("s on d", {COMPLETE: [0.5, NAN, 1.0]})
+    line = CommitSeries("s on d", {COMPLETE: [0.5, NAN, 1.0]})
     drawn = over_commits(ax, places(3, broken={1}), [line], COMPLETE)
     assert marks(ax) == {
         "told:s on d: 50.0% completeness, commit 0": (0, 0.5),
@@ -48,7 +48,7 @@ def test_a_mark_a_commit_with_its_figure_and_a_gap_where_there_is_none(ax):
 
 
 def test_of_many_commits_some_are_named_and_the_newest_is(ax):
-    over_commits(ax, places(100), [Line("s", {TOKENS: [float(i) for i in range(100)]})], TOKENS)
+    over_commits(ax, places(100), [CommitSeries("s", {TOKENS: [float(i) for i in range(100)]})], TOKENS)
     named = [label.get_text() for label in ax.get_xticklabels()]
     assert 2 <= len(named) <= 12
     assert named[-1].startswith("c99\n")
@@ -57,14 +57,14 @@ def test_of_many_commits_some_are_named_and_the_newest_is(ax):
 @pytest.mark.parametrize("values", [[], [NAN, NAN]])
 @pytest.mark.parametrize("metric", [TOKENS, COMPLETE], ids=str)
 def test_without_any_figure_the_axes_stay(ax, values, metric):
-    lines = [Line("s", {metric: values})] if values else []
+    lines = [CommitSeries("s", {metric: values})] if values else []
     over_commits(ax, places(2, broken={0, 1}), lines, metric)
     assert marks(ax) == {}
     assert ax.get_ylim()[0] < ax.get_ylim()[1]
 
 
 def test_a_picture_is_a_png_or_an_svg_and_the_same_each_time():
-    lines = [Line("a $x$ on <d>", {COMPLETE: [0.5, 0.6], TOKENS: [10.0, 0.0]})]
+    lines = [CommitSeries("a $x$ on <d>", {COMPLETE: [0.5, 0.6], TOKENS: [10.0, 0.0]})]
     for form, start in (("png", b"\x89PNG"), ("svg", b"<svg ")):
         made = history_picture(places(2), lines, [COMPLETE, TOKENS], form=form)
         assert made.startswith(start)

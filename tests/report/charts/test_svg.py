@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import matplotlib as mpl
 import pytest
 
-from ctxbench.report.charts.labels import place_labels
+from ctxbench.report.charts.point_names import place_labels
 from ctxbench.report.charts.svg import axes_at, inline, svg
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -15,7 +15,7 @@ from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import GroupMean, Mean, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.results import (
+from ctxbench.tuning.tuning_results import (
     DEFAULTS,
     EVERYTHING,
     FIXED,
@@ -23,13 +23,13 @@ from ctxbench.tuning.results import (
     RECOMMENDED,
     DatasetTuning,
     MeanGrid,
-    Outcome,
+    PolicyOutcome,
     SettingResult,
     Trace,
     Tuning,
     WorseRequest,
 )
-from ctxbench.tuning.verdicts import Status, Verdict
+from ctxbench.tuning.verdicts import ConstraintVerdict, Status
 
 HOSTILE = "<script>alert(1)</script> | `rm` *b* _i_ [x](y) ~~s~~ $1$ &lt;\n# no heading \u202e\\"
 KEPT = "completeness >= 0.9 of what is reachable at 20 items"
@@ -149,16 +149,18 @@ def heat(x: str, xs: tuple[Any, ...], y: str, ys: tuple[Any, ...]) -> MeanGrid:
     return MeanGrid(x=x, y=y, xs=xs, ys=ys, means={"completeness": 0.5 + 0.24 * grid, "tokens": 100 + 900 * grid**2})
 
 
-def said(what: Status, *, text: str = KEPT, needed: int | None = None) -> Verdict:
+def said(what: Status, *, text: str = KEPT, needed: int | None = None) -> ConstraintVerdict:
     """What is said of a constraint, of 200 queries."""
-    return Verdict(text=text, status=what, value=0.93, low=0.91, high=0.95, n=200, needed=needed)
+    return ConstraintVerdict(text=text, status=what, value=0.93, low=0.91, high=0.95, n=200, needed=needed)
 
 
-def outcome(policy: Policy = NORMAL, *, at: tuple[float, float, float] = (0.93, 320.0, 5.5), **given: Any) -> Outcome:
+def outcome(
+    policy: Policy = NORMAL, *, at: tuple[float, float, float] = (0.93, 320.0, 5.5), **given: Any
+) -> PolicyOutcome:
     """A recommendation with everything that may be said of one."""
     fixed = contender("semantic, first 9", FIXED, (0.92, 495.0, 9.0), values={"n": 9})
     own = contender("calibrated, first 7", FIXED, (0.925, 400.0, 7.0), selector="calibrated", values={"n": 7})
-    made = Outcome(
+    made = PolicyOutcome(
         policy=policy,
         chosen=contender(policy.name, RECOMMENDED, at, selector="calibrated", values=VALUES),
         settings=12_345_678,
@@ -204,7 +206,9 @@ def references() -> tuple[SettingResult, ...]:
     )
 
 
-def dataset(name: str = "bfcl-simple", *, outcomes: tuple[Outcome, ...] | None = None, **given: Any) -> DatasetTuning:
+def dataset(
+    name: str = "bfcl-simple", *, outcomes: tuple[PolicyOutcome, ...] | None = None, **given: Any
+) -> DatasetTuning:
     """A dataset with two selectors and three policies, one of which recommends nothing."""
     found = outcomes
     if found is None:
@@ -238,9 +242,9 @@ def dataset(name: str = "bfcl-simple", *, outcomes: tuple[Outcome, ...] | None =
     return replace(made, **given)
 
 
-def nothing(policy: Policy = NORMAL) -> Outcome:
+def nothing(policy: Policy = NORMAL) -> PolicyOutcome:
     """A policy for which there are too few queries."""
-    return Outcome(
+    return PolicyOutcome(
         policy=policy,
         chosen=None,
         reason="49 queries are too few to tell that the constraint is met",

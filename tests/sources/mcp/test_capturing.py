@@ -21,11 +21,11 @@ from typing import Any
 import pytest
 
 from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.sources.catalog_snapshots import SnapshotPart, capture, write_snapshot
 from ctxbench.sources.mcp import client
 from ctxbench.sources.mcp.capturing import capture_servers, mcp_servers
 from ctxbench.sources.mcp.client import Limits
-from ctxbench.sources.mcp.config import read_mcp_config
-from ctxbench.sources.snapshots import Part, capture, write_snapshot
+from ctxbench.sources.mcp.server_config import read_mcp_config
 from tests.children import child
 from tests.planted import places
 
@@ -54,7 +54,7 @@ def fake(tmp_path: Path, pids: Path) -> Callable[..., Path]:
     return write
 
 
-def parts_of(config: Path, limits: Limits | None = None) -> dict[str, Part]:
+def parts_of(config: Path, limits: Limits | None = None) -> dict[str, SnapshotPart]:
     return {part.name: part for part in capture_servers(read_mcp_config(config), limits=limits)}
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from ctxbench.sources.catalog_snapshots import SnapshotPart, capture, write_snapshot
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.sources.mcp.capturing import mcp_servers
 from ctxbench.sources.mcp.client import Limits
-from ctxbench.sources.snapshots import Part, capture, write_snapshot
 from tests.children import child
 
 SERVERS = Path(__file__).parents[3] / ".venv" / "servers"
@@ -32,7 +32,7 @@ needs_node = pytest.mark.skipif(
 )
 
 
-def captured(folder: Path, servers: dict[str, Any]) -> dict[str, Part]:
+def captured(folder: Path, servers: dict[str, Any]) -> dict[str, SnapshotPart]:
     """Capture servers, and check what holds for any of them."""
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": servers}))
@@ -52,7 +52,7 @@ def captured(folder: Path, servers: dict[str, Any]) -> dict[str, Part]:
     return {part.name: part for part in snapshot.parts}
 
 
-def names(part: Part) -> set[str]:
+def names(part: SnapshotPart) -> set[str]:
     return {item.name for item in part.items}
 
 

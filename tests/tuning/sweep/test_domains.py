@@ -25,7 +25,7 @@ from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources
 from ctxbench.tuning.sweep.domain_gains import corners
 from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of, restrict_to_domain
-from ctxbench.tuning.sweep.families import Counts, Span, StandardMargin
+from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.requirements import NEVER
@@ -465,7 +465,7 @@ def test_each_domain_may_have_a_top_k_of_its_own_that_leaves_out_items_above_oth
         1, np.zeros(4, np.int64), np.arange(4), score=np.array([0.9, 0.8, 0.7, 0.6]), chunk_rank=np.array([3, 0, 1, 2])
     )
     table = table.reordered(origin=np.full(4, Origin.SEARCH))
-    one = Span.fixed("", 1.0)
+    one = ThresholdSpan.fixed("", 1.0)
     domains = [
         Domain(types=("tool",), family=StandardMargin(Counts("toolsTopK", (2, 9)), Counts("toolsTopN", (0, 1)), one)),
         Domain(types=("*",), family=StandardMargin(Counts("rulesTopK", (2, 9)), Counts("", (0,)), one)),

@@ -21,10 +21,10 @@ from ctxbench.steps.calibrated import AtLeast
 from ctxbench.steps.cut import First
 from ctxbench.steps.cut_relative import Margin
 from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.families import Counts, FixedK, Span, StandardMargin, Threshold
+from ctxbench.tuning.sweep.families import Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
 from ctxbench.tuning.sweep.front import Front
-from ctxbench.tuning.sweep.lines import Line, Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
 
 ITEMS, TOKENS, COMPLETE = (Measure(Metric(name)) for name in ("items", "tokens", "completeness"))
 STEPS = Path(__file__).parents[2] / "steps"
@@ -59,11 +59,11 @@ class TestSweep:
             def __init__(self, name: str) -> None:
                 self.name = name
 
-            def add(self, line: Line) -> None:
+            def add(self, line: ThresholdLine) -> None:
                 seen.append((self.name, float(line.sums[ITEMS][-1])))
 
         told: list[int] = []
-        family = StandardMargin(Counts("K", (1, 3)), Counts("N", (0,)), Span("s", 0.0, 1.0))
+        family = StandardMargin(Counts("K", (1, 3)), Counts("N", (0,)), ThresholdSpan("s", 0.0, 1.0))
         assert sweep(family, self.RANKINGS, [Recorder("a"), Recorder("b")], progress=told.append) == 2 + 4
         assert seen == [("a", 1), ("b", 1), ("a", 3), ("b", 3)]
         assert told == [2, 6]
@@ -72,15 +72,17 @@ class TestSweep:
         assert sweep(FixedK("n", range(4)), self.RANKINGS, []) == 4
 
 
-def line(values: dict[str, int], cost: list[float], gain: list[float], tokens: list[float] | None = None) -> Line:
+def line(
+    values: dict[str, int], cost: list[float], gain: list[float], tokens: list[float] | None = None
+) -> ThresholdLine:
     sums = {ITEMS: np.array(cost, dtype=np.float64), COMPLETE: np.array(gain, dtype=np.float64)}
     if tokens is not None:
         sums[TOKENS] = np.array(tokens, dtype=np.float64)
     thresholds = -np.arange(len(cost), dtype=np.float64)
-    return Line(values=values, axis="s", thresholds=thresholds, sums=sums, n=dict.fromkeys(sums, 1))
+    return ThresholdLine(values=values, axis="s", thresholds=thresholds, sums=sums, n=dict.fromkeys(sums, 1))
 
 
-def front_of(*lines: Line) -> Front:
+def front_of(*lines: ThresholdLine) -> Front:
     front = Front(cost=ITEMS, gain=COMPLETE)
     for one in lines:
         front.add(one)
@@ -109,7 +111,7 @@ class TestFront:
         assert front_of(line({"N": 1}, [1, 1, 1], [0, 0.5, 0.25])).values == ({"N": 1, "s": -1.0},)
 
     def test_a_mean_over_no_query_is_passed_over(self):
-        none = Line(
+        none = ThresholdLine(
             values={},
             axis="",
             thresholds=np.ones(1),
@@ -182,20 +184,23 @@ def families(step, alone):
         return family, {"n": step.n}, family, 0.0
     if isinstance(step, AtLeast):
         counts = Counts("", (step.at_least,)), None if step.at_most is None else Counts("", (step.at_most,))
-        one, every = (Threshold(span, *counts) for span in (Span.fixed("", step.threshold), Span("t", 0.0, 1.0)))
+        one, every = (
+            ThresholdFamily(span, *counts)
+            for span in (ThresholdSpan.fixed("", step.threshold), ThresholdSpan("t", 0.0, 1.0))
+        )
         return one, {}, every, step.threshold
     if isinstance(step, Margin) and alone:
         counts = Counts("", (step.at_least,)), Counts("", (step.at_most,))
-        spans = Span.fixed("", step.margin), Span("t", 0.0, max(1.0, step.margin))
-        one, every = (Threshold(span, *counts, step.of) for span in spans)
+        spans = ThresholdSpan.fixed("", step.margin), ThresholdSpan("t", 0.0, max(1.0, step.margin))
+        one, every = (ThresholdFamily(span, *counts, step.of) for span in spans)
         return one, {}, every, step.margin
     if isinstance(step, Margin):
-        behind = Counts("", (99,)), Counts("", (99,)), Span.fixed("", 1.0)
-        spans = Span.fixed("", step.margin), Span("t", 0.0, 1.0)
+        behind = Counts("", (99,)), Counts("", (99,)), ThresholdSpan.fixed("", 1.0)
+        spans = ThresholdSpan.fixed("", step.margin), ThresholdSpan("t", 0.0, 1.0)
         one, every = (StandardMargin(*behind, span, at_most=step.at_most) for span in spans)
         return one, {}, every, step.margin
     counts = Counts("", (step.topK,)), Counts("", (step.topN,))
-    spans = Span.fixed("", step.includeScore), Span("t", -2.0, 2.0)
+    spans = ThresholdSpan.fixed("", step.includeScore), ThresholdSpan("t", -2.0, 2.0)
     one, every = (StandardMargin(*counts, span) for span in spans)
     return one, {}, every, step.includeScore
 

@@ -27,10 +27,10 @@ from ctxbench.core.query import Query
 from ctxbench.core.requests import Request, SessionItem
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
-from ctxbench.tuning.sweep.lines import Line, Measure
-from ctxbench.tuning.sweep.paired_sums import Differences, Pairing
+from ctxbench.tuning.sweep.families import BudgetFamily, Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
+from ctxbench.tuning.sweep.paired_sums import DifferenceSums, Pairing
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
 
 PROPERTY, WIDER = (
     settings(
@@ -188,7 +188,9 @@ def pairing_of(case: Case) -> Pairing:
     return Pairing(base={one: values[one] for one in PAIRED}, group=np.arange(len(case.labels.dataset)) // 2)
 
 
-def same_differences(found: Differences, place: int, expected: np.ndarray, base: np.ndarray, group: np.ndarray) -> None:
+def same_differences(
+    found: DifferenceSums, place: int, expected: np.ndarray, base: np.ndarray, group: np.ndarray
+) -> None:
     """Against sums by group, one group after the other."""
     away = expected - base
     known = ~np.isnan(away)
@@ -214,7 +216,7 @@ def answers(case: Case, table: Candidates) -> Slice:
     )
 
 
-def settings_of(line: Line) -> Iterator[tuple[int, float]]:
+def settings_of(line: ThresholdLine) -> Iterator[tuple[int, float]]:
     """Thresholds of a line and values between them that give the same, each with the place whose sums it must have."""
     if not line.axis:
         yield 0, math.nan
@@ -305,7 +307,7 @@ def budget(steps: Any) -> Any:
 
 
 K, N = Counts("K", (0, 3, 20)), Counts("N", (0, 2))
-OPEN, WIDE = Span("s", 0.0, 1.0), Span("s", -1.0, 2.0)
+OPEN, WIDE = ThresholdSpan("s", 0.0, 1.0), ThresholdSpan("s", -1.0, 2.0)
 
 
 @pytest.mark.slow
@@ -317,24 +319,31 @@ def test_the_first_n(case: Case) -> None:
 
 @pytest.mark.slow
 @WIDER
-@given(cases(), st.sampled_from([OPEN, WIDE, Span("s", 0.3, 0.7), Span.fixed("s", 0.5)]))
-def test_the_standard_cut(case: Case, score: Span) -> None:
+@given(cases(), st.sampled_from([OPEN, WIDE, ThresholdSpan("s", 0.3, 0.7), ThresholdSpan.fixed("s", 0.5)]))
+def test_the_standard_cut(case: Case, score: ThresholdSpan) -> None:
     check(case, StandardMargin(K, N, score), standard)
 
 
 @pytest.mark.slow
 @PROPERTY
-@given(cases(), st.sampled_from([OPEN, Span.fixed("s", 0.5)]), st.sampled_from([(0.0, 1.0), (0.1, 0.6), (0.4, 0.4)]))
-def test_the_standard_cut_with_a_margin(case: Case, score: Span, ends: tuple[float, float]) -> None:
-    check(case, StandardMargin(K, N, score, Span("m", *ends)), margin)
+@given(
+    cases(),
+    st.sampled_from([OPEN, ThresholdSpan.fixed("s", 0.5)]),
+    st.sampled_from([(0.0, 1.0), (0.1, 0.6), (0.4, 0.4)]),
+)
+def test_the_standard_cut_with_a_margin(case: Case, score: ThresholdSpan, ends: tuple[float, float]) -> None:
+    check(case, StandardMargin(K, N, score, ThresholdSpan("m", *ends)), margin)
 
 
 @pytest.mark.slow
 @PROPERTY
-@given(cases(), st.sampled_from([Span("p", 0.0, 1.0), Span("p", 0.3, 0.9), Span.fixed("p", 0.3)]))
-def test_at_least_a_probability(case: Case, threshold: Span) -> None:
-    check(case, Threshold(threshold), at_least)
-    check(case, Threshold(threshold, Counts("low", (0, 2)), Counts("high", (1, 3))), at_least)
+@given(
+    cases(),
+    st.sampled_from([ThresholdSpan("p", 0.0, 1.0), ThresholdSpan("p", 0.3, 0.9), ThresholdSpan.fixed("p", 0.3)]),
+)
+def test_at_least_a_probability(case: Case, threshold: ThresholdSpan) -> None:
+    check(case, ThresholdFamily(threshold), at_least)
+    check(case, ThresholdFamily(threshold, Counts("low", (0, 2)), Counts("high", (1, 3))), at_least)
 
 
 @pytest.mark.slow
@@ -342,8 +351,12 @@ def test_at_least_a_probability(case: Case, threshold: Span) -> None:
 @given(cases(), st.sampled_from(["difference", "ratio"]), st.sampled_from([(0.0, 1.0), (0.2, 0.6), (0.4, 0.4)]))
 def test_a_margin_alone(case: Case, of: Literal["difference", "ratio"], ends: tuple[float, float]) -> None:
     wide = (ends[0], 1.5) if of == "difference" and ends == (0.0, 1.0) else ends  # from -0.25 to 1.25
-    check(case, Threshold(Span("m", *wide), of=of), margin_alone(of))
-    check(case, Threshold(Span("m", *wide), Counts("low", (0, 2)), Counts("high", (1, 3)), of), margin_alone(of))
+    check(case, ThresholdFamily(ThresholdSpan("m", *wide), of=of), margin_alone(of))
+    check(
+        case,
+        ThresholdFamily(ThresholdSpan("m", *wide), Counts("low", (0, 2)), Counts("high", (1, 3)), of),
+        margin_alone(of),
+    )
 
 
 @pytest.mark.slow
@@ -351,16 +364,16 @@ def test_a_margin_alone(case: Case, of: Literal["difference", "ratio"], ends: tu
 @given(cases())
 def test_a_budget_on_top(case: Case) -> None:
     budgets = Counts("B", (0, 7, 17, 60))
-    check(case, Budget(FixedK("n", range(5)), budgets), budget(first))
-    check(case, Budget(StandardMargin(K, Counts("N", (2,)), OPEN), budgets), budget(standard))
+    check(case, BudgetFamily(FixedK("n", range(5)), budgets), budget(first))
+    check(case, BudgetFamily(StandardMargin(K, Counts("N", (2,)), OPEN), budgets), budget(standard))
 
 
 @pytest.mark.slow
 @PROPERTY
 @given(cases(), st.sampled_from([(0.0, 1.0), (0.1, 0.6), (0.4, 0.4)]))
 def test_a_budget_on_top_of_a_margin(case: Case, ends: tuple[float, float]) -> None:
-    cut = StandardMargin(K, N, OPEN, Span("m", *ends))
-    check(case, Budget(cut, Counts("B", (0, 17, 60))), budget(margin))
+    cut = StandardMargin(K, N, OPEN, ThresholdSpan("m", *ends))
+    check(case, BudgetFamily(cut, Counts("B", (0, 17, 60))), budget(margin))
 
 
 @pytest.mark.slow
@@ -371,16 +384,16 @@ def test_expansion_at_depth_0_leaves_the_sweep_as_it_is(case: Case) -> None:
         return [*standard(values), ("expansion", {"depth": 0, "by": "both"})]
 
     check(case, StandardMargin(K, Counts("N", (2,)), OPEN), steps)
-    check(case, Budget(StandardMargin(K, Counts("N", (2,)), OPEN), Counts("B", (7, 60))), budget(steps))
+    check(case, BudgetFamily(StandardMargin(K, Counts("N", (2,)), OPEN), Counts("B", (7, 60))), budget(steps))
 
 
 @pytest.mark.slow
 @PROPERTY
 @given(cases(), st.sampled_from([(0, 200), (5, 30)]))
 def test_every_budget(case: Case, ends: tuple[int, int]) -> None:
-    swept = Span("B", *ends)
-    check(case, Budget(FixedK("n", range(5)), swept), budget(first))
-    check(case, Budget(StandardMargin(K, N, Span.fixed("s", 0.5)), swept), budget(standard))
+    swept = ThresholdSpan("B", *ends)
+    check(case, BudgetFamily(FixedK("n", range(5)), swept), budget(first))
+    check(case, BudgetFamily(StandardMargin(K, N, ThresholdSpan.fixed("s", 0.5)), swept), budget(standard))
 
 
 @pytest.mark.slow

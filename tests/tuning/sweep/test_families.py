@@ -13,9 +13,9 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.tuning.sweep.families import Budget, Counts, FixedK, Span, StandardMargin, Threshold
-from ctxbench.tuning.sweep.lines import Measure
+from ctxbench.tuning.sweep.families import BudgetFamily, Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import Measure
 
 CATALOG = Catalog([Item(type="tool", name=f"t{i}") for i in range(6)])
 ITEMS, COMPLETE = Measure(Metric("items")), Measure(Metric("completeness"))
@@ -55,7 +55,7 @@ def test_the_first_n_are_settings_of_their_own():
 
 
 def test_every_include_score_at_which_something_changes():
-    family = StandardMargin(Counts("K", (3,)), Counts("N", (0, 2)), Span("s", 0.25, 0.85))
+    family = StandardMargin(Counts("K", (3,)), Counts("N", (0, 2)), ThresholdSpan("s", 0.25, 0.85))
     assert drawn(family) == [
         # 0.85: one item; 0.8, 0.6, 0.5 (both queries at once), 0.3; 0.2 is no longer among the best 3 chunks
         ({"K": 3, "N": 0}, [0.85, 0.8, 0.6, 0.5, 0.3], [1, 2, 3, 5, 6]),
@@ -65,14 +65,18 @@ def test_every_include_score_at_which_something_changes():
 
 
 def test_every_margin_behind_the_floor():
-    family = StandardMargin(Counts("K", (4,)), Counts("N", (3,)), Span.fixed("s", 0.7), Span("m", 0.0, 1.0))
+    family = StandardMargin(
+        Counts("K", (4,)), Counts("N", (3,)), ThresholdSpan.fixed("s", 0.7), ThresholdSpan("m", 0.0, 1.0)
+    )
     # fallen: 0, 1/9, 4/9 of 0.9 (0.2 is beyond the floor) and 0, 1/6, 1/2 of 0.6
     expected = [0.0, *(round(fallen, 12) for fallen in (1 / 9, 1 / 6, 4 / 9, 1 / 2))]
     assert drawn(family) == [({"K": 4, "N": 3, "s": 0.7}, expected, [2, 3, 4, 5, 6])]
 
 
 def test_both_ranges_are_swept_with_the_other_at_its_top():
-    family = StandardMargin(Counts("K", (2, 4)), Counts("N", (1,)), Span("s", 0.0, 1.0), Span("m", 0.0, 1.0))
+    family = StandardMargin(
+        Counts("K", (2, 4)), Counts("N", (1,)), ThresholdSpan("s", 0.0, 1.0), ThresholdSpan("m", 0.0, 1.0)
+    )
     fixed = [(line.axis, dict(line.values)) for line in family.lines(TWO)]
     assert fixed == [
         ("s", {"K": 2, "N": 1, "m": 1.0}),
@@ -83,7 +87,9 @@ def test_both_ranges_are_swept_with_the_other_at_its_top():
 
 
 def test_without_a_range_each_pair_is_one_setting():
-    family = StandardMargin(Counts("K", (2, 4)), Counts("N", (1,)), Span.fixed("s", 0.7), Span.fixed("m", 0.1))
+    family = StandardMargin(
+        Counts("K", (2, 4)), Counts("N", (1,)), ThresholdSpan.fixed("s", 0.7), ThresholdSpan.fixed("m", 0.1)
+    )
     # 0.9 and 0.8 score 0.7, but 0.8 has fallen by a ninth
     assert drawn(family) == [
         ({"K": 2, "N": 1, "s": 0.7, "m": 0.1}, [], [2]),
@@ -92,18 +98,20 @@ def test_without_a_range_each_pair_is_one_setting():
 
 
 def test_the_step_margin_offers_at_most_so_many_even_where_it_is_off():
-    family = StandardMargin(Counts("K", (4,)), Counts("N", (4,)), Span("s", 0.0, 1.0), Span.fixed("m", 1.0), at_most=2)
+    family = StandardMargin(
+        Counts("K", (4,)), Counts("N", (4,)), ThresholdSpan("s", 0.0, 1.0), ThresholdSpan.fixed("m", 1.0), at_most=2
+    )
     assert drawn(family) == [({"K": 4, "N": 4, "m": 1.0}, [1.0], [4])]
 
 
 def test_a_parameter_that_users_do_not_have_is_in_no_setting():
-    family = StandardMargin(Counts("", (3,)), Counts("N", (1,)), Span.fixed("", 0.7))
+    family = StandardMargin(Counts("", (3,)), Counts("N", (1,)), ThresholdSpan.fixed("", 0.7))
     assert drawn(family) == [({"N": 1}, [], [3])]
     assert family.lengths(TWO, {"N": 1}).tolist() == [2, 1]
 
 
 def test_at_least_a_probability():
-    family = Threshold(Span("p", 0.0, 1.0), Counts("low", (0, 3)), Counts("high", (2, 4)))
+    family = ThresholdFamily(ThresholdSpan("p", 0.0, 1.0), Counts("low", (0, 3)), Counts("high", (2, 4)))
     assert drawn(family) == [
         ({"low": 0, "high": 2}, [1.0, 0.9, 0.8, 0.6, 0.5], [0, 1, 2, 3, 4]),
         ({"low": 0, "high": 4}, [1.0, 0.9, 0.8, 0.6, 0.5, 0.3, 0.2], [0, 1, 2, 3, 5, 6, 7]),
@@ -113,10 +121,10 @@ def test_at_least_a_probability():
 
 def test_a_margin_alone_of_differences():
     # fallen: 0, 0.1, 0.4, 0.7 and 0, 0.1, 0.3
-    assert drawn(Threshold(Span("m", 0.0, 1.0), of="difference")) == [
+    assert drawn(ThresholdFamily(ThresholdSpan("m", 0.0, 1.0), of="difference")) == [
         ({}, [0.0, 0.1, 0.3, 0.4, 0.7], [2, 4, 5, 6, 7]),
     ]
-    family = Threshold(Span("m", 0.0, 1.0), Counts("low", (0, 2)), Counts("high", (1, 3)), "difference")
+    family = ThresholdFamily(ThresholdSpan("m", 0.0, 1.0), Counts("low", (0, 2)), Counts("high", (1, 3)), "difference")
     assert drawn(family) == [
         ({"low": 0, "high": 1}, [0.0], [2]),
         ({"low": 0, "high": 3}, [0.0, 0.1, 0.3, 0.4], [2, 4, 5, 6]),
@@ -126,21 +134,23 @@ def test_a_margin_alone_of_differences():
 
 
 def test_a_margin_alone_of_shares_of_the_best():
-    family = Threshold(Span("m", 0.0, 0.6), of="ratio")
+    family = ThresholdFamily(ThresholdSpan("m", 0.0, 0.6), of="ratio")
     expected = [0.0, *(round(fallen, 12) for fallen in (1 / 9, 1 / 6, 4 / 9, 1 / 2))]  # 7/9 is beyond the range
     assert drawn(family) == [({}, expected, [2, 3, 4, 5, 6])]
     below = measured_rankings([-0.1, -0.1, -0.2])  # of a best that is not above 0 there is no share
-    assert drawn(Threshold(Span("m", 0.0, 1.0), of="ratio"), below) == [({}, [0.0], [2])]
-    assert drawn(Threshold(Span("m", 0.0, 1.0), of="difference"), below) == [({}, [0.0, 0.1], [2, 3])]
+    assert drawn(ThresholdFamily(ThresholdSpan("m", 0.0, 1.0), of="ratio"), below) == [({}, [0.0], [2])]
+    assert drawn(ThresholdFamily(ThresholdSpan("m", 0.0, 1.0), of="difference"), below) == [({}, [0.0, 0.1], [2, 3])]
 
 
 def test_a_margin_that_is_fixed_is_one_setting():
-    family = Threshold(Span.fixed("m", 0.35), Counts("", (1,)), Counts("high", (2, 3)), "difference")
+    family = ThresholdFamily(ThresholdSpan.fixed("m", 0.35), Counts("", (1,)), Counts("high", (2, 3)), "difference")
     assert drawn(family) == [({"high": 2, "m": 0.35}, [], [4]), ({"high": 3, "m": 0.35}, [], [5])]
 
 
 def test_budgets_cap_what_is_offered():
-    family = Budget(StandardMargin(Counts("K", (4,)), Counts("N", (1,)), Span("s", 0.0, 1.0)), Counts("B", (9, 20)))
+    family = BudgetFamily(
+        StandardMargin(Counts("K", (4,)), Counts("N", (1,)), ThresholdSpan("s", 0.0, 1.0)), Counts("B", (9, 20))
+    )
     assert drawn(family) == [
         ({"K": 4, "N": 1, "B": 9}, [1.0], [0]),
         ({"K": 4, "N": 1, "B": 20}, [1.0, 0.8, 0.5], [2, 3, 4]),
@@ -148,10 +158,12 @@ def test_budgets_cap_what_is_offered():
 
 
 def test_every_budget_of_a_fixed_cut():
-    family = Budget(FixedK("n", [1, 3]), Span("B", 5, 35))
+    family = BudgetFamily(FixedK("n", [1, 3]), ThresholdSpan("B", 5, 35))
     assert drawn(family) == [({"n": 1}, [5, 10], [0, 2]), ({"n": 3}, [5, 10, 20, 30], [0, 2, 4, 6])]
     assert next(iter(family.lines(TWO))).values_at(1) == {"n": 1, "B": 10}
-    both = Budget(StandardMargin(Counts("K", (4,)), Counts("N", (1,)), Span("s", 0.0, 1.0)), Span("B", 5, 35))
+    both = BudgetFamily(
+        StandardMargin(Counts("K", (4,)), Counts("N", (1,)), ThresholdSpan("s", 0.0, 1.0)), ThresholdSpan("B", 5, 35)
+    )
     with pytest.raises(ParameterError, match="s and B cannot both be swept at every value; fix one of them"):
         next(iter(both.lines(TWO)))
 
@@ -159,7 +171,7 @@ def test_every_budget_of_a_fixed_cut():
 def test_what_topk_leaves_out_above_others_is_left_out():
     # pooled scores: item 0 is best, but its best chunk is only the sixth
     rankings = measured_rankings([0.9, 0.8, 0.5], [0.9, 0.8], ranks=[[5, 0, 1], [0, 1]])
-    family = StandardMargin(Counts("K", (2, 6)), Counts("N", (1,)), Span("s", 0.0, 1.0))
+    family = StandardMargin(Counts("K", (2, 6)), Counts("N", (1,)), ThresholdSpan("s", 0.0, 1.0))
     first, second = family.lines(rankings)
     assert first.sums[COMPLETE].tolist() == [1, 2, 2], "item 1 is the first that stands: then 0.8 of the other, 0.5"
     assert second.sums[COMPLETE].tolist() == [0, 2, 2]
@@ -169,23 +181,27 @@ def test_what_topk_leaves_out_above_others_is_left_out():
 
 def test_scores_of_zero_and_less_do_not_stand():
     rankings = measured_rankings([0.5, 0.0, -0.5], [-0.1])
-    family = StandardMargin(Counts("K", (4,)), Counts("N", (5,)), Span("s", 0.0, 1.0))
+    family = StandardMargin(Counts("K", (4,)), Counts("N", (5,)), ThresholdSpan("s", 0.0, 1.0))
     assert drawn(family, rankings) == [({"K": 4, "N": 5}, [1.0], [1])]
 
 
 def test_no_query_and_no_candidate():
     for rankings in (measured_rankings([]), measured_rankings([], [])):
-        assert drawn(StandardMargin(Counts("K", (4,)), Counts("N", (5,)), Span("s", 0.0, 1.0)), rankings)[0][1:] == (
+        assert drawn(StandardMargin(Counts("K", (4,)), Counts("N", (5,)), ThresholdSpan("s", 0.0, 1.0)), rankings)[0][
+            1:
+        ] == (
             [1.0],
             [0],
         )
         assert drawn(FixedK("n", [2]), rankings) == [({"n": 2}, [], [0])]
         for of in ("score", "difference", "ratio"):
-            assert drawn(Threshold(Span("m", 0.0, 1.0), of=of), rankings)[0][2] == [0]
+            assert drawn(ThresholdFamily(ThresholdSpan("m", 0.0, 1.0), of=of), rankings)[0][2] == [0]
 
 
 def test_the_fixed_values_do_not_depend_on_the_data():
-    family = StandardMargin(Counts("K", range(1, 4)), Counts("N", (0, 2)), Span("s", 0.0, 1.0), Span("m", 0.0, 1.0))
+    family = StandardMargin(
+        Counts("K", range(1, 4)), Counts("N", (0, 2)), ThresholdSpan("s", 0.0, 1.0), ThresholdSpan("m", 0.0, 1.0)
+    )
     one, other = ([line.values for line in family.lines(rankings)] for rankings in (TWO, measured_rankings([0.3])))
     assert one == other
     assert len(one) == 2 * 3 * 2
@@ -197,9 +213,9 @@ def test_the_fixed_values_do_not_depend_on_the_data():
         (lambda: Counts("K", ()), "K needs values of 0 or more to try"),
         (lambda: Counts("K", (-1, 2)), "K needs values of 0 or more to try"),
         (lambda: Counts("", (1, 2)), "without a name exactly one"),
-        (lambda: Span("s", 0.7, 0.5), "s needs a range from low to high, got 0.7 to 0.5"),
-        (lambda: Span("s", 0.0, np.inf), "s needs a range"),
-        (lambda: Span("", 0.0, 1.0), "a parameter without a name must be fixed"),
+        (lambda: ThresholdSpan("s", 0.7, 0.5), "s needs a range from low to high, got 0.7 to 0.5"),
+        (lambda: ThresholdSpan("s", 0.0, np.inf), "s needs a range"),
+        (lambda: ThresholdSpan("", 0.0, 1.0), "a parameter without a name must be fixed"),
         (lambda: FixedK("n", [2]).lengths(TWO, {}), "n is missing; a setting has a value for each parameter"),
     ],
 )

@@ -20,10 +20,10 @@ from ctxbench.data.importers.formats.conversion import (
     RENAMED,
     SOURCE,
     Conversion,
-    Document,
     Draft,
-    Export,
-    Settings,
+    ExportedCard,
+    ImportSettings,
+    PublishedDocument,
     grading,
     split_name,
     unique_entries,
@@ -69,7 +69,7 @@ class Judgment:
     line: int
 
 
-def read_documents(path: Path, settings: Settings, faults: list[Fault]) -> dict[str, Item]:
+def read_documents(path: Path, settings: ImportSettings, faults: list[Fault]) -> dict[str, Item]:
     """The items of a corpus in JSON lines or tab-separated lines, by published id.
 
     JSON lines have an id (`_id`, `id`, `docno`, `docid` or `doc_id`), a `text` (`contents`, `body`) and may have a
@@ -95,7 +95,7 @@ def read_documents(path: Path, settings: Settings, faults: list[Fault]) -> dict[
     return items
 
 
-def _item(row: Row, document: Document, item_type: str, *, by_title: bool) -> Item | None:
+def _item(row: Row, document: PublishedDocument, item_type: str, *, by_title: bool) -> Item | None:
     """The item of a document; None if it has no id, or an exported item that cannot be read."""
     exported = _exported(row)
     if exported is None or not document.id:
@@ -109,10 +109,10 @@ def _item(row: Row, document: Document, item_type: str, *, by_title: bool) -> It
     return item
 
 
-def _document(row: Row) -> Document:
+def _document(row: Row) -> PublishedDocument:
     schemas = [row.data[name] for name in ("schema", *SCHEMA_KEYS) if isinstance(row.data.get(name), dict)]
     servers = [row.data[name] for name in SERVER_KEYS if isinstance(row.data.get(name), str)]
-    return Document(
+    return PublishedDocument(
         id=_id(row),
         title=row.take("title", str, ""),
         text=_text(row),
@@ -152,7 +152,7 @@ class Assembly:
     items: Mapping[str, Item]
     queries: Sequence[PublishedQuery]
     judgments: Sequence[Judgment]
-    export: Export | None
+    export: ExportedCard | None
     splits: dict[str, set[str]] = field(default_factory=dict)
 
     def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:

@@ -20,9 +20,9 @@ from ctxbench.data.importers.formats.conversion import (
     RENAMED,
     SOURCE,
     Conversion,
-    Document,
     Draft,
-    Settings,
+    ImportSettings,
+    PublishedDocument,
     unique_entries,
 )
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
@@ -39,7 +39,7 @@ _LABELLING = (
 )
 
 
-def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | None = None) -> Conversion:
+def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettings | None = None) -> Conversion:
     """Make a dataset of AutoRAG's questions over its corpus. Ids: see `conversion`; splits are by hash of the query id.
 
     Both files are `.json` (a list of objects, or pandas' columns), `.jsonl`, `.csv` or, where pandas and pyarrow are
@@ -53,7 +53,7 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | N
         InputError: lines that cannot be read, fields that are missing, ids that stand twice: all at once.
     """
     qa, corpus = Path(qa), Path(corpus)
-    draft = Draft(settings or Settings(), (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED))
+    draft = Draft(settings or ImportSettings(), (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED))
     rows = ((row.take("doc_id", str, "", required=True), row) for row in read_records(corpus, draft.faults))
     documents = unique_entries("document", ((doc_id, row, _text(row, "contents")) for doc_id, row in rows))
     if not documents and not draft.faults:
@@ -70,7 +70,7 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: Settings | N
         draft.queries.append(DatasetQuery(request=request, split=split_of(query_id), partly_labelled=partly))
         keys = [[ItemKey(item_type, None, document) for document in group] for group in minimal]
         draft.labels += group_labels(query_id, keys, source=SOURCE)
-    items = (Document(id=name, title="", text=text).item(item_type) for name, text in documents.items())
+    items = (PublishedDocument(id=name, title="", text=text).item(item_type) for name, text in documents.items())
     return draft.conversion(Catalog(items), form="AutoRAG", files=[corpus, qa], labelling=_LABELLING, where=qa)
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.data.importers.formats.assembly import ODD, Assembly, Judgment, read_documents, read_queries
-from ctxbench.data.importers.formats.conversion import Conversion, Draft, Export, Settings
+from ctxbench.data.importers.formats.conversion import Conversion, Draft, ExportedCard, ImportSettings
 from ctxbench.io.files import iter_lines
 
 HEADER = ("query-id", "corpus-id", "score")
 _LABELLING = "As published in BEIR's layout; what is not labelled may do as well."
 
 
-def import_beir(folder: Path | str, settings: Settings | None = None) -> Conversion:
+def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> Conversion:
     """Make a dataset of a BEIR folder. Ids, grades and splits: see `conversion`.
 
     A query is of the split whose qrels label it (`tuning`, if several do); one that none labels is kept unlabelled, in
@@ -44,10 +44,10 @@ def import_beir(folder: Path | str, settings: Settings | None = None) -> Convers
             f"cannot read {folder / 'qrels'}: no .tsv file there; expected one a split, such as test.tsv"
         )
     corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
-    draft = Draft(settings or Settings(), ODD)
+    draft = Draft(settings or ImportSettings(), ODD)
     assembly = Assembly(
         draft=draft,
-        export=Export.beside(folder, draft.faults),
+        export=ExportedCard.beside(folder, draft.faults),
         items=read_documents(corpus, draft.settings, draft.faults),
         queries=read_queries(queries, draft.faults),
         judgments=[judgment for path in qrels for judgment in read_qrels(path, draft.faults)],

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ImportSettings:
     """Settings of the import of a general format.
 
     Attributes:
@@ -106,14 +106,14 @@ class Conversion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class ExportedCard:
     """Card and scopes of an exported dataset, which its export holds beside the files."""
 
     card: Mapping[str, Any]
     scopes: Mapping[str, tuple[ItemKey, ...]]
 
     @classmethod
-    def beside(cls, folder: Path, faults: list[Fault]) -> Export | None:
+    def beside(cls, folder: Path, faults: list[Fault]) -> ExportedCard | None:
         """Read `export.json` of a folder; None if it has none, or one of a plain export, which says nothing more.
 
         Raises:
@@ -143,7 +143,7 @@ class Draft:
         ids: ids by what is odd about them.
     """
 
-    settings: Settings
+    settings: ImportSettings
     odd: Sequence[str]
     faults: list[Fault] = field(default_factory=list)
     queries: list[DatasetQuery] = field(default_factory=list)
@@ -167,7 +167,7 @@ class Draft:
         files: Sequence[Path],
         labelling: str,
         where: Path,
-        export: Export | None = None,
+        export: ExportedCard | None = None,
     ) -> Conversion:
         """Make the dataset.
 
@@ -203,7 +203,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class PublishedDocument:
     """A document as published; `server` and `schema` are a tool's."""
 
     id: str

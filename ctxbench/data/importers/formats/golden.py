@@ -24,10 +24,10 @@ from ctxbench.data.datasets.dataset import split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.importers.alternatives import group_labels, minimal_groups
-from ctxbench.data.importers.formats.conversion import RENAMED, Conversion, Draft, Settings
+from ctxbench.data.importers.formats.conversion import RENAMED, Conversion, Draft, ImportSettings
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
-from ctxbench.sources.names import AMBIGUOUS, UNKNOWN, Names, Resolved, named
+from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Resolved, named
 
 QUERY = ("query", "input", "question", "request", "prompt", "message", "text")
 EXPECTED = ("expected", "expected_tools", "expected_items", "must_include", "include", "relevant", "required", "tools")
@@ -40,7 +40,7 @@ _MARKS = ("|", ";", ",")  # between names in one field of a table
 _LABELLING = "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
 
 
-def import_golden(file: Path | str, catalog: Catalog, *, settings: Settings | None = None) -> Conversion:
+def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSettings | None = None) -> Conversion:
     """Make a dataset of a file of hand-written evals over a catalog.
 
     Args:
@@ -60,8 +60,8 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: Settings | No
             forbidden: all at once, with their lines.
     """
     file = Path(file)
-    draft = Draft(settings or Settings(), (NOTHING, UNSAID, PASSED_OVER, RENAMED))
-    reader = _Reader(_ItemNames(catalog), draft)
+    draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, PASSED_OVER, RENAMED))
+    reader = _EvalReader(_ItemNames(catalog), draft)
     for row in read_records(file, draft.faults):
         reader.read(row, f"{file.stem}-{row.line}")
     if not draft.queries and not draft.faults:
@@ -73,7 +73,7 @@ class _ItemNames:
     """Items by id, by name as a log writes it, and by any item's own name or title."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._names = Names(catalog)
+        self._names = NameResolver(catalog)
         self._keys = group_pairs(
             (name, item.key) for item in catalog for name in {item.name.casefold(), item.title.casefold()}
         )
@@ -88,7 +88,7 @@ class _ItemNames:
 
 
 @dataclass
-class _Reader:
+class _EvalReader:
     """Adds the records of a file to a draft of the dataset."""
 
     names: _ItemNames

@@ -16,14 +16,14 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.importers.formats.assembly import ODD, Assembly, Judgment, read_documents, read_queries
 from ctxbench.data.importers.formats.beir import score_of
-from ctxbench.data.importers.formats.conversion import Conversion, Draft, Export, Settings
+from ctxbench.data.importers.formats.conversion import Conversion, Draft, ExportedCard, ImportSettings
 from ctxbench.io.files import iter_lines
 
 _LABELLING = "As published in TREC's qrels; what is not labelled may do as well."
 
 
 def import_trec(
-    qrels: Mapping[str, Path], *, queries: Path, corpus: Path, settings: Settings | None = None
+    qrels: Mapping[str, Path], *, queries: Path, corpus: Path, settings: ImportSettings | None = None
 ) -> Conversion:
     """Make a dataset of TREC qrels, with queries and documents. Ids, grades and splits: see `conversion`.
 
@@ -41,10 +41,10 @@ def import_trec(
     """
     if not qrels:
         raise ParameterError("no qrels; expected at least one file, as PATH or SPLIT=PATH")
-    draft = Draft(settings or Settings(), ODD)
+    draft = Draft(settings or ImportSettings(), ODD)
     assembly = Assembly(
         draft=draft,
-        export=Export.beside(queries.parent, draft.faults),
+        export=ExportedCard.beside(queries.parent, draft.faults),
         items=read_documents(corpus, draft.settings, draft.faults),
         queries=read_queries(queries, draft.faults),
         judgments=[one for split, path in qrels.items() for one in read_trec_qrels(path, split, draft.faults)],

@@ -25,7 +25,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.importers.formats.conversion import Conversion, Draft, Settings
+from ctxbench.data.importers.formats.conversion import Conversion, Draft, ImportSettings
 from ctxbench.io.files import read_text
 from ctxbench.io.json_files import parse_json
 from ctxbench.sources.instructions import LEFT_OUT, rules_folder
@@ -59,7 +59,9 @@ class _Request:
     triggers: dict[ItemKey, tuple[bool, str]] = field(default_factory=dict)
 
 
-def import_triggers(folder: Path | str, *, settings: Settings | None = None, nothing_else: bool = False) -> Conversion:
+def import_triggers(
+    folder: Path | str, *, settings: ImportSettings | None = None, nothing_else: bool = False
+) -> Conversion:
     """Make a dataset of a folder of skills and their trigger evals.
 
     Args:
@@ -73,7 +75,7 @@ def import_triggers(folder: Path | str, *, settings: Settings | None = None, not
         InputError: there is no skill, no file, a file without a skill, or entries that cannot be read: all at once.
     """
     folder = Path(folder)
-    draft = Draft(settings or Settings(), (TRIGGER_FREE, UNTRIED, NOTED))
+    draft = Draft(settings or ImportSettings(), (TRIGGER_FREE, UNTRIED, NOTED))
     catalog = _skills(folder, draft)
     if not len(catalog):
         raise InputError([Fault("no SKILL.md under it; expected a folder of skills with their trigger evals", folder)])

@@ -11,7 +11,7 @@ import pytest
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets import read_dataset, split_of, write_dataset
 from ctxbench.data.importers.formats.beir import import_beir
-from ctxbench.data.importers.formats.conversion import Settings, read_grades
+from ctxbench.data.importers.formats.conversion import ImportSettings, read_grades
 
 TOOLLENS = Path(__file__).parents[4] / ".." / "shared" / "data" / "toollens"
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny"
@@ -70,7 +70,7 @@ def test_documents_become_items_and_one_score_means_required(folder, tmp_path):
 
 
 def test_a_tool_is_called_by_its_title_and_searched_by_title_and_text(folder):
-    data = import_beir(folder(), Settings(type="tool")).dataset
+    data = import_beir(folder(), ImportSettings(type="tool")).dataset
     assert data.catalog[0].search_text == "Statins: Lower the risk."
     assert data.catalog.ids == ("tool:Statins", "tool:doc%202%2F%C3%BC", "tool:7")
     assert [label.item.id for label in data.labels] == ["tool:Statins"]
@@ -85,7 +85,7 @@ def test_a_tool_keeps_its_server_and_schema_and_its_id_where_titles_repeat(folde
         {"_id": "4", "title": "find", "text": "B."},
         {"_id": "5", "title": "3", "text": "C."},
     ]
-    catalog = import_beir(folder(corpus=rows), Settings(type="tool")).dataset.catalog
+    catalog = import_beir(folder(corpus=rows), ImportSettings(type="tool")).dataset.catalog
     assert catalog.ids == ("tool:wiki:search", "tool:crm:search", "tool:3", "tool:4", "tool:5")
     assert [item.schema for item in catalog[:3]] == [schema, schema, None]
     assert catalog[2].search_text == "3: find: A."
@@ -130,8 +130,8 @@ def test_graded_scores_need_a_mapping(folder):
     ((_, _, message),) = faults_of(root)
     assert "the scores are graded: 1 (1 labels), 2 (1 labels), 3 (1 labels)" in message
     assert message.endswith("for example 1=1,2=1,3=2")
-    assert "scores 3 occur" in faults_of(root, Settings(grades={1: 1, 2: 2}))[0][2]
-    found = import_beir(root, Settings(grades=read_grades("1=1,2=2,3=2")))
+    assert "scores 3 occur" in faults_of(root, ImportSettings(grades={1: 1, 2: 2}))[0][2]
+    found = import_beir(root, ImportSettings(grades=read_grades("1=1,2=2,3=2")))
     assert [(i.item.name, i.grade) for i in found.dataset.labels] == [("MED-10", 2), ("7", 1), ("MED-10", 0), ("7", 2)]
     assert found.counts["labels with a score below 0"] == 1
 
@@ -218,12 +218,12 @@ def test_a_mapping_of_grades_is_checked(text):
 def test_settings_are_checked():
     for wrong in ({"type": "doc"}, {"name": "a b"}, {"grades": {1: 3}}):
         with pytest.raises(ParameterError):
-            Settings(**wrong)
+            ImportSettings(**wrong)
 
 
 @pytest.mark.skipif(not TOOLLENS.is_dir(), reason="the data of ToolLens is not here")
 def test_toollens_is_a_beir_folder():
-    found = import_beir(TOOLLENS, Settings(type="tool"))
+    found = import_beir(TOOLLENS, ImportSettings(type="tool"))
     assert found.dataset.counts["splits"] == {"tuning": 16_893, "test": 1_877}
     assert found.counts["label rows that repeat another"] == 23 + 170
     assert len(found.dataset.labels) == 4_987 + 44_865

@@ -9,7 +9,7 @@ import pytest
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets import read_dataset, split_of
-from ctxbench.data.importers.formats.conversion import Settings
+from ctxbench.data.importers.formats.conversion import ImportSettings
 from ctxbench.data.importers.formats.trec import answers_of_run, import_trec, read_run
 from ctxbench.selectors.answers_file import FileSource
 
@@ -64,7 +64,7 @@ def test_graded_relevance_is_mapped(files):
     root = files(**{"test.qrels": "1 0 d1 2\n1 0 d2 1\n2 0 d2 -2\n"})
     with pytest.raises(InputError, match="the scores are graded"):
         imported(root)
-    found = imported(root, settings=Settings(grades={1: 1, 2: 2}))
+    found = imported(root, settings=ImportSettings(grades={1: 1, 2: 2}))
     assert [i.grade for i in found.dataset.labels] == [2, 1, 0]
     assert found.counts["labels with a score below 0"] == 1
     assert found.dataset.unlabelled == ("2",)

@@ -1,0 +1,436 @@
+"""Experiments in YAML: which selectors run on which datasets. Everything wrong is reported at once, with its line."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.core.pipeline import Pipeline, PipelineError
+from ctxbench.core.stages import Resources
+from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
+from ctxbench.io.yaml_form import YamlForm
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import find_definition, is_file, rooted
+from ctxbench.selectors.oracle import ABOUT, ORACLE, Oracle, Required
+from ctxbench.selectors.parameters import Value, shown
+from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
+from ctxbench.selectors.selector import EXTERNAL_KINDS, Selector
+
+DEFAULT_METRICS = (
+    "completeness",
+    "tokens",
+    "total_tokens",
+    "recall",
+    "precision",
+    "items",
+    "Comp@1",
+    "Comp@5",
+    "Comp@20",
+    "R@5",
+    "nDCG@10",
+    "RR",
+    "wrong_siblings",
+    "abstention",
+    "false_items",
+)
+EXPERIMENT_KEYS = (
+    *("name", "about", "datasets", "split", "sample", "selectors", "metrics"),
+    *("embedder", "tokens", "seed", "compare_to"),
+)
+
+Make = Callable[[Resources, MutableMapping[str, Any]], Selector]
+
+
+@dataclass(frozen=True, eq=False)
+class SelectorSpec:
+    """A selector of an experiment, checked but not yet made.
+
+    Attributes:
+        name: what tables call it; unique in the experiment.
+        make: makes it from resources and a memo for shared steps.
+        about: one line for reports: the preset's or the selector's.
+        values: its parameters that have an effect, by name; empty for outside selectors.
+        like: the selector whose sizes it takes, or None.
+        outside: True for a selector of the user's.
+        line: where it stands in the file, 1-based; 0 = in none.
+    """
+
+    name: str
+    make: Make
+    about: str = ""
+    values: Mapping[str, Value] = field(default_factory=dict)
+    like: str | None = None
+    outside: bool = False
+    line: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Experiment:
+    """What is run.
+
+    Attributes:
+        name: of the run folder and the report.
+        about: what it is to settle; may be empty.
+        path: the file; None where it was made in Python.
+        base: what its relative folders are relative to: the file's folder, or for a command line the working directory.
+        datasets: names or folders, in order; a folder is relative to the file, else to the working directory.
+        split: whose queries are asked, in every dataset; empty = all.
+        sample: how many of these at most, in every dataset; 0 = all.
+        selectors: in order; names are unique.
+        metrics: names as `parse_metric` reads them.
+        embedder, tokens: names as `open_embedder` and `open_counter` read them.
+        seed: of the resampling in statistics and of the sample; `random` has a seed of its own.
+        compare_to: the selector that the others are compared with.
+        lines: the line of everything in the file by its path, for faults found when it is opened.
+    """
+
+    name: str
+    about: str
+    path: Path | None
+    base: Path
+    datasets: tuple[str, ...]
+    selectors: tuple[SelectorSpec, ...]
+    metrics: tuple[str, ...]
+    embedder: str
+    tokens: str
+    seed: int
+    compare_to: str
+    split: str = ""
+    sample: int = 0
+    lines: Mapping[YamlPath, int] = field(default_factory=dict)
+
+    def make_selectors(
+        self, resources: Resources, memo: MutableMapping[str, Any], *, required: Required | None = None
+    ) -> dict[str, Selector]:
+        """Make all selectors over the same resources and memo, by name, in order; the oracle is told `required`."""
+        made: dict[str, Selector] = {}
+        for spec in sorted(self.selectors, key=lambda spec: spec.like is not None):
+            selector = spec.make(resources, memo)
+            if isinstance(selector, Oracle) and required is not None:
+                selector = selector.knowing(required)
+            made[spec.name] = AsManyAs(spec.name, selector, made[spec.like]) if spec.like is not None else selector
+        return {spec.name: made[spec.name] for spec in self.selectors}
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read an experiment and check it whole.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: anything in it is wrong: all faults, with their lines.
+    """
+    experiment, faults = examine(path)
+    if faults:
+        raise InputError(faults)
+    return experiment
+
+
+def examine(path: Path) -> tuple[Experiment, list[Fault]]:
+    """Read what can be read of an experiment, and list what is wrong in it, by line.
+
+    With faults, the experiment holds what is right in the file, so that what it names can be checked as well.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no YAML, or no mapping.
+    """
+    data, lines = load_yaml(path)
+    if not isinstance(data, Mapping):
+        what = "the file is empty; " if data is None else ""
+        raise InputError([Fault(f"{what}an experiment is a mapping of {', '.join(EXPERIMENT_KEYS)}", path, 1)])
+    return experiment_of(data, lines, path)
+
+
+def experiment_of(
+    data: Mapping[str, Any],
+    lines: Mapping[YamlPath, int],
+    path: Path,
+    *,
+    what: str = "an experiment",
+    keys: Sequence[str] = EXPERIMENT_KEYS,
+) -> tuple[Experiment, list[Fault]]:
+    """The experiment in a file that was parsed, and what is wrong in it, by line: see `examine`.
+
+    Args:
+        data, lines: as `load_yaml` gives them.
+        path: the file.
+        what: what such a file is called in messages.
+        keys: those that it may have at its top; who passes more than an experiment's reads the rest.
+    """
+    reader = _ExperimentReader(path, lines, [])
+    reader.refuse_unknown(data, keys, what)
+    data = {key: value for key, value in data.items() if key in keys}
+    selectors = reader.selectors(data.get("selectors"))
+    experiment = Experiment(
+        name=reader.name(data, path.stem),
+        about=reader.text(data, "about", ""),
+        path=path,
+        base=path.parent,
+        datasets=reader.texts(data, "datasets"),
+        split=reader.text(data, "split", ""),
+        sample=reader.sample(data),
+        selectors=tuple(selectors),
+        metrics=reader.texts(data, "metrics", DEFAULT_METRICS),
+        embedder=reader.text(data, "embedder", "minilm"),
+        tokens=reader.text(data, "tokens", "o200k"),
+        seed=reader.seed(data),
+        compare_to=reader.compare_to(data, [spec.name for spec in selectors]),
+        lines=lines,
+    )
+    return experiment, sorted(reader.faults, key=lambda fault: fault.line)
+
+
+def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) -> Experiment:
+    """The experiment that scores a file of answers, beside shipped selectors given as `name` or `name/preset`.
+
+    Raises:
+        UserError: the file or a selector is unknown or faulty.
+    """
+    if len(set(beside)) < len(beside) or answers.stem in beside:
+        raise ParameterError(f"two selectors would have one name: {', '.join([answers.stem, *beside])}; name each once")
+    from ctxbench.selectors.external import external_from_config
+
+    own = external_from_config({"answers": str(answers), "name": answers.stem}, base=Path())
+    specs = [SelectorSpec(own.name, lambda _resources, _memo: own, "a selector of the user's", outside=True)]
+    for named in beside:
+        specs.append(shipped_spec(named, name=named))
+    return Experiment(
+        name=own.name,
+        about=f"answers of {answers.name}",
+        path=answers,
+        base=Path(),
+        datasets=(dataset,),
+        selectors=tuple(specs),
+        metrics=DEFAULT_METRICS,
+        embedder="minilm",
+        tokens=tokens,
+        seed=0,
+        compare_to=own.name,
+    )
+
+
+@dataclass
+class _ExperimentReader(YamlForm):
+    """Reads the parts of an experiment and collects faults.
+
+    Attributes:
+        faulty: what the selectors that cannot be read are called, as far as one can tell.
+    """
+
+    faulty: list[str] = field(default_factory=list)
+
+    def compare_to(self, data: Mapping[str, Any], names: Sequence[str]) -> str:
+        """The selector that others are compared with: by default the first."""
+        if "compare_to" not in data:
+            return names[0] if names else ""
+        name = self.text(data, "compare_to", "")
+        if isinstance(data["compare_to"], str) and not self._known(name, names):
+            self.fault(f"compare_to names no selector of this experiment: {name!r}{suggest(name, names)}", "compare_to")
+        return name
+
+    def _known(self, name: str, names: Sequence[str]) -> bool:
+        """Whether a selector has this name, or one that cannot be read may have it."""
+        return name in names or any(name == one or name.startswith(f"{one} ") for one in self.faulty)
+
+    def texts(self, data: Mapping[str, Any], key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        value = data.get(key, list(default))
+        if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+            self.fault(f"{key} must be a list of names, got {value!r}", key)
+            return ()
+        for place, one in enumerate(value):
+            if one in value[:place]:
+                self.fault(f"{key} names {one!r} twice", key, place)
+        return tuple(dict.fromkeys(value))
+
+    def selectors(self, entries: Any) -> list[SelectorSpec]:
+        if not isinstance(entries, list) or not entries:
+            self.fault("selectors must be a list with at least one selector", "selectors")
+            return []
+        read = [
+            (place, spec) for place, entry in enumerate(entries) for spec in self._read(entry, ("selectors", place))
+        ]
+        specs: dict[str, SelectorSpec] = {}
+        for place, spec in read:
+            if spec.name in specs:
+                self.fault(f"two selectors are called {spec.name!r}; give one another `name`", "selectors", place)
+            specs.setdefault(spec.name, replace(spec, line=line_of(self.lines, ("selectors", place))))
+        for place, spec in read:
+            self._check_like(spec, specs, ("selectors", place, "like"))
+        return list(specs.values())
+
+    def _check_like(self, spec: SelectorSpec, specs: Mapping[str, SelectorSpec], where: YamlPath) -> None:
+        if spec.like is None:
+            return
+        if spec.like == spec.name:
+            self.fault(f"like names the selector itself: {spec.like!r}; name the one whose sizes it is to take", *where)
+        elif not self._known(spec.like, list(specs)):
+            self.fault(f"like names no other selector: {spec.like!r}{suggest(spec.like, specs)}", *where)
+        elif spec.like in specs and specs[spec.like].like is not None:
+            what = f"{spec.like!r} takes the sizes of {specs[spec.like].like!r} itself; name that one"
+            self.fault(f"like: {what}", *where)
+
+    def _read(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
+        entry = {"selector": entry} if isinstance(entry, str) else entry
+        specs = self._selector(entry, where)
+        if not specs and isinstance(entry, Mapping):
+            self.faulty.append(_named(entry))
+        return specs
+
+    def _selector(self, entry: Any, where: YamlPath) -> list[SelectorSpec]:
+        if not isinstance(entry, Mapping):
+            self.fault(f"a selector is a name or a mapping, got {entry!r}", *where)
+            return []
+        choices = ("selector", "presets", "pipeline", *EXTERNAL_KINDS)
+        kinds = [key for key in choices if key in entry and not (key == "selector" and "presets" in entry)]
+        if len(kinds) != 1:
+            got = ", ".join(kinds) or (f"none, only {', '.join(map(str, entry))}" if entry else "none")
+            self.fault(f"a selector needs exactly one of {', '.join(choices)}; got {got}", *where)
+            return []
+        try:
+            if kinds[0] in ("selector", "presets"):
+                return self._defined(entry, where)
+            return self._inline(entry, where) if kinds[0] == "pipeline" else self._external(entry)
+        except PipelineError as error:
+            for one in error.faults:
+                self.fault(one.message, *where, "pipeline", *one.path)
+        except UserError as error:
+            self.fault(str(error), *where)
+        return []
+
+    def _defined(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
+        """A shipped selector, one from a file, or a tuned preset."""
+        if entry.get("selector") == ORACLE and "presets" not in entry:
+            self.refuse_unknown(entry, ("selector", "name"), "a selector", *where)  # it has no parameters
+            return [_oracle_spec(_named(entry))]
+        before = len(self.faults)
+        names = ("selector", "presets", "preset", "like", "name")
+        self.refuse_unknown(entry, (*names, "set", "vary"), "a selector", *where)
+        for key in names:
+            if key in entry and not (isinstance(entry[key], str) and entry[key]):
+                self.fault(f"{key} must be a name, got {entry[key]!r}", *where, key)
+        given, vary = self._values(entry, "set", where), self._values(entry, "vary", where)
+        lists = {key: several if isinstance(several, list) else [several] for key, several in vary.items()}
+        if any(not (isinstance(entry[key], str) and entry[key]) for key in names[:3] if key in entry):
+            return []
+        found, preset = self._tuned(entry) if "presets" in entry else self._find(entry)
+        if preset:
+            self.attempt(lambda: found.values(preset), *where, "preset")
+        for key, value in given.items():
+            self.attempt(partial(found.checked, key, value), *where, "set", key)
+        for key, several in lists.items():
+            for place, value in enumerate(several):
+                self.attempt(partial(found.checked, key, value), *where, "vary", key, place)
+            if not several or key in given:
+                why = "set gives it a value already" if several else "it names no value"
+                self.fault(f"vary: nothing to vary in {key}: {why}", *where, "vary", key)
+        if len(self.faults) > before:
+            return []
+        about = found.about if preset is None else found.abouts.get(preset, "")
+        grid = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
+        specs: list[SelectorSpec] = []
+        idle: dict[str, str] = {}  # parameters that have had no effect yet, with the reason
+        for place, varied in enumerate(grid):
+            chosen = {key: found.checked(key, value) for key, value in {**given, **varied}.items()}
+            values = found.with_defaults(found.presets[preset] if preset else {}, chosen)
+            now = {key: why for key in chosen if (why := found.idle(key, values))}
+            idle = now if place == 0 else {key: why for key, why in idle.items() if key in now}
+            said = [f"{key}={shown(value)}" for key, value in varied.items() if key not in now]
+            name = " ".join([_named(entry), *said])
+            if len(said) < len(varied) and name in {spec.name for spec in specs}:
+                continue  # what has no effect beside the others makes no selector of its own
+            make = _pipeline_maker(name, found.pipeline(values))
+            specs.append(SelectorSpec(name, make, about, found.in_force(values), entry.get("like")))
+        if idle:
+            raise ParameterError("; ".join(idle.values()))
+        return specs
+
+    def _find(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
+        return find_definition(entry["selector"], entry.get("preset"), base=self.base)
+
+    def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str]:
+        """The selector of a tuned preset, with the preset."""
+        from ctxbench.selectors.presets import definition_hash, read_presets  # most selectors are not tuned
+
+        path = self.base / entry["presets"]
+        file = read_presets(path)
+        preset = entry.get("preset", "")
+        if not preset:
+            raise ParameterError(f"presets needs preset, which of those in {path}: {', '.join(file.presets)}")
+        found = file.definition(preset)
+        if "selector" in entry:
+            asked, _ = self._find(entry)
+            if (asked.name, definition_hash(asked)) != (found.name, definition_hash(found)):
+                raise ParameterError(
+                    f"a presets file of another selector: {preset!r} of {path} was tuned for {found.name!r}, and "
+                    f"selector is {asked.name!r}; leave selector out, or name another presets file"
+                )
+        return found, preset
+
+    def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
+        values = entry.get(key)
+        if values is not None and not isinstance(values, Mapping):
+            self.fault(f"{key} must map parameters to values, got {values!r}", *where, key)
+        return values if isinstance(values, Mapping) else {}
+
+    def _inline(self, entry: Mapping[str, Any], where: YamlPath) -> list[SelectorSpec]:
+        before = len(self.faults)
+        self.refuse_unknown(entry, ("pipeline", "name"), "a selector", *where)
+        name = entry.get("name")
+        if not (isinstance(name, str) and name):
+            self.fault("an inline pipeline needs a name", *where)
+        pipeline = Pipeline.of(rooted(entry["pipeline"], self.base))
+        if len(self.faults) > before:
+            return []
+        return [pipeline_spec(str(name), pipeline)]
+
+    def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
+        from ctxbench.selectors.external import external_from_config  # slow to import
+
+        made = external_from_config(entry, base=self.base)
+        return [SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)]
+
+
+def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
+    """A shipped selector, given as `name` or `name/preset`, or one of a definition in a file.
+
+    Raises:
+        UserError: it is unknown or faulty.
+    """
+    if selector == ORACLE:
+        return _oracle_spec(name)
+    found, preset = find_definition(selector)
+    values = found.values(preset)
+    return definition_spec(name, found, values, found.about if preset is None else found.abouts[preset])
+
+
+def definition_spec(name: str, definition: Definition, values: Mapping[str, Value], about: str = "") -> SelectorSpec:
+    """A definition with values of its parameters."""
+    made = _pipeline_maker(name, definition.pipeline(values))
+    return SelectorSpec(name, made, about, definition.in_force(values))
+
+
+def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:
+    """A pipeline of the user's."""
+    return SelectorSpec(name, _pipeline_maker(name, pipeline), "")
+
+
+def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
+    return lambda resources, memo: PipelineSelector(name, pipeline, resources, memo)
+
+
+def _oracle_spec(name: str) -> SelectorSpec:
+    return SelectorSpec(name, lambda resources, _memo: Oracle(name, resources), ABOUT)
+
+
+def _named(entry: Mapping[str, Any]) -> str:
+    """What a selector is called if nothing varies: its name, else what it is read from, and the preset."""
+    if "name" in entry:
+        return str(entry["name"])
+    source = str(entry.get("presets", entry.get("selector", "")))
+    parts = [Path(source).stem if is_file(source) else source, *([str(entry["preset"])] if "preset" in entry else [])]
+    return "/".join(parts)

@@ -1,0 +1,53 @@
+"""`ctxbench graph`: the relationship graph of a catalog, made or brought up to date, in a file."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+from ctxbench.cli.select import find_catalog
+from ctxbench.core.errors import StorageError
+from ctxbench.io.console import say
+
+if TYPE_CHECKING:
+    from ctxbench.index.graph import GraphSpec
+
+
+def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bool) -> None:
+    """Write the graph of a catalog; what a graph that is there already says of unchanged items is kept.
+
+    Raises:
+        StorageError: the file is there and holds no graph, or cannot be written.
+        UserError: the catalog or the embedder is unknown.
+    """
+    from ctxbench.embedding.embedder_names import open_embedder
+    from ctxbench.embedding.vectors import open_vectors
+    from ctxbench.index.graph_store import made_from, make_graph, read_graph, write_graph
+    from ctxbench.index.resources import LocalResources
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.text.tokens import open_counter
+
+    items = find_catalog(catalog)
+    try:
+        old = read_graph(out) if out.exists() else None
+    except StorageError as error:
+        raise StorageError(f"{out} is not written over: {error}. Delete it, or name another file with --out") from error
+    model = open_embedder(embedder)
+    with progress() as shown:
+        vectors = open_vectors(model, progress=partial(shown, "embedding texts"))
+        resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
+        graph = make_graph(items, resources, spec, old=old)
+    write_graph(out, graph)
+    linked = int((graph.start[1:] > graph.start[:-1]).sum())
+    if as_json:
+        print_json(
+            {**made_from(graph), "items": len(graph), "linked": linked, "pairs": len(graph.item), "path": str(out)}
+        )
+        return
+    say(
+        f"{len(graph):,} items, {linked:,} of them with {len(graph.item):,} similar ones "
+        f"({spec.similarity} >= {spec.threshold:g}, at most {spec.neighbours:,} each); written to {out}"
+    )

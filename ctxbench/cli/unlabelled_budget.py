@@ -1,0 +1,170 @@
+"""`ctxbench tune CATALOG --unlabelled REQUESTS --tokens N`: a preset for a budget, from requests without labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+from ctxbench.core.errors import ParameterError, UserError
+from ctxbench.io.console import say
+
+DEFAULT = "learned"
+"""The selector that a budget is set on unless another is named."""
+
+
+@dataclass(frozen=True)
+class Budgeted:
+    """What the command line asks for.
+
+    Attributes:
+        catalog: a file, a folder, or a dataset's name.
+        requests: a dataset, a `.jsonl` file, or a text file with one request a line.
+        tokens: the budget a request, on average.
+        selector: a shipped selector, `name/preset`, or a YAML file.
+        out: the presets file to write.
+    """
+
+    catalog: str
+    requests: str
+    tokens: float
+    selector: str
+    out: Path
+
+
+def checked_budget(
+    datasets: Sequence[str],
+    policy: Path | None,
+    unlabelled: str | None,
+    tokens: float | None,
+    selector: str | None,
+    out: Path | None,
+    *,
+    others: Mapping[str, bool],
+) -> Budgeted | None:
+    """The budget that is asked for; None where a policy is.
+
+    Args:
+        others: options that only a policy has, and whether they are given.
+
+    Raises:
+        ParameterError: neither or both are, or something is missing, or an option of one is given with the other.
+    """
+    if unlabelled is None and tokens is None:
+        if policy is None:
+            raise ParameterError("tune needs --policy FILE, or --unlabelled REQUESTS --tokens N; see --help")
+        if selector is not None:
+            raise ParameterError("--selector goes with --unlabelled; with --policy the file names the selectors")
+        return None
+    if policy is not None:
+        raise ParameterError("--policy needs labels, and --unlabelled has none; leave one of the two out")
+    if unlabelled is None or tokens is None:
+        raise ParameterError("--unlabelled REQUESTS and --tokens N go together: what a request may cost, and on which")
+    if len(datasets) != 1:
+        raise ParameterError(f"with --unlabelled one catalog is tuned, got {len(datasets)}: {', '.join(datasets)}")
+    if given := [name for name, there in others.items() if there]:
+        raise ParameterError(f"{' and '.join(given)} goes with --policy; with --unlabelled there is no report")
+    return Budgeted(
+        catalog=datasets[0],
+        requests=unlabelled,
+        tokens=tokens,
+        selector=selector or DEFAULT,
+        out=out or Path("runs") / f"within-{tokens:g}.yaml",
+    )
+
+
+def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
+    """Find the setting, write it as a presets file, and say what it costs.
+
+    Raises:
+        UserError: a file is faulty, the selector has no cut that a budget can set, or the budget is below one item.
+    """
+    from ctxbench.cli.select import find_catalog
+    from ctxbench.core.requests import Batch
+    from ctxbench.embedding.embedder_names import open_embedder
+    from ctxbench.embedding.vectors import open_vectors
+    from ctxbench.index.resources import LocalResources
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.selectors.definitions import find_definition, is_file
+    from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+    from ctxbench.text.tokens import open_counter
+    from ctxbench.tuning.budget_setting import budget_setting, read_requests
+
+    if not (math.isfinite(asked.tokens) and asked.tokens > 0):
+        raise ParameterError(f"--tokens must be a finite number above 0, got {asked.tokens:g}")
+    if asked.out.suffix not in (".yaml", ".yml"):
+        raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {asked.out}")
+    _refuse_foreign(asked.out)
+    definition, preset = find_definition(asked.selector)
+    requests = read_requests(asked.requests)
+    catalog = find_catalog(asked.catalog)
+    embedder, counter = open_embedder("minilm"), open_counter("o200k", cache=cache_dir())
+    with progress() as shown:
+        vectors = open_vectors(embedder, progress=partial(shown, "embedding texts"))
+        found = budget_setting(
+            definition,
+            definition.values(preset),
+            Batch.of(catalog, requests),
+            LocalResources(vectors, counter),
+            tokens=asked.tokens,
+        )
+    name, selector = f"within-{asked.tokens:g}", definition.name
+    if is_file(asked.selector):
+        selector = asked.selector
+    made = TunedPreset(
+        set=definition.in_force(found.values),
+        about=f"about {asked.tokens:g} prompt tokens a request, found on {found.requests:,} requests without labels",
+        selector=selector,
+        definition=definition_hash(definition),
+        parameters=parameter_texts(definition),
+    )
+    tuned = {
+        "dataset": catalog_name(asked.catalog),
+        "requests": asked.requests,
+        "n": found.requests,
+        "budget": asked.tokens,
+        "embedder": embedder.identity.as_dict(),
+        "tokens": counter.name,
+    }
+    write_presets(asked.out, tuned=tuned, presets={name: made}, test_split="")
+    if as_json:
+        facts = {"set": dict(made.set), "tokens": found.tokens, "items": found.items, "requests": found.requests}
+        print_json({**facts, "halves": list(found.halves), "written": str(asked.out)})
+        return
+    setting = ", ".join(f"{key} {value:g}" for key, value in made.set.items() if not isinstance(value, str))
+    say(
+        f"{name}: {definition.name} with {setting} offers {found.tokens:,.0f} prompt tokens ({counter.name}), "
+        f"{found.items:.1f} items, on average over {found.requests:,} requests"
+    )
+    if found.tokens < 0.9 * asked.tokens:
+        say("that is all that the selector can offer; a larger budget changes nothing")
+    elif found.halves:
+        shares = " and ".join(f"{share:.2f}" for share in found.halves)
+        say(f"found on one half of the requests, the other half costs {shares} times the budget")
+    say("how complete it is cannot be told without labels: `ctxbench data label` asks for some")
+    say(f"written: {asked.out}")
+
+
+def _refuse_foreign(out: Path) -> None:
+    """A file that is no presets file is not overwritten.
+
+    Raises:
+        ParameterError: there is one in its place.
+    """
+    from ctxbench.selectors.presets import read_presets
+
+    if out.exists():
+        try:
+            read_presets(out)
+        except UserError as error:
+            raise ParameterError(f"{out} is there and is no presets file; name another one with --out") from error
+
+
+def catalog_name(catalog: str) -> str:
+    """What a presets file calls the catalog that it was made on."""
+    path = Path(catalog)
+    return path.parent.name if path.name == "corpus.jsonl" and path.parent.name else path.stem

@@ -1,0 +1,347 @@
+"""The log of answers, and what a dataset becomes by it.
+
+`labelling/answers.jsonl` in the dataset's folder is only ever added to, one answer a line, on disk before the next
+question is asked. Taking one back is an entry, too. What the labels of a query become is a function of its labels
+before the first answer (which that answer's entry holds) and of the entries; so applying the log again changes
+nothing, and a query whose labels someone else has changed since is left alone and reported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.core.items import ItemKey
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.labelling.grades import graded, standing_in
+from ctxbench.io.files import read_bytes, write_atomic
+from ctxbench.io.json_files import dump_json, parse_json
+
+FOLDER, LOG, QUEUE = "labelling", "answers.jsonl", "queue.json"
+PERSON = "person"
+KINDS = ("needed", "wrong", "helpful", "done", "nothing", "alternative", "skip", "undo")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPress:
+    """One key pressed.
+
+    Attributes:
+        number: 1, 2 ... in the order of the log.
+        kind: `needed` (the item is), `wrong` (the item was called, or labelled, and is not needed), `helpful`,
+            `done` (nothing more is needed), `nothing` (nothing is), `alternative` (whether `item` would do as well as
+            `of`), `skip` (cannot say), `undo` (takes back the answer numbered `takes_back`).
+        query: its id; of an undo, that of the answer taken back.
+        item: the item asked about, or None.
+        of: of an alternative, the item that it stands for.
+        yes: of an alternative, the answer; None if it cannot be said.
+        seconds: how long the question stood there.
+        at: when, ISO 8601.
+        stratum: of the query in the queue; -1 for one that was not drawn.
+        takes_back: the number of the answer taken back, 0 = none.
+        before: of the first answer of a query, its state as `state_of` has it.
+    """
+
+    number: int
+    kind: str
+    query: str
+    item: ItemKey | None = None
+    of: ItemKey | None = None
+    yes: bool | None = None
+    seconds: float = 0.0
+    at: str = ""
+    stratum: int = -1
+    takes_back: int = 0
+    before: Mapping[str, Any] | None = None
+
+    def as_row(self) -> dict[str, Any]:
+        """The answer as a line of the log; what is empty is left out."""
+        row: dict[str, Any] = {"n": self.number, "kind": self.kind, "query": self.query}
+        if self.item is not None:
+            row["item"] = self.item.id
+        if self.of is not None:
+            row["of"] = self.of.id
+        if self.yes is not None:
+            row["yes"] = self.yes
+        if self.takes_back:
+            row["takes_back"] = self.takes_back
+        row |= {"seconds": round(self.seconds, 3), "at": self.at, "stratum": self.stratum}
+        if self.before is not None:
+            row["before"] = dict(self.before)
+        return row
+
+    @classmethod
+    def from_row(cls, row: Any) -> KeyPress:
+        """Read a line back.
+
+        Raises:
+            ParameterError: it is no answer.
+        """
+        if not isinstance(row, Mapping):
+            raise ParameterError("expected a JSON object on each line")
+        try:
+            if row["kind"] not in KINDS:
+                raise ParameterError(f"kind must be one of {', '.join(KINDS)}, got {row['kind']!r}")
+            return cls(
+                number=int(row["n"]),
+                kind=row["kind"],
+                query=str(row["query"]),
+                item=ItemKey.parse(row["item"]) if "item" in row else None,
+                of=ItemKey.parse(row["of"]) if "of" in row else None,
+                yes=row.get("yes"),
+                seconds=float(row.get("seconds", 0.0)),
+                at=str(row.get("at", "")),
+                stratum=int(row.get("stratum", -1)),
+                takes_back=int(row.get("takes_back", 0)),
+                before=row.get("before"),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ParameterError(f"this is no answer of a labelling session ({error})") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What is known of the needs of one query.
+
+    Attributes:
+        labels: in any order.
+        partly: more may be needed.
+        nothing: it needs nothing.
+        finished: a person said that this is all, or that nothing is needed.
+        skipped: a person could not say what is needed, and has not said it since.
+        judged: pairs (item, item it might stand for) that were asked about.
+        unsure: such pairs of which a person could not say.
+    """
+
+    labels: tuple[Label, ...] = ()
+    partly: bool = True
+    nothing: bool = False
+    finished: bool = False
+    skipped: bool = False
+    judged: frozenset[tuple[ItemKey, ItemKey]] = field(default_factory=frozenset)
+    unsure: frozenset[tuple[ItemKey, ItemKey]] = field(default_factory=frozenset)
+
+    @property
+    def required(self) -> tuple[Label, ...]:
+        """The labels of required items."""
+        return tuple(label for label in self.labels if label.grade == 2)
+
+    def as_row(self) -> dict[str, Any]:
+        """What a dataset holds of it, as JSON."""
+        rows = [
+            [i.item.id, i.grade, i.via, i.alternatives, i.source, *filter(None, [i.quote])]
+            for i in sorted(self.labels, key=_by_item)
+        ]
+        return {"labels": rows, "partly": self.partly, "nothing": self.nothing}
+
+
+def _by_item(label: Label) -> str:
+    return label.item.id
+
+
+def state_of(dataset: Dataset, query: DatasetQuery) -> State:
+    """What the dataset says of a query."""
+    return State(labels=dataset.labels_of(query.id), partly=query.partly_labelled, nothing=query.needs_nothing)
+
+
+def state_before(answer: KeyPress) -> State:
+    """The state of a query before its first answer, which that answer's entry holds."""
+    try:
+        row = dict(answer.before or {})
+        rows = row.get("labels", [])
+        labels = tuple(Label(answer.query, ItemKey.parse(i), g, v, a, s, *quote) for i, g, v, a, s, *quote in rows)
+        return State(labels=labels, partly=bool(row.get("partly", True)), nothing=bool(row.get("nothing", False)))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"answer {answer.number} of query {answer.query!r} has no readable `before`") from error
+
+
+def active(answers: Iterable[KeyPress]) -> list[KeyPress]:
+    """The answers that were not taken back, in order; entries that take back are not among them."""
+    kept: dict[int, KeyPress] = {}
+    for answer in answers:
+        if answer.kind == "undo":
+            kept.pop(answer.takes_back, None)
+        else:
+            kept[answer.number] = answer
+    return list(kept.values())
+
+
+def after(before: State, answers: Iterable[KeyPress]) -> State:
+    """The state of a query after its (active) answers."""
+    state = before
+    for answer in answers:
+        state = _step(state, answer)
+    return state
+
+
+def _step(state: State, answer: KeyPress) -> State:
+    labels = {label.item: label for label in state.labels}
+    kind, item = answer.kind, answer.item
+    if kind == "skip":
+        return replace(state, skipped=True)
+    if kind == "done":
+        confirmed = tuple(replace(i, source=PERSON) if i.grade == 2 else i for i in labels.values())
+        return replace(state, labels=confirmed, partly=False, nothing=False, finished=True, skipped=False)
+    if kind == "nothing":
+        struck = tuple(replace(i, grade=0, alternatives="", source=PERSON) if i.grade == 2 else i for i in state.labels)
+        return replace(state, labels=struck, partly=False, nothing=True, finished=True, skipped=False)
+    if item is None:
+        return state
+    if kind == "alternative":
+        return _judged(state, labels, answer)
+    grade = {"needed": 2, "helpful": 1, "wrong": 0}[kind]
+    made = graded(labels, answer.query, item, grade, source=PERSON)
+    nothing = state.nothing and grade != 2
+    known = not state.partly and (nothing or bool(state.required)) and kind == "helpful"
+    return replace(state, labels=tuple(made.values()), nothing=nothing, partly=not known)
+
+
+def _judged(state: State, labels: dict[ItemKey, Label], answer: KeyPress) -> State:
+    """Whether one item would do as well as another: if so, they get one group of alternatives."""
+    item, of = answer.item, answer.of
+    if item is None or of is None:
+        return state
+    if answer.yes is None:
+        return replace(state, unsure=state.unsure | {(item, of)})
+    state = replace(state, judged=state.judged | {(item, of)}, unsure=state.unsure - {(item, of)})
+    stands = labels.get(of)
+    if not answer.yes or stands is None or stands.grade != 2:
+        return state
+    return replace(state, labels=tuple(standing_in(labels, answer.query, item, of, source=PERSON).values()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """A dataset with a log applied.
+
+    Attributes:
+        dataset: the result.
+        changed: queries that are otherwise than they were.
+        left: queries whose labels were changed by other means since they were answered, or whose answers name an item
+            that is no longer in the catalog; their answers are not in.
+        gone: queries that the log answers and the dataset does not hold.
+    """
+
+    dataset: Dataset
+    changed: tuple[str, ...]
+    left: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def apply_answers(dataset: Dataset, answers: Sequence[KeyPress]) -> Applied:
+    """The dataset with the answers of a log in it, whatever part of them is in it already."""
+    by_query: dict[str, list[KeyPress]] = {}
+    for answer in answers:
+        by_query.setdefault(answer.query, []).append(answer)
+    queries = {query.id: query for query in dataset.queries}
+    states: dict[str, State] = {}
+    changed, left = [], []
+    for query_id, entries in by_query.items():
+        if query_id not in queries:
+            continue
+        now = state_of(dataset, queries[query_id])
+        before = state_before(entries[0])
+        seen = [after(before, active(entries[:n])).as_row() for n in range(len(entries) + 1)]
+        states[query_id] = after(before, active(entries))
+        if now.as_row() not in seen or not in_catalog(states[query_id], dataset):
+            left.append(query_id)
+            continue
+        if states[query_id].as_row() != now.as_row():
+            changed.append(query_id)
+    made = dataset
+    if changed:
+        made = _with_states(dataset, {query_id: states[query_id] for query_id in changed})
+    gone = tuple(query_id for query_id in by_query if query_id not in queries)
+    return Applied(dataset=made, changed=tuple(changed), left=tuple(left), gone=gone)
+
+
+def in_catalog(state: State, dataset: Dataset) -> bool:
+    """Whether all items with labels are still in the dataset's catalog."""
+    return all(dataset.catalog.find(label.item) is not None for label in state.labels)
+
+
+def _with_states(dataset: Dataset, states: Mapping[str, State]) -> Dataset:
+    labels = [label for label in dataset.labels if label.query not in states]
+    labels += [label for state in states.values() for label in state.labels]
+    queries = tuple(
+        replace(query, partly_labelled=states[query.id].partly, needs_nothing=states[query.id].nothing)
+        if query.id in states
+        else query
+        for query in dataset.queries
+    )
+    return replace(dataset, queries=queries, labels=tuple(labels))
+
+
+class AnswerLog:
+    """The log of one dataset: read whole, added to line by line."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the log; a last line that a crash cut short is taken off, and `repaired` says so.
+
+        Raises:
+            InputError: a line is no answer; all such lines.
+            StorageError: it cannot be read.
+        """
+        self.path = path
+        self.repaired = ""
+        self.answers: list[KeyPress] = []
+        if path.exists():
+            self._read()
+
+    def _read(self) -> None:
+        data = read_bytes(self.path)
+        whole, torn = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
+        if torn:
+            self.repaired = f"the last answer in {self.path} was cut short and is dropped: {torn[:80]!r}"
+            write_atomic(self.path, whole)
+        faults: list[Fault] = []
+        for number, line in enumerate(whole.split(b"\n"), start=1):
+            if not line.strip():
+                continue
+            try:
+                row = parse_json(line.decode("utf-8"), path=self.path, line=number)
+                self.answers.append(KeyPress.from_row(row))
+            except InputError as error:
+                faults += error.faults
+            except (ParameterError, UnicodeDecodeError) as error:
+                faults.append(Fault(str(error), self.path, number))
+        if faults:
+            raise InputError(faults, subject="the log of answers")
+
+    def add(self, answer: KeyPress) -> None:
+        """Put an answer on disk.
+
+        Raises:
+            StorageError: the disk is full, or the place cannot be written.
+        """
+        line = (dump_json(answer.as_row()) + "\n").encode("utf-8")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as stream:
+                stream.write(line)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path}: {error.strerror or error}; make room and go on") from error
+        self.answers.append(answer)
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next answer."""
+        return max((answer.number for answer in self.answers), default=0) + 1
+
+
+class MemoryLog(AnswerLog):
+    """A log that is kept nowhere, for simulations."""
+
+    def __init__(self) -> None:
+        super().__init__(Path(os.devnull) / "none")
+
+    def add(self, answer: KeyPress) -> None:
+        """Keep the answer as long as this object lives."""
+        self.answers.append(answer)

@@ -1,0 +1,320 @@
+"""A labelling session: what is asked next, what an answer makes of it, and what the figures are by then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import ItemKey
+from ctxbench.data.labelling.answer_log import AnswerLog, KeyPress, State, active
+from ctxbench.data.labelling.estimate import Known, Sample
+from ctxbench.data.labelling.pool import Pool
+from ctxbench.data.labelling.predict import Predictor, pairs
+from ctxbench.data.labelling.queue import Queue
+from ctxbench.data.labelling.report import Report, report_on
+from ctxbench.data.labelling.states import States
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikelyItem:
+    """An item that may be needed.
+
+    Attributes:
+        item: catalog position.
+        offered_by: the selectors that offer it.
+        called: the log has it called.
+        like: catalog position of an item on the list of what is needed that it resembles, or None.
+    """
+
+    item: int
+    offered_by: tuple[str, ...]
+    called: bool
+    like: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelPrompt:
+    """One question, answered with one key.
+
+    Attributes:
+        query: its id.
+        kind: `needed` (what is needed beside what is known to be?), or `alternative` (would `item` do as well as
+            `of`?).
+        known: positions of what is known to be needed.
+        candidates: what may be needed, the likeliest first; empty for an alternative.
+        item, of: of an alternative.
+        signals: what the log says of a likely miss.
+    """
+
+    query: str
+    kind: str
+    known: tuple[int, ...]
+    candidates: tuple[LikelyItem, ...] = ()
+    item: int = -1
+    of: int = -1
+    signals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptAnswer:
+    """An answer to a prompt: a kind of `answers.KINDS`, the item where it has one, and yes, no or None (unknown)."""
+
+    kind: str
+    item: int = -1
+    yes: bool | None = None
+
+
+class LabellingSession:
+    """Asks, takes answers, estimates. All of it is in the log: a new session over the same log goes on."""
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        queue: Queue,
+        log: AnswerLog,
+        *,
+        left: Iterable[str] = (),
+        clock: Callable[[], str] | None = None,
+    ):
+        """Start, or go on.
+
+        Args:
+            predictor: over the pool.
+            queue: the sample.
+            log: of answers.
+            left: queries whose answers do not count, since their labels were changed by other means (`Applied.left`).
+            clock: what time it is, ISO 8601.
+        """
+        self.predictor = predictor
+        self.pool: Pool = predictor.pool
+        self.queue = queue
+        self.log = log
+        self._clock = clock or (lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+        self._stratum = queue.stratum_of()
+        self._states = States(self.pool, log.answers, left=left)
+        self._active = len(active(log.answers))
+        self._turns = queue.turns()
+        self._cursor = 0  # turns before this one are answered through
+        self._passed = [0] * len(queue.strata)
+        self._given_up: set[str] = set()  # skipped again at the end
+
+    def state(self, query_id: str) -> State:
+        """What is known of a query by now."""
+        return self._states.now(query_id)
+
+    def through(self, query_id: str) -> bool:
+        """Whether the needs of a query are known, as far as they decide the figures (`States.through`)."""
+        return self._states.through(query_id)
+
+    def unsettled(self) -> list[str]:
+        """The queries whose needs are not known, in order: what a queue is made of."""
+        return [query.id for query in self.pool.dataset.queries if not self.through(query.id)]
+
+    # ------------------------------------------------------------------------------------------ asking
+
+    def next(self) -> LabelPrompt | None:
+        """The next question; None when nothing is left to ask. What was skipped comes again at the end, once."""
+        while self._cursor < len(self._turns):
+            stratum = self._turns[self._cursor]
+            queries, place = self.queue.strata[stratum].queries, self._passed[stratum]
+            while place < len(queries) and not self._drawn(queries[place]):
+                place += 1
+            self._passed[stratum] = place
+            if place < len(queries) and self._states.waits(queries[place]):
+                return self._prompt(queries[place])
+            self._passed[stratum] += 1
+            self._cursor += 1
+        for query_id in self._states.touched:
+            state = self.state(query_id)
+            doubtful = state.skipped or state.unsure or self._states.waits(query_id)
+            done = self._states.left(query_id) or self.through(query_id) or query_id in self._given_up
+            if doubtful and not done:
+                return self._prompt(query_id)
+        return next(self._rest(), None)
+
+    def _drawn(self, query_id: str) -> bool:
+        """Whether a query of the queue takes its turn: not if it is gone, was skipped, or got labels elsewhere."""
+        if query_id not in self.pool.row:
+            return False
+        if query_id in self._states.touched:
+            return not self.state(query_id).skipped or self.through(query_id)
+        return not self.through(query_id)
+
+    def _prompt(self, query_id: str) -> LabelPrompt:
+        state = self.state(query_id)
+        exposure = self.pool.exposures.get(query_id)
+        signals = tuple(exposure.signals) if exposure else ()
+        known = tuple(self._position(label.item) for label in state.required)
+        if state.required and not state.partly:
+            pair = self._states.undecided(query_id, state) or self._states.undecided(query_id, state, again=True)
+            if pair is not None:
+                return LabelPrompt(
+                    query=query_id, kind="alternative", known=known, item=pair[0], of=pair[1], signals=signals
+                )
+        return LabelPrompt(
+            query=query_id,
+            kind="needed",
+            known=known,
+            candidates=tuple(self._candidates(query_id, state, known)),
+            signals=signals,
+        )
+
+    def _candidates(self, query_id: str, state: State, known: Sequence[int]) -> Iterator[LikelyItem]:
+        row, guess = self.pool.row[query_id], self.predictor.guess(query_id)
+        settled = {self._position(label.item) for label in state.labels}
+        called = [item for item in guess.called if item not in settled]
+        ranked = [item for item in guess.ranked() if item not in settled]
+        like = {other: item for item in reversed(known) for other in self.pool.likenesses.of(item)}
+        for item in dict.fromkeys([*called, *ranked]):
+            offered_by = tuple(one.name for one in self.pool.offers if item in one.offered[row])
+            yield LikelyItem(item=item, offered_by=offered_by, called=item in called, like=like.get(item))
+
+    def _position(self, key: ItemKey) -> int:
+        return self.pool.dataset.catalog.position(key)
+
+    def _rest(self) -> Iterator[LabelPrompt]:
+        """When no query is left: other items that might stand for needed ones."""
+        for query_id in self._states.touched:
+            state = self.state(query_id)
+            if state.required and not state.partly and not self._states.left(query_id):
+                for item, of in self._states.open_pairs(query_id, state, deciding=False):
+                    known = tuple(self._position(label.item) for label in state.required)
+                    yield LabelPrompt(query=query_id, kind="alternative", known=known, item=item, of=of)
+
+    # ------------------------------------------------------------------------------------------ answering
+
+    def answer(self, prompt: LabelPrompt, reply: PromptAnswer, *, seconds: float = 0.0) -> KeyPress:
+        """Take the answer to a prompt; it is on disk when this returns.
+
+        Raises:
+            ParameterError: the reply does not fit the prompt.
+        """
+        allowed = ("alternative", "skip") if prompt.kind == "alternative" else (
+            "needed", "wrong", "helpful", "done", "nothing", "skip"
+        )  # fmt: skip
+        if reply.kind not in allowed:
+            raise ParameterError(f"this question takes {', '.join(allowed)}; got {reply.kind!r}")
+        if prompt.kind == "alternative" and reply.kind == "skip":
+            reply = PromptAnswer("alternative")  # neither yes nor no
+        item = prompt.item if reply.kind == "alternative" else reply.item
+        if reply.kind in ("needed", "wrong", "helpful") and not 0 <= item < len(self.pool.dataset.catalog):
+            raise ParameterError(f"{reply.kind!r} needs an item of the catalog, got position {item}")
+        if reply.kind == "needed" and not self.can_need(prompt.query, item):
+            named = self.pool.dataset.catalog.ids[item]
+            raise ParameterError(
+                f"query {prompt.query!r} cannot need {named!r}: it may not get it, or it is not enabled"
+            )
+        state = self.state(prompt.query)
+        if reply.kind == "done" and not state.required:
+            reply = PromptAnswer("nothing")  # nothing more than nothing
+        catalog = self.pool.dataset.catalog
+        skipped = reply.kind == "skip" or (reply.kind == "alternative" and reply.yes is None)
+        if skipped and self._cursor >= len(self._turns):
+            self._given_up.add(prompt.query)
+        made = KeyPress(
+            number=self.log.next_number,
+            kind=reply.kind,
+            query=prompt.query,
+            item=catalog[item].key if item >= 0 and reply.kind not in ("done", "nothing", "skip") else None,
+            of=catalog[prompt.of].key if reply.kind == "alternative" else None,
+            yes=reply.yes,
+            seconds=seconds,
+            at=self._clock(),
+            stratum=self._stratum.get(prompt.query, -1),
+            before=None if self._states.logged(prompt.query) else state.as_row(),
+        )
+        self._add(made)
+        return made
+
+    def can_need(self, query_id: str, item: int) -> bool:
+        """Whether a query may get an item at all: it is enabled, available, and not by hand only."""
+        request, found = self.pool.dataset.queries[self.pool.row[query_id]].request, self.pool.dataset.catalog[item]
+        if not found.enabled:
+            return False
+        if any(held.key == found.key for held in request.session or ()):
+            return True
+        return found.include != "manual" and (request.available is None or found.key in request.available)
+
+    def grade_of(self, query_id: str, item: int) -> int | None:
+        """What an item is marked as for a query by now: 2 needed, 1 helpful, 0 not needed; None = not marked."""
+        key = self.pool.dataset.catalog[item].key
+        return next((label.grade for label in self.state(query_id).labels if label.item == key), None)
+
+    def undo(self) -> KeyPress | None:
+        """Take the last answer back, of whatever session; returns it, or None if there is none."""
+        standing = active(self.log.answers)
+        if not standing:
+            return None
+        last = standing[-1]
+        made = KeyPress(
+            number=self.log.next_number, kind="undo", query=last.query, takes_back=last.number, at=self._clock()
+        )
+        self._add(made)
+        self._cursor = 0
+        self._passed = [0] * len(self.queue.strata)
+        self._given_up.clear()
+        return last
+
+    def _add(self, answer: KeyPress) -> None:
+        self.log.add(answer)
+        self._states.add(answer)
+        self._active += -1 if answer.kind == "undo" else 1
+
+    @property
+    def answers(self) -> int:
+        """How many answers stand."""
+        return self._active
+
+    # ------------------------------------------------------------------------------------------ figures
+
+    @cached_property
+    def _same(self) -> list[frozenset[str]]:
+        """By pair of selectors, the queries of the queue for which the two offer the same."""
+        found = []
+        for i, j in pairs(len(self.pool.offers)):
+            first, second = self.pool.offers[i].offered, self.pool.offers[j].offered
+            rows = ((query, self.pool.row.get(query)) for query in self._stratum)
+            found.append(frozenset(q for q, row in rows if row is not None and first[row] == second[row]))
+        return found
+
+    def sample(self) -> Sample:
+        """All queries as the estimate sees them.
+
+        Whether a query belongs to the sample is decided by what was known of it before its first answer, and by the
+        selectors of now, so that it does not depend on what was answered.
+        """
+        census: list[Known] = []
+        strata: list[list[str]] = [[] for _ in self.queue.strata]
+        answered: dict[str, Known] = {}
+        for query in self.pool.dataset.queries:
+            stratum, known = self._stratum.get(query.id), self._states.known(query.id)
+            settled = self._states.through_before(query.id)
+            if stratum is not None and not settled:
+                strata[stratum].append(query.id)
+                if known is not None:
+                    answered[query.id] = known
+            elif known is not None or settled:
+                census.append(known or self._states.nothing_sure())
+        return Sample(
+            selectors=self.pool.names,
+            census=census,
+            strata=strata,
+            answered=answered,
+            same=self._same,
+            guesses=self._guesses(),
+        )
+
+    def _guesses(self) -> list[tuple[Sequence[float], Sequence[float], Sequence[float]]]:
+        """By stratum; even chances for selectors that the queue was not made for."""
+        n = len(self.pool.offers)
+        if self.pool.names == self.queue.selectors:
+            return [(one.complete, one.first, one.second) for one in self.queue.strata]
+        even = ((0.5,) * n, (0.25,) * len(pairs(n)), (0.25,) * len(pairs(n)))
+        return [even] * len(self.queue.strata)
+
+    def report(self) -> Report:
+        """Where the figures stand."""
+        return report_on(self.sample(), self.queue, self.log.answers)

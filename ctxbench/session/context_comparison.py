@@ -1,0 +1,176 @@
+"""A stored request context today: the same messages again, and what the selector would choose now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ctxbench.core.candidates import MARGIN
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.requests import Request
+from ctxbench.core.selection import Prompt
+from ctxbench.core.stages import Resources
+from ctxbench.session.agent import Agent
+from ctxbench.session.exchange import Exchange, content_hash, prompt_hash, text_hash
+from ctxbench.session.session import RequestContext, Session
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rebuilt:
+    """What a stored request would send now: the items of its context as they are today.
+
+    Attributes:
+        prompt: the messages and tools, by the agent's format.
+        edited: ids of items that say something else than they did (also to a search only).
+        gone: ids of items that the agent no longer has; they are not in the prompt.
+        disabled: ids of items that are not enabled any more; they are in the prompt, as they were sent.
+        system_changed: the system prompt is another.
+        same: the prompt is the one that was sent.
+    """
+
+    prompt: Prompt
+    edited: tuple[str, ...]
+    gone: tuple[str, ...]
+    disabled: tuple[str, ...]
+    system_changed: bool
+    same: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """What differs, as JSON."""
+        return {
+            "same": self.same,
+            "edited": list(self.edited),
+            "gone": list(self.gone),
+            "disabled": list(self.disabled),
+            "system_changed": self.system_changed,
+        }
+
+
+def rebuild(exchange: Exchange, agent: Agent) -> Rebuilt:
+    """Build the messages of a stored exchange again, and name what has changed since.
+
+    With nothing changed they are the messages that were sent, to the character. Of an item that was edited all is sent,
+    whatever part of it was.
+    """
+    found = [(held, agent.item(held.key)) for held in exchange.context]
+    there = [(held, item) for held, item in found if item is not None]
+    request = Request(id=exchange.conversation, text=exchange.text, history=exchange.history)
+    shown = [held.shown if held.content == content_hash(item) else None for held, item in there]
+    prompt = agent.messages.prompt(request, [item for _, item in there], shown)
+    return Rebuilt(
+        prompt=prompt,
+        edited=tuple(item.id for held, item in there if held.content != content_hash(item)),
+        gone=tuple(held.key.id for held, item in found if item is None),
+        disabled=tuple(item.id for _, item in there if not item.enabled),
+        system_changed=exchange.system != text_hash(agent.messages.system),
+        same=prompt_hash(prompt) == exchange.sent,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextChange:
+    """One item that the selector would treat otherwise today.
+
+    Attributes:
+        id: which.
+        before, now: (mode, score) then and today; None where it was, or would be, left out.
+        why: of an item left out today, the reason; else empty.
+    """
+
+    id: str
+    before: tuple[str, float | None] | None
+    now: tuple[str, float | None] | None
+    why: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The change as JSON."""
+        row: dict[str, Any] = {"id": self.id}
+        for name, at in (("before", self.before), ("now", self.now)):
+            row[name] = None if at is None else {"mode": at[0], "score": at[1]}
+        return {**row, "why": self.why} if self.why else row
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ContextComparison:
+    """A stored request context beside the one that the same request would get today.
+
+    Attributes:
+        came: would be offered today and was not.
+        went: was offered and would not be today.
+        moved: offered both times, with another mode, or a score that differs by more than 1e-5.
+        context: that of today.
+    """
+
+    came: tuple[ContextChange, ...]
+    went: tuple[ContextChange, ...]
+    moved: tuple[ContextChange, ...]
+    context: RequestContext
+
+    @property
+    def same(self) -> bool:
+        """The same items, with the same modes and scores."""
+        return not (self.came or self.went or self.moved)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The comparison as JSON."""
+        parts = {"came": self.came, "went": self.went, "moved": self.moved}
+        return {"same": self.same, **{name: [one.as_dict() for one in part] for name, part in parts.items()}}
+
+
+def compare(exchange: Exchange, agent: Agent, resources: Resources) -> ContextComparison:
+    """Ask the agent's selector today what it was asked then: same text, session, removed items and settings.
+
+    Raises:
+        ParameterError: the exchange is of another selector.
+        CtxbenchError: the search fails; here that is no warning.
+    """
+    if exchange.selector != agent.selector.name:
+        raise ParameterError(
+            f"the exchange was selected by {exchange.selector!r}, and the agent has {agent.selector.name!r}; "
+            "compare with an agent of the same selector"
+        )
+    session = Session(
+        id=exchange.conversation,
+        agent=agent,
+        items=exchange.session_items,
+        removed=exchange.removed,
+        settings=exchange.settings,
+        workspace=exchange.workspace,
+        user=exchange.user,
+    )
+    context = session.request(exchange.text, resources, history=exchange.history, tool_results=exchange.tool_results)
+    if context.failure is not None:
+        raise context.failure
+    before = {one.key.id: (one.mode, one.score) for one in exchange.context}
+    now = {one.id: (one.mode, one.score) for one in context.selection.chosen}
+    rules = {one.id: str(one.rule) for one in context.selection.left_out}
+    return ContextComparison(
+        came=tuple(ContextChange(id=id_, before=None, now=at) for id_, at in now.items() if id_ not in before),
+        went=tuple(
+            ContextChange(id=id_, before=at, now=None, why=rules.get(id_) or _why_out(id_, agent))
+            for id_, at in before.items()
+            if id_ not in now
+        ),
+        moved=tuple(
+            ContextChange(id=id_, before=before[id_], now=at)
+            for id_, at in now.items()
+            if id_ in before and _differs(before[id_], at)
+        ),
+        context=context,
+    )
+
+
+def _differs(before: tuple[str, float | None], now: tuple[str, float | None]) -> bool:
+    if before[0] != now[0] or (before[1] is None) != (now[1] is None):
+        return True
+    return before[1] is not None and now[1] is not None and abs(before[1] - now[1]) > MARGIN
+
+
+def _why_out(id_: str, agent: Agent) -> str:
+    """Why an item without a rule is not offered."""
+    item = agent.item(id_)
+    if item is None:
+        return "the agent no longer has it"
+    if not item.enabled:
+        return "it is not enabled"
+    return "the search does not find it" if item.include == "agent" else f"its include mode is {item.include}"

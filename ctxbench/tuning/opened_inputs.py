@@ -1,0 +1,280 @@
+"""Opens the datasets and selectors of a tuning, and finds all that is wrong before anything is embedded."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from ctxbench.bench.prepared import StepChecks
+from ctxbench.bench.progress_listener import nothing_said
+from ctxbench.core.errors import Fault, InputError, UserError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.data.datasets.sample import select_queries
+from ctxbench.embedding.embedder import Embedder
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.embedding.vectors import open_vectors
+from ctxbench.index.resources import LocalResources
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.yaml_files import line_of
+from ctxbench.selectors.external import FileSelector
+from ctxbench.text.tokens import TokenCounter, open_counter
+from ctxbench.tuning.full_rankings import is_fitted_on, read_ranking
+from ctxbench.tuning.policy_file import PolicyFile
+from ctxbench.tuning.query_sets import ALL, TEST, TUNING, QuerySet
+from ctxbench.tuning.recommendation import unanswerable
+from ctxbench.tuning.tunable_reader import read_tunables, searched_scores, with_range_of
+from ctxbench.tuning.tunables import Tunable
+from ctxbench.tuning.tuning_results import EVERYTHING, TOGETHER
+
+T = TypeVar("T")
+MIN_LABELS = 400  # queries in need over both splits, below which all labels decide
+MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TuningDataset:
+    """A dataset that is tuned on.
+
+    Attributes:
+        dataset: whole.
+        query_sets: by split, the judged queries, or a sample of them: `tuning` and `test`, or `all` where all labels
+            decide.
+        of: by split, how many there are to sample from.
+        left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
+        unanswered: by name of a policy what the labels cannot say, likewise.
+        named: the name or folder that opens it.
+    """
+
+    dataset: Dataset
+    query_sets: Mapping[str, QuerySet]
+    of: Mapping[str, int]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    unanswered: Mapping[str, str] = field(default_factory=dict)
+    named: str = ""
+
+    @property
+    def tuning_set(self) -> QuerySet:
+        """The queries that settings are chosen on."""
+        return self.query_sets.get(ALL) or self.query_sets[TUNING]
+
+    @property
+    def evaluation_set(self) -> QuerySet:
+        """The queries that figures are of: the test split, or the tuning set where all labels decide."""
+        return self.query_sets.get(ALL) or self.query_sets[TEST]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TuningInputs:
+    """The checked inputs of a tuning; nothing is embedded and no model is loaded.
+
+    Attributes:
+        file: the policies.
+        tunables: the competitors; the first is the base.
+        datasets: in order.
+        embedder, counter: not loaded yet.
+    """
+
+    file: PolicyFile
+    tunables: tuple[Tunable, ...]
+    datasets: tuple[TuningDataset, ...]
+    embedder: Embedder
+    counter: TokenCounter
+
+
+def open_tuning(
+    file: PolicyFile,
+    datasets: Sequence[str],
+    *,
+    notify: Callable[[str], None] = nothing_said,
+    progress: Callable[[int, int], None] | None = None,
+    open_one: Callable[..., Dataset] = open_dataset,
+) -> TuningInputs:
+    """Open everything that tuning needs.
+
+    Args:
+        file: as read.
+        datasets: names or folders.
+        notify: told what takes a moment.
+        progress: told how many of how many texts are embedded, later.
+        opening: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
+
+    Raises:
+        InputError: a dataset, selector, embedder or token counter is unknown or broken, no query of a dataset is
+            labelled, the base does not suit one, a step has seen its test split, or answers have no ranking with
+            scores; all faults at once.
+    """
+    tunables, faults = read_tunables(file)
+
+    def attempt(what: Callable[[], T], *where: str | int) -> T | None:
+        try:
+            return what()
+        except InputError as error:
+            faults.extend(error.faults)
+        except UserError as error:
+            line = line_of(file.lines, where) if where else 0
+            faults.append(Fault(str(error), file.path, line) if where else Fault(str(error)))
+        return None
+
+    embedder = attempt(lambda: open_embedder(file.embedder), "embedder")
+    counter = attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
+    resources = None
+    if embedder is not None and counter is not None:  # one for all, as datasets share catalogs
+        resources = LocalResources(open_vectors(embedder, progress=progress), counter)
+    found: dict[str, TuningDataset] = {}
+    for reference in datasets:
+        dataset = attempt(partial(open_one, reference, base=Path(), notify=notify))
+        if dataset is None or resources is None:
+            continue
+        if dataset.name in found:
+            faults.append(Fault(f"two datasets are called {dataset.name!r}; name each once, or rename one"))
+            continue
+        opened = attempt(partial(_opened, dataset, file, resources, named=reference))
+        if opened is not None:
+            left_out, wrong = _check_suited(file, tunables, opened)
+            unanswered = unanswerable(file.policies, opened.tuning_set.labels)
+            found[dataset.name] = replace(opened, left_out=left_out, unanswered=unanswered)
+            faults += wrong
+    faults += _check_names(file, tunables, found)
+    if faults or embedder is None or counter is None:
+        own = sorted((fault for fault in faults if fault.path == file.path), key=lambda fault: fault.line)
+        raise InputError([*dict.fromkeys([*own, *(fault for fault in faults if fault.path != file.path)])])
+    query_sets = [query_set for opened in found.values() for query_set in opened.query_sets.values()]
+    tunables = tuple(with_range_of(one, query_sets) for one in tunables)
+    return TuningInputs(
+        file=file, tunables=tunables, datasets=tuple(found.values()), embedder=embedder, counter=counter
+    )
+
+
+def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, named: str) -> TuningDataset:
+    """Both splits of a dataset, or all its labels in one where they are few, or where there are no two splits.
+
+    Args:
+        dataset, file, resources: what is tuned.
+        named: the name or folder that opens the dataset.
+
+    Raises:
+        InputError: no query is labelled, or a split that was asked for is not there.
+    """
+    both = {split: dataset.split(split).judged() for split in (TUNING, TEST) if split in dataset.split_names}
+    missing = [split for split in (TUNING, TEST) if not len(both.get(split, ()))]
+    if file.labels == "split" and missing:
+        what = (
+            f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(missing)}; make "
+            f"both with `{shlex.join(['ctxbench', 'data', 'split', named])}`, or leave `labels` out"
+        )
+        raise InputError([Fault(what, file.path, line_of(file.lines, ("labels",)))])
+    in_need = sum(not query.needs_nothing for part in both.values() for query in part.queries)
+    if not missing and (file.labels == "split" or (not file.labels and in_need >= MIN_LABELS)):
+        parts = both
+    else:
+        splits = set(both) if not missing else {None, *dataset.split_names}
+        parts = {ALL: dataset.take(query.id for query in dataset.queries if query.split in splits).judged()}
+    item_tokens = resources.tokens(dataset.catalog)
+    query_sets = {}
+    for split, part in parts.items():
+        if not len(part):
+            what = f"dataset {dataset.name}: no query is labelled or needs nothing"
+            raise InputError([Fault(f"{what}; label some with `{shlex.join(['ctxbench', 'data', 'label', named])}`")])
+        drawn = select_queries(part, sample=file.sample, seed=file.seed)
+        query_sets[split] = QuerySet(drawn, split, item_tokens, resources)
+    of = {split: len(part) for split, part in parts.items()}
+    return TuningDataset(dataset=dataset, query_sets=query_sets, of=of, named=named)
+
+
+def _check_suited(
+    file: PolicyFile, tunables: Sequence[Tunable], opened: TuningDataset
+) -> tuple[dict[str, str], list[Fault]]:
+    """Why selectors do not suit a dataset, by name; and what is wrong with those that do.
+
+    That the base does not suit it is wrong, since all others are held against it.
+    """
+    checks = StepChecks(opened.tuning_set.resources)
+    faults: list[Fault] = []
+    left_out: dict[str, str] = {}
+    for place, one in enumerate(tunables):
+        line = line_of(file.lines, one.entry.where)
+        where = f"selector {one.name!r} on dataset {opened.dataset.name}"
+        if one.answers is not None:
+            faults += [replace(fault, path=file.path, line=line) for fault in _check_answers(one.answers, opened)]
+            continue
+        wrong: list[str] = []
+        try:
+            pipeline = one.pipeline({})
+            messages = checks.faults(pipeline, opened.tuning_set.dataset)
+            if not pipeline.ranks:
+                wrong.append("it ranks nothing, so that there is nothing to cut; leave it out")
+            wrong += _leaks(one, pipeline, opened)
+        except UserError as error:
+            messages = [str(error)]
+        if messages and place:
+            left_out[one.name] = "; ".join(messages)
+        else:
+            wrong += messages
+        faults += [Fault(f"{where}: {message}", file.path, line) for message in wrong]
+    return left_out, faults
+
+
+def _check_answers(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
+    """What is wrong with the answers to either split; they are only read, and held against no label."""
+    faults: list[Fault] = []
+    for query_set in opened.query_sets.values():
+        try:
+            found = read_ranking(answers, query_set).answers
+        except InputError as error:
+            faults += error.faults
+            continue
+        scores = searched_scores(found)
+        if len(scores) and (scores <= 0).mean() > MAX_NONPOSITIVE:
+            where = f"answers {answers.name!r}, {query_set.title}"
+            what = (
+                f"{where}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, and a cut offers only "
+                "what scores above 0; give scores that are higher by so much, or probabilities"
+            )
+            faults.append(Fault(what))
+    return faults
+
+
+def _leaks(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:
+    """Steps that were fitted on queries that they are measured on, which makes figures look better than they are."""
+    tuning_set = opened.tuning_set
+    if TEST in opened.query_sets and is_fitted_on(pipeline, opened.query_sets[TEST]):
+        yield (
+            "a step of it was fitted on queries of the test split, so that nothing measured there would hold "
+            f"elsewhere; fit it anew, `ctxbench calibrate` with `{shlex.join([opened.named, '--split', 'tuning'])}`"
+        )
+    elif is_fitted_on(replace(pipeline, refine=pipeline.refine[one.first_cut :]), tuning_set):
+        yield (
+            "a step behind its first cut, or in a domain, was fitted on the queries that are tuned on, where it says "
+            "too much, and only what stands in front of all cuts is fitted anew by fold; leave the step out"
+        )
+    elif is_fitted_on(pipeline, tuning_set) and (one.tried_values or one.has_expansion({})):
+        what = f"{', '.join(one.tried_values)} can" if one.tried_values else "an expansion behind it can"
+        yield (
+            f"{what} only be tried by running it, and a step of it was fitted on the queries that are tuned on, where "
+            "running it says too much; leave `search` and expansion out, or the fitted step"
+        )
+
+
+def _check_names(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]) -> list[Fault]:
+    """What is wrong with names that reports use themselves, and with `together` where no selector can be swept."""
+    faults = []
+    for policy in file.policies:
+        if policy.name == EVERYTHING:
+            what = f"{EVERYTHING} is what a report calls offering all items; give the policy another name"
+            faults.append(Fault(what, file.path, line_of(file.lines, ("policies", policy.name))))
+    if file.together and len(datasets) > 1:
+        line = line_of(file.lines, ("together",))
+        if TOGETHER in datasets:
+            faults.append(
+                Fault(f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it", file.path, line)
+            )
+        if tunables and not any(one.family is not None and not one.has_expansion({}) for one in tunables):
+            what = "together needs a selector whose cut is swept exactly, and there is none; leave it out"
+            faults.append(Fault(what, file.path, line))
+    return faults

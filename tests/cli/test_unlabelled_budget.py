@@ -1,0 +1,51 @@
+"""`ctxbench tune` with a budget in place of a policy: which options go together, and what is not overwritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ctxbench.cli.unlabelled_budget import Budgeted, checked_budget, tune_to_budget
+from ctxbench.core.errors import ParameterError
+
+POLICY = Path("policy.yaml")
+
+
+def budget(*, policy=None, unlabelled=None, tokens=None, selector=None, datasets=("shop",), **others):
+    return checked_budget(datasets, policy, unlabelled, tokens, selector, None, others=others)
+
+
+def test_a_policy_has_no_budget():
+    assert budget(policy=POLICY) is None
+
+
+def test_a_budget_is_set_on_the_default_selector_unless_another_is_named():
+    assert budget(unlabelled="r.txt", tokens=300.0).selector == "learned"
+    assert budget(unlabelled="r.txt", tokens=300.0, selector="mine.yaml").selector == "mine.yaml"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "tune needs --policy FILE, or --unlabelled REQUESTS --tokens N"),
+        ({"policy": POLICY, "tokens": 300.0}, "--policy needs labels"),
+        ({"policy": POLICY, "selector": "learned"}, "--selector goes with --unlabelled"),
+        ({"unlabelled": "r.txt"}, "--unlabelled REQUESTS and --tokens N go together"),
+        ({"unlabelled": "r.txt", "tokens": 3.0, "datasets": ("shop", "mill")}, "one catalog is tuned, got 2"),
+        ({"unlabelled": "r.txt", "tokens": 3.0, "--no-text": True}, "--no-text goes with --policy"),
+        ({"unlabelled": "r.txt", "tokens": 3.0, "--no-text": True, "--markdown": True}, "--no-text and --markdown"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(given, message):
+    with pytest.raises(ParameterError, match=message):
+        budget(**given)
+
+
+def test_a_file_of_something_else_is_not_overwritten(tmp_path):
+    out = tmp_path / "mine.yaml"
+    out.write_text("a: 1\n", encoding="utf-8")
+    asked = Budgeted(catalog="shop", requests="r.txt", tokens=300.0, selector="learned", out=out)
+    with pytest.raises(ParameterError, match="is there and is no presets file"):
+        tune_to_budget(asked, as_json=False)
+    assert out.read_text(encoding="utf-8") == "a: 1\n"
