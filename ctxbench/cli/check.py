@@ -23,7 +23,7 @@ from ctxbench.io.files import write_atomic
 if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
     from ctxbench.gate.model import Check
-    from ctxbench.report.gate.blocks import Document
+    from ctxbench.report.document import Document
     from ctxbench.report.gate.places import Places
 
 GATE = "gate.yaml"  # where nothing else is named
@@ -196,7 +196,7 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
         told = {"baseline": done.folder.as_posix(), **files, "accepted": accepted, "pins": pins, "error": None}
         print_json(told)
         return
-    from ctxbench.report.gate import texts
+    from ctxbench.report.gate import check_texts
 
     for path in done.written:
         say(f"written: {path}")
@@ -207,7 +207,7 @@ def _accept(request: CheckRequest, *, as_json: bool) -> None:
     for pin in done.pins:
         say(f"a pin does not hold, and a check will fail (line {pin.line}): query {pin.query}, {pin.message}")
     for one in done.summaries:
-        say(f"accepted: {texts.summary_text(one)}")
+        say(f"accepted: {check_texts.summary_text(one)}")
     if not (done.unchanged or done.removed):  # where there was none, there is no diff
         say(f"accepted: {done.folder}, all of it new or changed; look at it, and commit it")
         return
@@ -250,8 +250,8 @@ class _Result:
 def _run_check(request: CheckRequest) -> _Result:
     """Run the check, with what plugins print on stderr, and without texts if the baseline has none."""
     from ctxbench.gate.gate import check_gate, check_runs
+    from ctxbench.report.gate.check_texts import without_texts
     from ctxbench.report.gate.places import Places
-    from ctxbench.report.gate.texts import without_texts
 
     if len(request.places) != 2:
         from ctxbench.cli.agent_servers import look_at_servers
@@ -300,7 +300,7 @@ def _accept_command(request: CheckRequest, done: GateCheck) -> str:
 
 def _write_outputs(what: _Result, request: CheckRequest, outputs: Outputs) -> None:
     """Write files, then standard output, so that the files are there even if its reader leaves."""
-    from ctxbench.report.gate.document import document
+    from ctxbench.report.gate.check_document import MORE, document
 
     found = what.check
     told = document(found, strict=request.strict, accept=what.accept, first=what.first, places=what.places)
@@ -321,13 +321,13 @@ def _write_outputs(what: _Result, request: CheckRequest, outputs: Outputs) -> No
         from ctxbench.report.gate.annotations import workflow_commands
 
         commands = workflow_commands(found, places=what.places, strict=request.strict)
-    _print(_console(told if outputs.verbose else told.brief()), commands=commands)
+    _print(_console(told if outputs.verbose else told.brief(MORE)), commands=commands)
 
 
 def _console(told: Document) -> list[str]:
     import shutil
 
-    from ctxbench.report.gate.console import console_text
+    from ctxbench.report.document_console import console_text
 
     return console_text(told, width=shutil.get_terminal_size((100, 24)).columns, plain=is_plain()).splitlines()
 
@@ -348,7 +348,7 @@ def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) ->
 
         _print(commands=commands(faults_of(error), file=in_repository))
     if outputs.markdown is not None:
-        from ctxbench.report.gate.document import refusal as told
+        from ctxbench.report.gate.check_document import refusal as told
 
         _write_summary(told(request.name, error), outputs.markdown)
     if outputs.junit is not None:
@@ -363,7 +363,7 @@ def _write_summary(told: Document, path: Path) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    from ctxbench.report.gate.markdown import LIMIT, markdown
+    from ctxbench.report.document_markdown import LIMIT, markdown
 
     step = os.environ.get(_SUMMARY, "")
     if not step or path.resolve() != Path(step).resolve():

@@ -210,15 +210,15 @@ def _report(
 
         write_atomic(told.csv, figures_csv(summary))
     if told.markdown is not None:
-        from ctxbench.report.markdown import markdown_report
         from ctxbench.report.pages import titles, write_parted
+        from ctxbench.report.run_markdown import markdown_report
 
         text = markdown_report(summary, datasets)
         for path in write_parted(told.markdown, text, titles(text) if len(summary.datasets) > 1 else ()):
             say(f"report: {path}", err=True)
     where = None
     if page:
-        from ctxbench.report.page import write_report
+        from ctxbench.report.run_page import write_report
 
         tokens = {
             name: counter.count(dataset.catalog.ids, [item.prompt_text for item in dataset.catalog])
@@ -236,7 +236,7 @@ def _print(summary: RunSummary, *, as_json: bool) -> None:
     if as_json:
         print_json(summary.as_dict())
     else:
-        from ctxbench.report.console import print_summary
+        from ctxbench.report.run_console import print_summary
 
         print_summary(summary)
 
@@ -246,7 +246,7 @@ def measure_latency(
 ) -> None:
     """Measure the latency of a selector, by default an agent's own, and print it."""
     from ctxbench.bench.latency import LatencySettings, measure
-    from ctxbench.report.latency import latency_json, print_latency, write_latency
+    from ctxbench.report.latency_tables import latency_json, print_latency, write_latency
     from ctxbench.sources.agent_file import is_agent_file
 
     subject = selector or (catalog if is_agent_file(catalog) else "semantic/documents")

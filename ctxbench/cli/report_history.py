@@ -67,7 +67,7 @@ def report(path: Path | None, wanted: HistoryOutput) -> None:
 def _show_history(path: Path, wanted: HistoryOutput) -> None:
     from ctxbench.gate.baseline_layout import GATE, gate_file_in_messages
     from ctxbench.gate.history import baseline_of, read_history
-    from ctxbench.report.gate.history import history_chart, history_csv, history_json, print_history
+    from ctxbench.report.gate.history_views import history_chart, history_csv, history_json, print_history
 
     form = "" if wanted.chart is None else _form(wanted.chart)
     with progress() as shown:

@@ -92,8 +92,8 @@ class Checked:
         return pd.DataFrame(rows, columns=[*columns, "base_rank", "head_rank", "rule", "mend"])
 
     def _text(self) -> str:
-        from ctxbench.report.gate.console import console_text
-        from ctxbench.report.gate.document import document
+        from ctxbench.report.document_console import console_text
+        from ctxbench.report.gate.check_document import document
 
         return console_text(document(self.found))
 

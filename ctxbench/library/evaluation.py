@@ -29,7 +29,7 @@ from ctxbench.library.dataset_frames import Data, opened
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.result_plots import Plots
 from ctxbench.library.selectors import selector_spec
-from ctxbench.report.tables import comparison_table
+from ctxbench.report.run_tables import comparison_table
 
 if TYPE_CHECKING:
     import pandas as pd

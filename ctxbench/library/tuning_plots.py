@@ -11,7 +11,7 @@ from ctxbench.report import wording
 from ctxbench.report.charts.axes import mark_numbers
 from ctxbench.report.charts.heat_map import heat_map
 from ctxbench.report.charts.line_chart import lines
-from ctxbench.report.tuning import figures
+from ctxbench.report.tuning import tuning_figures
 from ctxbench.tuning.tuning_results import DatasetTuning, MeanGrid
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class TuningPlots:
             for metric in (x, y):
                 if metric not in trace.means:
                     raise UnknownNameError("metric", metric, trace.means)
-        drawn = figures.named_lines(self._found.traces)
-        panel = figures.trade_panel(self._found, drawn, parse_metric(x), parse_metric(y))
+        drawn = tuning_figures.named_lines(self._found.traces)
+        panel = tuning_figures.trade_panel(self._found, drawn, parse_metric(x), parse_metric(y))
         if panel is None:
             raise ParameterError(f"neither a line nor a contender has both {x} and {y}")
         axes = ax or new_axes(1)[0]
@@ -86,7 +86,7 @@ class TuningPlots:
             raise UnknownNameError("metric", metric, heat.means)
         axes, most = ax or new_axes(1)[0], max(len(heat.xs), len(heat.ys))
         mesh = heat_map(
-            axes, figures.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, most=most)
+            axes, tuning_figures.cells(heat if heat.x == x else _turned(heat), metric, with_maps[0].chosen, most=most)
         )
         scale = axes.figure.colorbar(mesh, ax=axes)
         mark_numbers(scale.ax.yaxis, percent=wording.unit(parse_metric(metric)) == "%")

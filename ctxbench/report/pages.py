@@ -18,6 +18,7 @@ SUFFIX = "-tables"
 _BELONGS = "The page that these belong to: "  # begins the third line of a file of tables
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_NO_WORD = re.compile(r"(?<!\\)</?span>|&#\d+;|[^\w\- ]")  # tags and signs of no width are none of a title's words
 _ANCHOR = re.compile(r"\]\(#([^)\s]+)\)")
 
 
@@ -164,7 +165,7 @@ def _anchors(lines: Iterable[_Line]) -> dict[int, str]:
     found, times = dict[int, str](), Counter[str]()
     for line in lines:
         if line.level:
-            anchor = re.sub(r"[^\w\- ]", "", line.title.lower()).replace(" ", "-")
+            anchor = _NO_WORD.sub("", line.title.lower()).replace(" ", "-")
             found[line.place] = f"{anchor}-{times[anchor]}" if times[anchor] else anchor
             times[anchor] += 1
     return found

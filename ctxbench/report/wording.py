@@ -27,6 +27,12 @@ def number(metric: Metric, value: float) -> str:
     return _minus(f"{value * _factor(metric):,.{decimals}f}")
 
 
+def mean(metric: Metric, found: Estimate) -> str:
+    """A mean with its interval, if there is one: `93.1 (90.2-95.5)`."""
+    interval = estimate_interval(metric, found)
+    return f"{number(metric, found.value)}{f' ({interval})' if interval else ''}"
+
+
 def signed(metric: Metric, value: float) -> str:
     """A difference with its sign; 0 has none. Shares are in percentage points."""
     if not math.isfinite(value):
@@ -79,7 +85,13 @@ def verdict(found: Comparison) -> str:
     """`p=0.0003` where the two are told apart, else the words for it; the comparison has decided."""
     if not found.distinguishable:
         return UNTOLD
-    return "p<0.0001" if found.p_holm < 0.0001 else f"p={found.p_holm:.4f}" if found.p_holm < 0.01 else _p(found.p_holm)
+    p = p_text(found.p_holm)
+    return f"p{p}" if p.startswith("<") else f"p={p}"
+
+
+def p_text(p: float) -> str:
+    """A p-value to two digits or so: `<0.0001`, `0.0031`, `0.041`, `1`."""
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 1 else "1"
 
 
 def needed(found: Comparison) -> str:
@@ -106,6 +118,11 @@ def named(name: str) -> str:
     return one_line(name)
 
 
+def on_one_line(text: str) -> str:
+    """A text of any number of lines on one line, made fit as `named` does."""
+    return named(" ".join(text.split()))
+
+
 def _factor(metric: Metric) -> float:
     return 100.0 if unit(metric) == "%" else 1.0
 
@@ -125,10 +142,6 @@ def _end(text: str, value: float) -> str:
 
 def _loose(interval: Interval) -> str:
     return "" if interval.holds else LOOSE
-
-
-def _p(value: float) -> str:
-    return f"p={value:.3f}"
 
 
 def _minus(text: str) -> str:

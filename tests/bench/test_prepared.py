@@ -18,8 +18,8 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.query import Query
 from ctxbench.data.datasets import read_dataset
-from ctxbench.report.markdown import markdown_report
-from ctxbench.report.tables import comparison_table
+from ctxbench.report.run_markdown import markdown_report
+from ctxbench.report.run_tables import comparison_table
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = {"tiny": ROOT / "tests" / "fixtures" / "tiny", "smoke": ROOT / "datasets" / "smoke"}

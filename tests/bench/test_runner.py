@@ -29,7 +29,7 @@ from ctxbench.core.errors import InputError, ParameterError, SelectorError, Stor
 from ctxbench.data.datasets import read_dataset
 from ctxbench.data.labelling.query_weights import write_weights
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.report.tables import comparison_table
+from ctxbench.report.run_tables import comparison_table
 from ctxbench.selectors.pipelines import offered_sizes
 from ctxbench.steps.retrieve import Everything
 

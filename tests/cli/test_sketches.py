@@ -186,7 +186,9 @@ def test_the_cut_of_a_sketch_is_swept_exactly(sketch, cli):
     done = cli("tune", "data", "--policy", "policy.yaml")
     assert done.code == 0, done.err
     (opened, *others) = read_tunables(read_policies(sketch / "policy.yaml"))[0]
-    assert {one.entry.name: type(one.family).__name__ for one in (opened, *others)} == dict.fromkeys(SKETCHES, "BudgetFamily")
+    assert {one.entry.name: type(one.family).__name__ for one in (opened, *others)} == dict.fromkeys(
+        SKETCHES, "BudgetFamily"
+    )
 
 
 @pytest.mark.parametrize("name", SKETCHES)

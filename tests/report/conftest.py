@@ -20,7 +20,7 @@ from ctxbench.core.requests import Message, Request
 from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.report.page import write_report
+from ctxbench.report.run_page import write_report
 
 CHROMIUM = os.environ.get("CTXBENCH_CHROMIUM") or shutil.which("chromium")
 ARGUMENTS = (

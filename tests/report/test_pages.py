@@ -111,7 +111,11 @@ def test_a_file_of_somebody_else_is_neither_removed_nor_written_over(tmp_path):
 
 @pytest.mark.parametrize(
     ("heading", "anchor"),
-    [("workbench: 694 queries, 431 items", "workbench-694-queries-431-items"), ("bfcl-live", "bfcl-live")],
+    [
+        ("workbench: 694 queries, 431 items", "workbench-694-queries-431-items"),
+        ("bfcl-live", "bfcl-live"),
+        ("<span>$</span>5 @&#8203;a `rule:b` \\<c", "5-a-ruleb-c"),
+    ],
 )
 def test_what_run_and_tune_write_of_many_datasets(heading, anchor):
     own = f"## {heading}\n\n### Contenders\n\n![trade-off](presets/a-trade-off.svg)\n\n### Notes\n\n* none\n\n"

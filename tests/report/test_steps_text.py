@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ctxbench.core.pipeline import Pipeline
+from ctxbench.report.run_tables import SEEN, about_selector
 from ctxbench.report.steps_text import pipeline_text, reads_a_fit
-from ctxbench.report.tables import SEEN, about_selector
 
 
 def described(spec):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ctxbench.gate.model import Check, SelectorCheck, Verdict
-from ctxbench.report.gate import texts
+from ctxbench.report.gate import check_texts
 
 _SHOWN = 5  # lines of the gate file that are named
 
@@ -24,7 +24,9 @@ def pin_advice(check: Check) -> str:
         return ""
     lines = [f"{line:,}" for line in sorted({pin.line for pin in pins} - {0})]
     place = (
-        f"{check.name}, line{'' if len(lines) == 1 else 's'} {texts.first_ones(lines, _SHOWN)}" if lines else check.name
+        f"{check.name}, line{'' if len(lines) == 1 else 's'} {check_texts.first_ones(lines, _SHOWN)}"
+        if lines
+        else check.name
     )
     verb = "a broken pin stays broken" if len(pins) == 1 else "broken pins stay broken"
     return f"{verb} whatever is accepted: change or take out the pin ({place}), or mend the selection"

@@ -14,9 +14,9 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import Fault
 from ctxbench.gate.model import Cause, CauseGroup, Check, PriceChange, SelectorCheck, Verdict
 from ctxbench.report import wording
-from ctxbench.report.gate import texts
+from ctxbench.report.gate import check_texts
+from ctxbench.report.gate.check_summary import metric_cause
 from ctxbench.report.gate.places import Place, Places, unknown_place
-from ctxbench.report.gate.summary import metric_cause
 
 MOST = 10  # errors, and as many warnings, that GitHub shows of a step
 _LONGEST = 4000  # characters of a message; GitHub cuts what is much longer
@@ -100,7 +100,7 @@ def _refusals(check: Check, places: Places) -> Iterator[_Note]:
         if one.verdict is Verdict.NOT_COMPARABLE:
             found.setdefault((one.dataset, one.reasons), []).append(one)
     for (dataset, reasons), held in found.items():
-        title = f"{texts.first_ones([one.selector for one in held])} on {dataset}: not comparable"
+        title = f"{check_texts.first_ones([one.selector for one in held])} on {dataset}: not comparable"
         yield _Note(error=True, title=title, text=" ".join(reasons), place=partial(places.of_queries, held[0]))
 
 
@@ -118,7 +118,7 @@ def _unmet(check: Check, places: Places) -> Iterator[_Note]:
         yield _Note(
             error=True,
             title=f"required item gone from {dataset}",
-            text=texts.unmet_text(lacking),
+            text=check_texts.unmet_text(lacking),
             place=partial(_gone, places, items, lacking.queries[0], dataset),
         )
 
@@ -143,7 +143,7 @@ def _causes(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
         yield _Note(
             error=any(one.lost_verdict in failing for one, _ in groups),
             title=f"{wording.count(sum(group.lost for _, group in groups), 'required item')} lost on {dataset}",
-            text=f"{texts.sentence(texts.cause_text(cause))}. {shares}.",
+            text=f"{check_texts.sentence(check_texts.cause_text(cause))}. {shares}.",
             place=partial(places.of_cause, cause, dataset, [one.selector for one, _ in groups]),
         )
 
@@ -157,7 +157,7 @@ def _share(one: SelectorCheck, group: CauseGroup) -> str:
     }
     losing = [query for query in group.queries if query in lost]
     remedy = f"; to mend it: {group.remedy}" if group.remedy else ""
-    return f"{one.selector} lost {group.lost:,} ({texts.first_ones(losing)}){remedy}"
+    return f"{one.selector} lost {group.lost:,} ({check_texts.first_ones(losing)}){remedy}"
 
 
 def _metrics(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
@@ -169,14 +169,15 @@ def _metrics(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
                 continue
             metric, group = parse_metric(judged.metric), metric_cause(one, judged)
             text = (
-                f"{texts.metric_title(judged)} {texts.mean(metric, judged.base)} -> {texts.mean(metric, judged.head)}, "
-                f"difference {texts.difference(metric, judged.comparison)}{texts.p_value_note(one, judged)}, "
-                f"tolerance {texts.size_text(metric, judged.tolerance)}"
+                f"{check_texts.metric_title(judged)} {check_texts.means(judged)}, "
+                f"difference {check_texts.difference(metric, judged.comparison)}"
+                f"{check_texts.p_value_note(one, judged)}, "
+                f"tolerance {check_texts.size_text(metric, judged.tolerance)}"
             )
             yield _Note(
                 error=told[judged.verdict],
                 title=_title(one, f"{judged.metric} {judged.verdict}"),
-                text=text if group is None else f"{text}; {texts.sentence(texts.cause_text(group.cause))}",
+                text=text if group is None else f"{text}; {check_texts.sentence(check_texts.cause_text(group.cause))}",
                 place=unknown_place
                 if group is None
                 else partial(places.of_cause, group.cause, one.dataset, [one.selector]),
@@ -188,24 +189,28 @@ def _latency(check: Check, strict: bool) -> Iterator[_Note]:
     for one in check.selectors:
         if one.latency is not None and one.latency.verdict in told:
             title = _title(one, f"latency {one.latency.verdict}")
-            yield _Note(error=told[one.latency.verdict], title=title, text=texts.latency_text(one.latency))
+            yield _Note(error=told[one.latency.verdict], title=title, text=check_texts.latency_text(one.latency))
 
 
 def _repriced(check: Check, places: Places) -> Iterator[_Note]:
     """Items that cost more where tokens decide, each at its line, what adds most first; once a dataset."""
     found: dict[tuple[str, str], PriceChange] = {}
     for one in check.selectors:
-        if any(texts.counts_tokens(judged) and judged.verdict in texts.CAUSE_VERDICTS for judged in one.metrics):
+        if any(
+            check_texts.counts_tokens(judged) and judged.verdict in check_texts.CAUSE_VERDICTS for judged in one.metrics
+        ):
             for item in one.repriced:
                 found.setdefault((one.dataset, item.item), item)
     for (dataset, name), item in sorted(found.items(), key=lambda entry: -entry[1].tokens):
         if item.tokens > 0:
             place = partial(places.item, dataset, name)
-            yield _Note(error=False, title=f"item dearer on {dataset}", text=texts.price_change_text(item), place=place)
+            yield _Note(
+                error=False, title=f"item dearer on {dataset}", text=check_texts.price_change_text(item), place=place
+            )
 
 
 def _notices(check: Check) -> Iterator[_Note]:
-    shared = texts.shared_notices(check)
+    shared = check_texts.shared_notices(check)
     for text in (*check.notices, *shared):
         yield _Note(error=False, title="ctxbench check", text=text)
     for one in check.selectors:
@@ -215,14 +220,14 @@ def _notices(check: Check) -> Iterator[_Note]:
 
 
 def _title(one: SelectorCheck, what: str) -> str:
-    return f"{texts.selector_name(one)}: {what}"
+    return f"{check_texts.selector_name(one)}: {what}"
 
 
 def _command(note: _Note) -> str:
     file, line = note.place()
     where = [f"file={_property(file)}"] if file else []
     where += [f"{name}={value}" for name, value in (("line", line), ("col", note.column)) if file and value]
-    named = ",".join([*where, f"title={_property(texts.clipped(note.title))}"])
+    named = ",".join([*where, f"title={_property(check_texts.clipped(note.title))}"])
     return f"::{'error' if note.error else 'warning'} {named}::{_data(wording.with_loose_legend(note.text)[:_LONGEST])}"
 
 

@@ -10,7 +10,7 @@ from ctxbench.bench.summary import comparison_dict, estimate_dict, finite
 from ctxbench.core.errors import Fault, faults_of
 from ctxbench.gate.baseline_manifest import AcceptedFigures
 from ctxbench.gate.model import Cause, Change, Check, LatencyVerdict, MetricVerdict, PinFailure, SelectorCheck
-from ctxbench.report.gate import texts
+from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.places import Place, Places
 
 FORMAT = 1
@@ -164,7 +164,7 @@ def _latency(judged: LatencyVerdict) -> dict[str, Any]:
         "verdict": str(judged.verdict),
         "low": finite(judged.low),
         "high": finite(judged.high),
-        "about": texts.LATENCY_NOTE,
+        "about": check_texts.LATENCY_NOTE,
     }
 
 
@@ -179,7 +179,7 @@ def _change(change: Change) -> dict[str, Any]:
     return {
         "query": change.query,
         "item": change.item,
-        "way": texts.direction(change),
+        "way": check_texts.direction(change),
         "required": change.required,
         "kept_out_by": "" if change.rule is None else str(change.rule),
         "out_by": None if change.rule is None else change.rule.as_dict(),

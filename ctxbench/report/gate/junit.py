@@ -15,9 +15,9 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import SHOWN, Fault
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.report import wording
-from ctxbench.report.gate import texts
+from ctxbench.report.gate import check_texts
+from ctxbench.report.gate.check_summary import metric_cause
 from ctxbench.report.gate.places import Places, place_text
-from ctxbench.report.gate.summary import metric_cause
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production [2]
 _KINDS = ("failure", "error", "skipped")
@@ -90,7 +90,7 @@ def _cases(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Case
             told = _lost(one) if outcome == "failure" else f"{note}{_lost(one)}"
             yield _Case(f"required item: {one.query} {one.item}", outcome or "skipped", "lost", told)
     for found in check.unmet:
-        yield _Case(f"required item gone: {' or '.join(found.items)}", "failure", "gone", texts.unmet_text(found))
+        yield _Case(f"required item gone: {' or '.join(found.items)}", "failure", "gone", check_texts.unmet_text(found))
     yield from _pins(check)
 
 
@@ -106,7 +106,7 @@ def _outcome(verdict: Verdict, strict: bool) -> str:
 def _latency(check: SelectorCheck, strict: bool) -> Iterator[_Case]:
     one = check.latency
     if one is not None:
-        told = f"{one.verdict}: {texts.latency_text(one)}. {texts.LATENCY_NOTE}"
+        told = f"{one.verdict}: {check_texts.latency_text(one)}. {check_texts.LATENCY_NOTE}"
         outcome = _outcome(one.verdict, strict)
         yield _Case("latency", outcome, str(one.verdict), told if outcome else "")
 
@@ -116,22 +116,23 @@ def _metrics(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Ca
     for one in check.metrics:
         metric = parse_metric(one.metric)
         told = (
-            f"{one.verdict}: {texts.mean(metric, one.base)} -> {texts.mean(metric, one.head)}, difference "
-            f"{texts.difference(metric, one.comparison)}{texts.p_value_note(check, one)}, tolerance "
-            f"{texts.size_text(metric, one.tolerance)}, detectable {texts.size_text(metric, one.detectable)}"
+            f"{one.verdict}: {check_texts.means(one)}, "
+            f"difference {check_texts.difference(metric, one.comparison)}{check_texts.p_value_note(check, one)}, "
+            f"tolerance {check_texts.size_text(metric, one.tolerance)}, "
+            f"detectable {check_texts.size_text(metric, one.detectable)}"
         )
         outcome = _outcome(one.verdict, strict)
         if outcome and (group := metric_cause(check, one)) is not None:
             where = place_text(places.of_cause(group.cause, check.dataset, [check.selector]))
-            told += f"; {texts.cause_text(group.cause)}{f' ({where})' if where else ''}"
+            told += f"; {check_texts.cause_text(group.cause)}{f' ({where})' if where else ''}"
         yield _Case(f"metric: {one.metric}", outcome, str(one.verdict), told if outcome else "")
 
 
 def _lost(change: Change) -> str:
     parts = (
-        texts.exclusion_text(change),
-        texts.score_text(change) and f"score {texts.score_text(change)}",
-        texts.cause_text(change.cause),
+        check_texts.exclusion_text(change),
+        check_texts.score_text(change) and f"score {check_texts.score_text(change)}",
+        check_texts.cause_text(change.cause),
         str(change.remedy),
     )
     return "; ".join(filter(None, parts))
@@ -147,7 +148,7 @@ def _document(name: str, suites: list[tuple[str, list[_Case]]]) -> str:
             made = SubElement(element, "testcase", names)
             if case.outcome:
                 kind = {"type": _legal(case.kind)} if case.outcome != "skipped" else {}
-                message = _legal(wording.with_loose_legend(texts.sentence(case.message)))
+                message = _legal(wording.with_loose_legend(check_texts.sentence(case.message)))
                 SubElement(made, case.outcome, {**kind, "message": message}).text = message
     indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{tostring(root, encoding='unicode')}\n"

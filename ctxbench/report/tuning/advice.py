@@ -7,8 +7,8 @@ from functools import partial
 
 from ctxbench.bench.stats import Comparison
 from ctxbench.report import wording
-from ctxbench.report.tuning import texts
-from ctxbench.report.tuning.texts import COMPLETENESS, TOKENS
+from ctxbench.report.tuning import tuning_texts
+from ctxbench.report.tuning.tuning_texts import COMPLETENESS, TOKENS
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 
@@ -31,7 +31,7 @@ def _over_datasets(name: str, several: Sequence[PolicyOutcome]) -> str:
     points = [one["completeness"].difference for one in changes if "completeness" in one and one["completeness"].n]
     ranges = []
     if tokens:
-        ranges.append(f"{_range([one.difference / one.base for one in tokens], texts.percent)} prompt tokens")
+        ranges.append(f"{_range([one.difference / one.base for one in tokens], tuning_texts.percent)} prompt tokens")
     if points:
         ranges.append(f"{_range(points, partial(wording.signed, COMPLETENESS))} points of completeness")
     return f"{said} ({', '.join(ranges)})" if ranges else said
@@ -67,7 +67,7 @@ def more(needed: tuple[int, int] | None) -> str:
 
 def setting(chosen: SettingResult) -> str:
     """A selector with its values, as a sentence has it."""
-    values = texts.setting_text(chosen.values)
+    values = tuning_texts.setting_text(chosen.values)
     return f"{chosen.selector} with {values}" if values else chosen.selector
 
 
@@ -91,7 +91,7 @@ def _offers(outcome: PolicyOutcome, chosen: SettingResult) -> str:
 
 def _changed(tokens: Comparison) -> tuple[str, str]:
     """By how many per cent tokens change, and the interval of that."""
-    value, interval = texts.change_text({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
+    value, interval = tuning_texts.change_text({str(TOKENS): tokens}, TOKENS)[0].split(" ", 1)
     way = "more" if tokens.difference > 0 else "fewer"
     return f"{value.lstrip('+' + wording.MINUS)} {way}", interval
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ctxbench.io.files import write_atomic
-from ctxbench.report.drill import without_surrogates
+from ctxbench.report.document import Document, Drawing
+from ctxbench.report.document_markdown import markdown
+from ctxbench.report.document_page import page
 from ctxbench.report.pages import titles, write_parted
-from ctxbench.report.tuning.contents import document
-from ctxbench.report.tuning.document import Document
-from ctxbench.report.tuning.markdown import markdown
-from ctxbench.report.tuning.page import page
+from ctxbench.report.tuning.tuning_document import document
 from ctxbench.tuning.tuning_results import Tuning
 
 _FIGURES = "figures"
@@ -54,8 +53,8 @@ def write_markdown(tuning: Tuning, path: Path, *, figures: str) -> tuple[Path, .
 def _write_markdown(report_document: Document, path: Path, figures: str, *, several: bool) -> list[Path]:
     """Write figures, page and, of several datasets, the file of their sections."""
     files = []
-    for drawing in report_document.drawings:
+    for drawing in (one for one in report_document.blocks() if isinstance(one, Drawing)):
         files.append(path.parent / figures / f"{drawing.name}.svg")
         write_atomic(files[-1], drawing.svg, durable=False)
-    text = without_surrogates(markdown(report_document, figures=f"{figures}/"))
+    text = markdown(report_document, limit=None, figures=f"{figures}/")
     return [*write_parted(path, text, titles(text)[1:-1] if several else ()), *files]

@@ -84,7 +84,9 @@ def test_what_leaves_the_axes_is_clipped():
     assert {one[5:-1] for one in used} <= clips
 
 
-@pytest.mark.parametrize("module", ["ctxbench.report.page", "ctxbench.report.tuning", "ctxbench.library.evaluation"])
+@pytest.mark.parametrize(
+    "module", ["ctxbench.report.run_page", "ctxbench.report.tuning", "ctxbench.library.evaluation"]
+)
 def test_matplotlib_is_loaded_by_the_first_drawing_alone(module):
     code = f"import sys, {module}; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.gate.model import CauseGroup, Change, Check, PinFailure, SelectorCheck
 from ctxbench.io.json_files import dump_json
-from ctxbench.report.gate import texts
+from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.as_json import check_dict, refusal_dict
 from ctxbench.report.gate.places import Places
 
@@ -125,7 +125,7 @@ def test_the_order_of_the_check_is_kept(made):
 
 
 def test_without_texts_there_are_none(made):
-    told = read(texts.without_texts(made.check(made.worse())))
+    told = read(check_texts.without_texts(made.check(made.worse())))
     assert told["selectors"][0]["texts"] == {}
     assert "please" not in json.dumps(told)
 

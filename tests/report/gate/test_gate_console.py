@@ -8,9 +8,9 @@ import pytest
 
 from ctxbench.core.rules import Rule
 from ctxbench.io.console import say
-from ctxbench.report.gate.blocks import Code, Document, Section, Table
-from ctxbench.report.gate.console import console_text
-from ctxbench.report.gate.document import document
+from ctxbench.report.document import Code, Document, Section, Table
+from ctxbench.report.document_console import console_text
+from ctxbench.report.gate.check_document import MORE, document
 
 COUNTS = "queries  left out  swaps  required lost  gained  net allowed"
 
@@ -120,7 +120,7 @@ def test_it_ends_with_what_to_do_next(made):
 def test_in_brief_stand_reasons_causes_and_what_to_do(made):
     check = made.check(made.worse())
     whole = document(check, accept="ctxbench check --accept")
-    text = console_text(whole.brief())
+    text = console_text(whole.brief(MORE))
     for kept in (
         "worse: gate.yaml",
         "verdict  dataset",
@@ -138,10 +138,10 @@ def test_in_brief_stand_reasons_causes_and_what_to_do(made):
 
 
 def test_in_brief_three_causes_stand_and_how_many_more(made):
-    text = console_text(document(made.many(30)).brief())
+    text = console_text(document(made.many(30)).brief(MORE))
     assert "    and 27 more (all of them: --json or --markdown FILE)" in text
 
 
 def test_what_has_nothing_to_leave_out_is_the_same_in_brief(made):
     bare = replace(document(made.check(made.same())), sections=())
-    assert bare.brief() == bare
+    assert bare.brief(MORE) == bare

@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.core.rules import Rule
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
-from ctxbench.report.gate.texts import exclusion_text, without_texts
+from ctxbench.report.gate.check_texts import exclusion_text, without_texts
 
 
 @pytest.mark.parametrize(

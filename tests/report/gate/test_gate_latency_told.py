@@ -10,14 +10,14 @@ import pytest
 
 from ctxbench.gate.model import LatencyVerdict, Verdict
 from ctxbench.io.json_files import dump_json
-from ctxbench.report.gate import texts
+from ctxbench.report.document import Table
+from ctxbench.report.document_console import console_text
+from ctxbench.report.document_markdown import markdown
+from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.annotations import workflow_commands
 from ctxbench.report.gate.as_json import check_dict
-from ctxbench.report.gate.blocks import Table
-from ctxbench.report.gate.console import console_text
-from ctxbench.report.gate.document import document
+from ctxbench.report.gate.check_document import document
 from ctxbench.report.gate.junit import junit
-from ctxbench.report.gate.markdown import markdown
 
 TOLD = "1.95 -> 2.56 ms a request, ratio 1.31 (1.22-1.42), p 0.0031, tolerance 0.80-1.25, 2 requests"
 
@@ -74,7 +74,7 @@ def test_it_fails_and_warns_as_metrics_do(made, verdict, strict, outcome, comman
     check = timed(made, verdict)
     (case,) = [one for one in fromstring(junit(check, strict=strict)).iter("testcase") if one.get("name") == "latency"]
     assert [child.tag for child in case] == ([outcome] if outcome else [])
-    assert not outcome or case[0].get("message") == f"{verdict}: {TOLD}. {texts.LATENCY_NOTE}"
+    assert not outcome or case[0].get("message") == f"{verdict}: {TOLD}. {check_texts.LATENCY_NOTE}"
     lines = workflow_commands(check, strict=strict).splitlines()
     title = f"bm25 on desk%3A latency {verdict}"
     assert lines == ([f"{command} title={title}::{TOLD}"] if command else [])
@@ -86,15 +86,15 @@ def test_every_sample_is_in_json_and_what_is_not_finite_is_null(made):
     told = one["latency"]
     assert told["head"] == [[0.0025, 0.0026], [0.00256, 0.00256]]
     assert (told["queries"], told["verdict"], told["high"]) == (["q1", "q2"], "worse", None)
-    assert told["about"] == texts.LATENCY_NOTE
+    assert told["about"] == check_texts.LATENCY_NOTE
 
 
 def test_few_requests_have_no_interval():
-    assert texts.ratio_text(latency(low=0.0, high=float("inf"))) == "1.31"
+    assert check_texts.ratio_text(latency(low=0.0, high=float("inf"))) == "1.31"
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.00012345, "0.123"), (0.00456, "4.56"), (0.1234, "123"), (2.5, "2500")]
 )
 def test_milliseconds(seconds, text):
-    assert texts.milliseconds(seconds) == text
+    assert check_texts.milliseconds(seconds) == text

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ctxbench.report.gate.blocks import Bullets, Code, Document, Quoted, Section, Table, Text, Weight
-from ctxbench.report.gate.document import document
-from ctxbench.report.gate.markdown import LIMIT, markdown
+from ctxbench.report.document import Bullets, Code, Document, Quoted, Section, Table, Text, Weight
+from ctxbench.report.document_markdown import LIMIT, markdown
+from ctxbench.report.gate.check_document import document
 
 READER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
 
@@ -155,7 +155,7 @@ def test_no_text_breaks_a_table_or_runs_as_html(made):
 
 @pytest.mark.parametrize("start", ["# a", "1. a", "- a", "> a", "+ a"])
 def test_no_sentence_begins_a_heading_or_a_list(start):
-    told = Document(title="t", opening=(Text(start),), sections=(), closing=())
+    told = Document(title="t", opening=(Text(start),), kicker="ctxbench check", level=2)
     html = READER.render(markdown(told))
     assert html.replace("&#8203;", "") == f"<h2>ctxbench check: t</h2>\n<p>{start.replace('>', '&gt;')}</p>\n"
 

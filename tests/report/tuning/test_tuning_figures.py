@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.report.tuning import figures
+from ctxbench.report.tuning import tuning_figures
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -29,16 +29,16 @@ def tags(svg):
 
 
 def panel(dataset, across="tokens", up="completeness"):
-    lines = figures.named_lines(dataset.traces)
-    return figures.trade_panel(dataset, lines, parse_metric(across), parse_metric(up))
+    lines = tuning_figures.named_lines(dataset.traces)
+    return tuning_figures.trade_panel(dataset, lines, parse_metric(across), parse_metric(up))
 
 
 def test_names_of_files_are_plain():
-    assert figures.file_name("BFCL simple/1", "a_b", "...") == "bfcl-simple-1-a-b-x"
+    assert tuning_figures.file_name("BFCL simple/1", "a_b", "...") == "bfcl-simple-1-a-b-x"
 
 
 def test_a_trade_off_has_four_panels_and_every_contender(made):
-    drawing = figures.trade_off(made.dataset())
+    drawing = tuning_figures.trade_off(made.dataset())
     said = texts(drawing.svg)
     for title in ("completeness against prompt tokens", "completeness against items", "recall against items"):
         assert title in said
@@ -58,7 +58,7 @@ def test_a_trade_off_has_four_panels_and_every_contender(made):
 
 
 def test_marks_stand_where_their_figures_are(made):
-    drawing = figures.trade_off(made.dataset())
+    drawing = tuning_figures.trade_off(made.dataset())
     said = "documents' defaults: 91.0 (88.0\u201394.0)% completeness, 275 (261\u2013289) prompt tokens a query"
     assert titles(drawing.svg)[0] == said
     found = panel(made.dataset())
@@ -80,28 +80,28 @@ def test_lines_and_bands_are_those_of_the_traces(made):
 
 def test_a_long_line_keeps_its_ends_and_is_thinned(made):
     trace = made.trace("semantic: front", 2.0, points=5000)
-    drawing = figures.trade_off(made.dataset(traces=(trace,), results=(), outcomes=()))
+    drawing = tuning_figures.trade_off(made.dataset(traces=(trace,), results=(), outcomes=()))
     assert len(drawing.svg) < 120_000
 
 
 def test_nothing_known_gives_no_drawing(made):
     bare = made.edges()["bare"].datasets[0]
-    assert figures.trade_off(bare) is None
+    assert tuning_figures.trade_off(bare) is None
     outcome = made.nothing()
-    assert figures.sensitivity(bare, outcome) is None
-    assert figures.two_at_a_time(bare, outcome) is None
+    assert tuning_figures.sensitivity(bare, outcome) is None
+    assert tuning_figures.two_at_a_time(bare, outcome) is None
 
 
 def test_values_that_are_not_known_are_left_out(made):
     trace = made.trace("semantic: front", 2.0, points=5)
     gone = np.full(5, np.nan)
     lost = replace(trace, means={**trace.means, "tokens": gone})
-    drawing = figures.trade_off(made.dataset(traces=(lost,)))
+    drawing = tuning_figures.trade_off(made.dataset(traces=(lost,)))
     assert "nan" not in drawing.svg
 
 
 def test_each_parameter_has_a_row_with_what_is_chosen(made):
-    drawing = figures.sensitivity(made.dataset(), made.outcome())
+    drawing = tuning_figures.sensitivity(made.dataset(), made.outcome())
     said = texts(drawing.svg)
     for name in ("contextTopK", "contextTopN", "contextMargin", "contextExpansionEnabled"):
         assert f"{name}: completeness" in said
@@ -119,7 +119,7 @@ def test_each_parameter_has_a_row_with_what_is_chosen(made):
 def test_a_choice_of_names_is_marked_at_its_name(made):
     outcome = made.outcome(slices=(made.along("mode", ("relevance", "distance"), 1.0),))
     outcome = replace(outcome, chosen=replace(outcome.chosen, values={"mode": "distance"}))
-    drawing = figures.sensitivity(made.dataset(), outcome)
+    drawing = tuning_figures.sensitivity(made.dataset(), outcome)
     marks = titles(drawing.svg)
     assert marks == ["chosen: mode distance"] * 2
 
@@ -131,7 +131,7 @@ def numbers(svg):
 
 
 def test_a_large_heat_map_shows_ten_values_a_side_the_chosen_ones_among_them(made):
-    drawing = figures.two_at_a_time(made.dataset(), made.outcome())
+    drawing = tuning_figures.two_at_a_time(made.dataset(), made.outcome())
     found, bold = numbers(drawing.svg)
     assert len(found) == 2 * 10 * 10
     # topN 12 of 0 to 50 and margin 0.15 of 0 to 1: 0.5 + 0.24 x (0.24 + 0.15), 100 + 900 x 0.39 squared
@@ -143,7 +143,7 @@ def test_a_large_heat_map_shows_ten_values_a_side_the_chosen_ones_among_them(mad
 
 def test_a_small_heat_map_shows_all(made):
     outcome = made.outcome(heat_maps=(made.heat("a", (1, 2), "b", (0.5,)),))
-    drawing = figures.two_at_a_time(made.dataset(), outcome)
+    drawing = tuning_figures.two_at_a_time(made.dataset(), outcome)
     assert len(numbers(drawing.svg)[0]) == 4
     assert "stand for all" not in drawing.caption
     assert numbers(drawing.svg)[1] == []
@@ -152,21 +152,21 @@ def test_a_small_heat_map_shows_all(made):
 def test_tints_of_completeness_part_from_half_of_the_best_on(made):
     heat = made.heat("a", (0, 1, 2), "b", (0, 1))
     means = {**heat.means, "completeness": np.array([[0.0, 0.3, 0.8], [0.4, 0.6, 0.8]])}
-    drawing = figures.two_at_a_time(made.dataset(), made.outcome(heat_maps=(replace(heat, means=means),)))
+    drawing = tuning_figures.two_at_a_time(made.dataset(), made.outcome(heat_maps=(replace(heat, means=means),)))
     assert "completeness, % of queries (palest up to 40.0)" in texts(drawing.svg)
     (heat,) = made.outcome(heat_maps=(replace(heat, means=means),)).heat_maps
-    assert figures.cells(heat, "completeness", None, most=10).pale == 0.4
+    assert tuning_figures.cells(heat, "completeness", None, most=10).pale == 0.4
 
 
 def test_what_offers_everything_does_not_decide_where_axes_begin(made):
     all_of_it = made.contender("all", made.EVERYTHING, (1.0, 30_000.0, 400.0))
     low = (made.contender("a", made.PRESET, (0.4, 300.0, 5.0)), made.contender("b", made.PRESET, (0.3, 200.0, 4.0)))
-    svg = figures.trade_off(made.dataset(results=(*low, all_of_it), traces=(), outcomes=())).svg
+    svg = tuning_figures.trade_off(made.dataset(results=(*low, all_of_it), traces=(), outcomes=())).svg
     assert tags(svg) == ["1", "2", "3\u2197"] * 4
     # alone it is drawn where it is
-    assert tags(figures.trade_off(made.dataset(results=(all_of_it,), traces=(), outcomes=())).svg) == ["1"] * 4
+    assert tags(tuning_figures.trade_off(made.dataset(results=(all_of_it,), traces=(), outcomes=())).svg) == ["1"] * 4
 
 
 def test_a_figure_without_lines_says_nothing_of_lines(made):
-    assert "thick line" in figures.trade_off(made.dataset()).caption
-    assert "thick line" not in figures.trade_off(made.edges()["together"].datasets[0]).caption
+    assert "thick line" in tuning_figures.trade_off(made.dataset()).caption
+    assert "thick line" not in tuning_figures.trade_off(made.edges()["together"].datasets[0]).caption

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.report.tuning.contents import document
-from ctxbench.report.tuning.document import Bullets, Code, Details, Document, Drawing, Heading, Table, Text
-from ctxbench.report.tuning.markdown import escaped, markdown
+from ctxbench.report.document import Bullets, Code, Details, Document, Drawing, Section, Table, Text
+from ctxbench.report.document_markdown import escaped, markdown
+from ctxbench.report.tuning.tuning_document import document
 
 
 def rendered(*blocks):
-    return markdown(Document(title="t", about="", blocks=blocks), figures="figures/")
+    return markdown(Document(title="t", opening=blocks), figures="figures/")
 
 
 def test_every_block_is_rendered():
     drawing = Drawing(name="one", title="A | b", caption="See.", svg="<svg/>")
     table = Table("T", ("a", "b"), (("x|y", "1"), ("z", ("2", "told"))), frozenset({1}))
-    assert rendered(Heading(2, "Part"), Text("One."), Bullets(("p", "q")), table, drawing) == (
+    section = Section("Part", (Text("One."), Bullets(("p", "q")), table, drawing))
+    assert markdown(Document(title="t", sections=(section,), table_titles=False), figures="figures/") == (
         "# t\n\n## Part\n\nOne.\n\n* p\n* q\n\n"
         "| a | b |\n| --- | ---: |\n| x\\|y | 1 |\n| z | 2, told |\n\n"
         "![A \\| b](figures/one.svg)\n\nSee.\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ctxbench.report.tuning import tables
+from ctxbench.report.tuning import tuning_tables
 
 
 def columns(table, row):
@@ -12,7 +12,7 @@ def columns(table, row):
 
 
 def test_the_summary_has_a_row_for_each_dataset_and_policy(made):
-    table = tables.summary(made.tuning())
+    table = tuning_tables.summary(made.tuning())
     assert [row[:2] for row in table.rows] == [
         (dataset, policy)
         for dataset in ("bfcl-simple", "workbench")
@@ -36,19 +36,21 @@ def test_the_summary_has_a_row_for_each_dataset_and_policy(made):
 
 
 def test_where_nothing_is_recommended_the_summary_says_why(made):
-    table = tables.summary(made.edges()["nothing"])
+    table = tuning_tables.summary(made.edges()["nothing"])
     (row,) = table.rows
     assert row[2].startswith("keep the default: 49 queries are too few")
     assert set(row[3:]) == {"-"}
 
 
 def test_without_a_fixed_k_the_summary_says_so(made):
-    (row,) = tables.summary(made.edges()["unread"]).rows
-    assert columns(tables.summary(made.edges()["unread"]), row)["against tuned fixed k"] == ("no k meets the policy",)
+    (row,) = tuning_tables.summary(made.edges()["unread"]).rows
+    assert columns(tuning_tables.summary(made.edges()["unread"]), row)["against tuned fixed k"] == (
+        "no k meets the policy",
+    )
 
 
 def test_optimism_stands_behind_both_splits(made):
-    table = tables.optimism(made.tuning())
+    table = tuning_tables.optimism(made.tuning())
     aggressive = columns(table, table.rows[0])
     assert aggressive["completeness %, tuning"] == "85.0 (82.0–88.0)"
     assert aggressive["completeness %, test"] == "84.0 (81.0–87.0)"
@@ -57,12 +59,12 @@ def test_optimism_stands_behind_both_splits(made):
 
 
 def test_without_a_test_split_there_is_no_optimism(made):
-    assert tables.optimism(made.edges()["unread"]) is None
-    assert tables.optimism(made.edges()["nothing"]) is None
+    assert tuning_tables.optimism(made.edges()["unread"]) is None
+    assert tuning_tables.optimism(made.edges()["nothing"]) is None
 
 
 def test_gains_by_ranking_and_by_cut_stand_apart(made):
-    table = tables.gains(made.edges()["one"])
+    table = tuning_tables.gains(made.edges()["one"])
     row = columns(table, table.rows[0])
     # 500 -> 400 tokens by the ranking, 400 -> 320 by the cut, 500 -> 320 by both
     assert row["fixed k of the base's ranking"] == "semantic, first 9"
@@ -76,34 +78,38 @@ def test_gains_by_ranking_and_by_cut_stand_apart(made):
 def test_where_the_ranking_is_the_bases_there_is_no_gain_by_it(made):
     outcome = made.outcome()
     same = replace(outcome, ranking={}, chosen=replace(outcome.chosen, selector="semantic"))
-    (row,) = tables.gains(made.tuning(made.dataset(outcomes=(same,)))).rows
+    (row,) = tuning_tables.gains(made.tuning(made.dataset(outcomes=(same,)))).rows
     assert row[4:6] == (("the same ranking",), ("-",))
 
 
 def test_worst_groups_say_over_how_many_queries(made):
-    table = tables.worst(made.edges()["one"])
+    table = tuning_tables.worst(made.edges()["one"])
     assert table.rows == (("bfcl-simple", "normal", "billing: 75.0 of 12 queries", "tracker: 80.0 of 20 queries"),)
-    assert tables.worst(made.edges()["unread"]) is None
+    assert tuning_tables.worst(made.edges()["unread"]) is None
 
 
 def test_contenders_stand_once_with_both_splits(made):
     dataset = made.dataset()
-    table = tables.results(dataset, {"everything": "5"})
+    table = tuning_tables.results(dataset, {"everything": "5"})
     start = [row[:4] for row in table.rows if row[0] == "everything"]
     assert start == [("everything", "5", "all that may be offered", "tuning")]
     after = table.rows[[row[0] for row in table.rows].index("everything") + 1]
     assert after[:4] == ("", "", "", "test")
     names = [row[0] for row in table.rows if row[0]]
-    assert names == [one.name for one in tables.all_results(dataset)]
+    assert names == [one.name for one in tuning_tables.all_results(dataset)]
     assert len(set(names)) == len(names) == 9
 
 
 def test_what_outcomes_name_is_a_contender_too(made):
     bare = made.dataset(results=(), outcomes=(made.outcome(),))
-    assert [one.name for one in tables.all_results(bare)] == ["normal", "semantic, first 9", "calibrated, first 7"]
+    assert [one.name for one in tuning_tables.all_results(bare)] == [
+        "normal",
+        "semantic, first 9",
+        "calibrated, first 7",
+    ]
 
 
 def test_the_first_twenty_requests_made_worse_are_named(made):
-    rows = tables.worse_requests(made.outcome()).rows
+    rows = tuning_tables.worse_requests(made.outcome()).rows
     assert rows[0] == ("q0", "Request number 0", "tool/server/item-0")
     assert [row[0] for row in rows] == [f"q{i}" for i in range(20)]

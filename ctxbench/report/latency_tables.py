@@ -12,6 +12,7 @@ from ctxbench.io.console import show_tables
 from ctxbench.io.files import write_atomic
 from ctxbench.io.json_files import dump_json
 from ctxbench.io.visible import one_line
+from ctxbench.report.table_parts import dim_notes, empty_table
 from ctxbench.report.wording import NONE, count
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _DOCUMENTS = "The documents do not name their machine: their figures are for ori
 
 
 @dataclass(frozen=True, slots=True)
-class LatencySection:
+class Section:
     """One table as texts.
 
     Attributes:
@@ -56,7 +57,7 @@ class LatencySection:
     notes: tuple[str, ...] = ()
 
 
-def latency_sections(result: LatencyResult) -> tuple[LatencySection, ...]:
+def latency_sections(result: LatencyResult) -> tuple[Section, ...]:
     """The five tables of a result; times are milliseconds, memory MiB."""
     return (_one_request(result), _by_step(result), _growth(result), _indexing(result), _documents(result))
 
@@ -108,22 +109,19 @@ def print_latency(result: LatencyResult, file: IO[str] | None = None, *, width: 
 
 def latency_tables(result: LatencyResult) -> list[RenderableType]:
     """What `print_latency` prints: the heading, then each section's title, table and notes."""
-    from rich.padding import Padding
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(one_line(line)) for line in latency_heading(result)]
     for section in latency_sections(result):
         parts += [Text(), Text(section.title, style="bold"), _table(section)]
-        parts += [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in section.notes]
+        parts += dim_notes(section.notes)
     return parts
 
 
-def _table(section: LatencySection) -> Table:
-    from rich import box
-    from rich.table import Table
+def _table(section: Section) -> Table:
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
+    table = empty_table()
     longest = max((len(row[0]) for row in section.rows), default=0)
     table.add_column(section.columns[0], no_wrap=longest <= _NAME, overflow="fold", vertical="bottom")
     for column in section.columns[1:]:
@@ -133,7 +131,7 @@ def _table(section: LatencySection) -> Table:
     return table
 
 
-def _one_request(result: LatencyResult) -> LatencySection:
+def _one_request(result: LatencyResult) -> Section:
     rows = []
     for state, said in STATES.items():
         whole = result.of(state)
@@ -141,7 +139,7 @@ def _one_request(result: LatencyResult) -> LatencySection:
             continue
         process = result.of_process(state)
         rows.append((said, f"{whole.n:,}", *_spread(whole), _rounds(whole), _ms(_median(process))))
-    return LatencySection(
+    return Section(
         f"One request, {count(result.reference, 'item')}, ms",
         ("", "n", "p50", "p95", "p99", "rounds", "with start of process"),
         tuple(rows),
@@ -149,7 +147,7 @@ def _one_request(result: LatencyResult) -> LatencySection:
     )
 
 
-def _by_step(result: LatencyResult) -> LatencySection:
+def _by_step(result: LatencyResult) -> Section:
     states = [state for state in STATES if result.of(state) is not None]
     tail = "new" in states
     rows = []
@@ -165,7 +163,7 @@ def _by_step(result: LatencyResult) -> LatencySection:
             cells.append(_ms(new.p95 if new else None))
         rows.append((name, *cells))
     columns = ("", *(_SHORT[state] for state in states), *(["warm,\nquery new, p95"] if tail else []))
-    return LatencySection(
+    return Section(
         f"By step, {count(result.reference, 'item')}, median ms",
         columns,
         tuple(rows),
@@ -173,14 +171,14 @@ def _by_step(result: LatencyResult) -> LatencySection:
     )
 
 
-def _growth(result: LatencyResult) -> LatencySection:
+def _growth(result: LatencyResult) -> Section:
     states = ("cold", "restarted_cached", "new", "cached")
     rows = []
     for size in result.sizes:
         found = [result.of(state, size=size) for state in states]
         peak = result.peak("warm", size)
         rows.append((f"{size:,} items", *(_ms(_median(one)) for one in found), _number(_median(peak))))
-    return LatencySection(
+    return Section(
         "As the catalog grows, whole request, median ms",
         ("", *(_SHORT[state] for state in states), "peak MiB, warm"),
         tuple(rows),
@@ -188,7 +186,7 @@ def _growth(result: LatencyResult) -> LatencySection:
     )
 
 
-def _indexing(result: LatencyResult) -> LatencySection:
+def _indexing(result: LatencyResult) -> Section:
     rows = []
     for size in result.sizes:
         chunk, first, peak = result.indexing(size), result.of("cold", size=size), result.peak("cold", size)
@@ -200,7 +198,7 @@ def _indexing(result: LatencyResult) -> LatencySection:
     notes = [f"A process is ready after {_ms(_median(ready))} ms (interpreter, imports, pipeline)."]
     if load is not None:
         notes.append(f"The model is loaded {_ms(load.p50)} ms after the first text is asked for (n = {load.n}).")
-    return LatencySection(
+    return Section(
         "Indexing and first search on an empty store, median ms",
         ("", "chunks", "ms a chunk", "texts a second", "indexing", "first search", "peak MiB"),
         tuple(rows),
@@ -208,14 +206,14 @@ def _indexing(result: LatencyResult) -> LatencySection:
     )
 
 
-def _documents(result: LatencyResult) -> LatencySection:
+def _documents(result: LatencyResult) -> Section:
     rows = []
     for row in result.beside():
         ours = row.ours
         ratio = f"{ours.p50 / row.documents_s:.2f}" if ours else NONE
         cells = (_ms(row.documents_s), _ms(_median(ours)), f"{ours.n:,}" if ours else NONE, ratio)
         rows.append((f"{row.what} ({row.note})" if row.note else row.what, *cells))
-    return LatencySection(
+    return Section(
         "Beside the documents' figures, ms",
         ("", "documents", "ours, p50", "n", "ours / documents"),
         tuple(rows),

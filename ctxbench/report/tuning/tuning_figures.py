@@ -15,11 +15,11 @@ from ctxbench.report import wording
 from ctxbench.report.charts.axes import LOG_FROM, compact
 from ctxbench.report.charts.heat_map import HeatMap, heat_maps
 from ctxbench.report.charts.line_chart import MEDIUM, SMALL, Panel, Ring, Scale, line_charts
-from ctxbench.report.tuning import texts
-from ctxbench.report.tuning.document import Drawing
+from ctxbench.report.document import Drawing
+from ctxbench.report.tuning import tuning_texts
 from ctxbench.report.tuning.geometry import amounts, order, shares, upper
-from ctxbench.report.tuning.tables import all_results
-from ctxbench.report.tuning.texts import COMPLETENESS, ITEMS, RECALL, TOKENS
+from ctxbench.report.tuning.tuning_tables import all_results
+from ctxbench.report.tuning.tuning_texts import COMPLETENESS, ITEMS, RECALL, TOKENS
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.tuning_results import (
     DEFAULTS,
@@ -86,7 +86,7 @@ def trade_off(dataset: DatasetTuning) -> Drawing | None:
 
 def named_lines(traces: Sequence[Trace]) -> dict[str, Trace]:
     """Traces by what a legend calls them: the selectors' names shortened, if that leaves them apart."""
-    short = [texts.short_text(_selector(one.name), 80) + one.name[len(_selector(one.name)) :] for one in traces]
+    short = [tuning_texts.short_text(_selector(one.name), 80) + one.name[len(_selector(one.name)) :] for one in traces]
     names = short if len(set(short)) == len(short) else [one.name for one in traces]
     return dict(zip(names, traces, strict=True))
 
@@ -131,8 +131,9 @@ def _marks(dataset: DatasetTuning, across: Metric, up: Metric) -> Iterator[Ring]
         x, y = (float(one.tuning[str(m)].value) if str(m) in one.tuning else math.nan for m in (across, up))
         if math.isfinite(x) and math.isfinite(y):
             unit = "%" * (wording.unit(up) == "%")
-            figures = f"{texts.estimate_text(one.tuning, up)}{unit} {up}, {texts.estimate_text(one.tuning, across)} "
-            name = f"{'recommended: ' * (one.role == RECOMMENDED)}{texts.short_text(one.name, _NAME)}"
+            sides = [tuning_texts.estimate_text(one.tuning, metric) for metric in (up, across)]
+            figures = f"{sides[0]}{unit} {up}, {sides[1]} "
+            name = f"{'recommended: ' * (one.role == RECOMMENDED)}{tuning_texts.short_text(one.name, _NAME)}"
             yield Ring(f"{name}: {figures}{_AXES.get(across, across)}", x, y, tag[one.name], name, _SHAPES[one.role])
 
 
@@ -200,7 +201,7 @@ def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) 
         if math.isfinite(value):
             said = f"chosen: {trace.name} {shown(chosen.values[trace.name])}"
             rings.append(Ring(said, at, value, shape="diamond"))
-    title = f"{trace.name}: {texts.TITLES[name].removesuffix(' %')}"
+    title = f"{trace.name}: {tuning_texts.TITLES[name].removesuffix(' %')}"
     return Panel(title, {_MEAN: _line(xs, trace, name)}, replace(x, names=names), y, rings)
 
 

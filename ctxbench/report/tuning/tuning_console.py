@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Iterator
 
 from ctxbench.report import wording
-from ctxbench.report.tuning import texts
+from ctxbench.report.tuning import tuning_texts
 from ctxbench.report.tuning.advice import advice
-from ctxbench.report.tuning.tables import reported_split
-from ctxbench.report.tuning.texts import ALL, COMPLETENESS, SPLITS, TEST, TITLES, TOKENS, TUNING
+from ctxbench.report.tuning.tuning_tables import reported_split
+from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, SPLITS, TEST, TITLES, TOKENS, TUNING
 from ctxbench.report.wording import said
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 
@@ -43,7 +43,7 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
         for outcome in dataset.outcomes:
             lines += [*_outcome(dataset, outcome), ""]
     if tuning.datasets:
-        loose = f" {texts.LOOSE}" if any(map(wording.has_loose, lines)) else ""
+        loose = f" {tuning_texts.LOOSE}" if any(map(wording.has_loose, lines)) else ""
         lines += [*_wrapped(f"{_LEGEND}{loose}", 0, 2), ""]
     return "\n".join(said(line, plain) for line in lines or ["No policy was tuned for.", ""])
 
@@ -55,16 +55,16 @@ def _heading(dataset: DatasetTuning) -> str:
 
 
 def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[str]:
-    yield from _wrapped(f"{outcome.policy.name}: {texts.policy_text(outcome.policy)}", 2, 4)
+    yield from _wrapped(f"{outcome.policy.name}: {tuning_texts.policy_text(outcome.policy)}", 2, 4)
     chosen = outcome.chosen
     if chosen is None:
-        yield from _wrapped(texts.default_text(outcome), 4, 6)
+        yield from _wrapped(tuning_texts.default_text(outcome), 4, 6)
         return
-    yield from _wrapped(texts.choice_text(outcome, chosen), 4, 6)
+    yield from _wrapped(tuning_texts.choice_text(outcome, chosen), 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
     yield f"    {'':<{_ASIDE}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
     for metric in (COMPLETENESS, TOKENS):
-        sides = (texts.estimate_text(found, metric) for found in splits.values())
+        sides = (tuning_texts.estimate_text(found, metric) for found in splits.values())
         yield f"    {TITLES[str(metric)]:<{_ASIDE}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
     if not outcome.against:
         return
@@ -74,9 +74,11 @@ def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[str]:
             continue
         yield f"    {name}"
         compared = outcome.against.get(key)
-        yield from _wrapped(f"prompt tokens {', '.join(texts.change_text(compared, TOKENS))}", 6, 8)
-        yield from _wrapped(f"completeness, points {', '.join(texts.change_text(compared, COMPLETENESS))}", 6, 8)
-    yield from _wrapped(f"constraints, {SPLITS[reported_split(dataset)]}: {texts.constraints_text(outcome)}", 4, 6)
+        yield from _wrapped(f"prompt tokens {', '.join(tuning_texts.change_text(compared, TOKENS))}", 6, 8)
+        yield from _wrapped(f"completeness, points {', '.join(tuning_texts.change_text(compared, COMPLETENESS))}", 6, 8)
+    yield from _wrapped(
+        f"constraints, {SPLITS[reported_split(dataset)]}: {tuning_texts.constraints_text(outcome)}", 4, 6
+    )
 
 
 def _wrapped(text: str, first: int, rest: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The page as text: what it says, what it refers to, what it escapes. The browser's part is in test_page_browser.py."""
+"""The page as text: what it says, refers to and escapes. The browser's part is in test_run_page_browser.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.report.drill import dataset_payload, script_json
-from ctxbench.report.page import render_page
+from ctxbench.report.run_page import render_page
 from ctxbench.report.scores import score_groups
 from ctxbench.report.thresholds import threshold_of
 

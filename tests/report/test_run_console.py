@@ -10,8 +10,8 @@ from rich.console import Console
 
 from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.bench.summary import DatasetSummary, RunSummary, SelectorSummary, summarise_run
-from ctxbench.report.console import console_tables, print_summary
-from ctxbench.report.tables import comparison_table
+from ctxbench.report.run_console import console_tables, print_summary
+from ctxbench.report.run_tables import comparison_table
 
 
 def printed(summary: RunSummary, width: int = 140) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from ctxbench.bench.metrics import GroupMean
 from ctxbench.bench.stats import Comparison
 from ctxbench.report import wording
-from ctxbench.report.tuning import texts
-from ctxbench.report.tuning.document import Cell, Table
-from ctxbench.report.tuning.texts import ALL, COMPLETENESS, ITEMS, RECALL, SPLITS, TEST, TITLES, TOKENS, TUNING
+from ctxbench.report.document import Cell, Table
+from ctxbench.report.tuning import tuning_texts
+from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, ITEMS, RECALL, SPLITS, TEST, TITLES, TOKENS, TUNING
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 MANY = 20  # so many requests made worse are named
@@ -35,13 +35,15 @@ def summary(tuning: Tuning) -> Table:
     for dataset, outcome in outcomes(tuning):
         start = (dataset.dataset, outcome.policy.name)
         if outcome.chosen is None:
-            rows.append((*start, texts.default_text(outcome), *([wording.NONE] * 8)))
+            rows.append((*start, tuning_texts.default_text(outcome), *([wording.NONE] * 8)))
             continue
         cells = [SPLITS[reported_split(dataset)]]
-        cells += [texts.estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
-        changes = [texts.change_text(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)]
-        changes += [_against_fixed(outcome), texts.change_text(_at_equal_tokens(outcome), COMPLETENESS)]
-        choice = (texts.choice_text(outcome, outcome.chosen), texts.constraints_text(outcome))
+        cells += [tuning_texts.estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
+        changes = [
+            tuning_texts.change_text(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)
+        ]
+        changes += [_against_fixed(outcome), tuning_texts.change_text(_at_equal_tokens(outcome), COMPLETENESS)]
+        choice = (tuning_texts.choice_text(outcome, outcome.chosen), tuning_texts.constraints_text(outcome))
         rows.append((*start, *choice, *cells, *changes))
     if len({reported_split(dataset) for dataset in tuning.datasets}) > 1:
         return Table("What is recommended", head, tuple(rows), frozenset({5, 6}))
@@ -55,7 +57,7 @@ def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
         return ("no k meets the policy",)
     found = outcome.against.get("fixed")
     named = (("tokens", TOKENS), ("points", COMPLETENESS))
-    return tuple(f"{name} {', '.join(texts.change_text(found, metric))}" for name, metric in named)
+    return tuple(f"{name} {', '.join(tuning_texts.change_text(found, metric))}" for name, metric in named)
 
 
 def _at_equal_tokens(outcome: PolicyOutcome) -> Mapping[str, Comparison]:
@@ -71,9 +73,9 @@ def optimism(tuning: Tuning) -> Table | None:
             continue
         row = [dataset.dataset, outcome.policy.name]
         for metric in (COMPLETENESS, TOKENS):
-            row += [texts.estimate_text(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
+            row += [tuning_texts.estimate_text(side, metric) for side in (outcome.chosen.tuning, outcome.chosen.test)]
             sides = (side.get(str(metric)) for side in (outcome.chosen.tuning, outcome.chosen.test))
-            row.append(texts.optimism_text(metric, *sides))
+            row.append(tuning_texts.optimism_text(metric, *sides))
         rows.append(tuple(row))
     titles = [f"{TITLES[str(m)]}, {what}" for m in (COMPLETENESS, TOKENS) for what in (TUNING, TEST, "optimism")]
     if not rows:
@@ -89,7 +91,7 @@ def gains(tuning: Tuning) -> Table | None:
         if outcome.chosen is None or not outcome.against:
             continue
         parts = (outcome.ranking, outcome.against.get("fixed_own"), outcome.against.get("fixed"))
-        changes = [texts.change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
+        changes = [tuning_texts.change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
         if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
             changes[:2] = [("the same ranking",), (wording.NONE,)]
         ks = [one.name if one else "none meets the policy" for one in (outcome.fixed, outcome.fixed_own)]
@@ -121,7 +123,7 @@ def _group(found: GroupMean | None) -> str:
 def policies(tuning: Tuning) -> Table:
     """What each policy asks for; the same on all datasets."""
     found = {outcome.policy.name: outcome.policy for _, outcome in outcomes(tuning)}
-    rows = tuple((one.name, one.about, texts.policy_text(one)) for one in found.values())
+    rows = tuple((one.name, one.about, tuning_texts.policy_text(one)) for one in found.values())
     return Table("Policies", ("policy", "about", "asks for"), rows)
 
 
@@ -129,11 +131,11 @@ def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
     """Every setting with its figures; the tags are those of the figure."""
     rows: list[tuple[str, ...]] = []
     for one in all_results(dataset):
-        what = ": ".join(filter(None, (texts.ROLES[one.role], texts.setting_text(one.values))))
+        what = ": ".join(filter(None, (tuning_texts.ROLES[one.role], tuning_texts.setting_text(one.values))))
         start = (one.name, tags.get(one.name, ""), what)
         for split, found in ((ALL if dataset.all_decide else TUNING, one.tuning), (TEST, one.test)):
             if found:
-                rows.append((*start, split, *(texts.estimate_text(found, metric) for metric in _SHOWN)))
+                rows.append((*start, split, *(tuning_texts.estimate_text(found, metric) for metric in _SHOWN)))
                 start = ("", "", "")
     head = ("contender", "mark", "what it is", "split", *(TITLES[str(metric)] for metric in _SHOWN))
     return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), frozenset(range(4, 8)))

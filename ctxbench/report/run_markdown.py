@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
@@ -11,8 +11,8 @@ from ctxbench.core.stages import EMBEDDER, kind_of
 from ctxbench.core.stored_pipelines import pipelines_in
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.report import wording
-from ctxbench.report.answer import glance, run_answer
-from ctxbench.report.tables import ComparisonTable, about_selector, comparison_table
+from ctxbench.report.opening_sentence import glance, run_answer
+from ctxbench.report.run_tables import ComparisonTable, about_selector, comparison_table
 
 _TEXT_OF = "`name: description`, for what is no tool with its text"
 
@@ -30,8 +30,7 @@ def markdown_report(summary: RunSummary, datasets: Mapping[str, Dataset]) -> str
         lines += [f"**{_said(answer)}**", ""]
     if len(summary.datasets) > 1 and {"completeness", "tokens"} <= set(experiment["metrics"]):
         head, *rows = glance(summary)
-        lines += ["Complete % / prompt tokens:", "", _row(head), _row(["---", *("---:" for _ in head[1:])])]
-        lines += [*map(_row, rows), ""]
+        lines += ["Complete % / prompt tokens:", "", *_table(head, rows), ""]
     if experiment["about"]:
         lines += [_said(experiment["about"]), ""]
     lines += [*_common(summary.manifest), ""]
@@ -124,29 +123,34 @@ def _flat(value: Any) -> str:
     return str(value)
 
 
-def _figures(table: ComparisonTable) -> Iterator[str]:
+def _figures(table: ComparisonTable) -> list[str]:
     """One row a selector, one column a metric, the interval behind each value."""
     titles = [f"{column.title}{' %' if column.unit == '%' else ''}" for column in table.columns]
-    yield _row(["selector", *titles])
-    yield _row(["---", *("---:" for _ in titles)])
+    rows = []
     for row in table.rows:
         cells = [row.cells[column.key] for column in table.columns]
         told = [f"{cell.value} ({cell.interval})" if cell.interval else cell.value for cell in cells]
-        yield _row([f"**{row.selector}**" if row.is_base else row.selector, *told])
+        rows.append([f"**{row.selector}**" if row.is_base else row.selector, *told])
+    return _table(["selector", *titles], rows)
 
 
 def _differences(table: ComparisonTable) -> list[str]:
     if not table.compared:
         return []
     titles = [f"{metric.name}, points" if wording.unit(metric) == "%" else metric.name for metric in table.compared]
-    lines = [f"Against **{_said(table.base)}**, on the same queries:", "", _row(["selector", *titles])]
-    lines.append(_row(["---", *("---" for _ in titles)]))
+    rows = []
     for row in table.rows:
         if not row.is_base:
             found = [row.differences.get(str(metric)) for metric in table.compared]
             told = [f"{d.value} ({d.interval}), {d.verdict}" if d else wording.NONE for d in found]
-            lines.append(_row([row.selector, *told]))
-    return [*lines, ""]
+            rows.append([row.selector, *told])
+    lines = _table(["selector", *titles], rows, rule="---")
+    return [f"Against **{_said(table.base)}**, on the same queries:", "", *lines, ""]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: str = "---:") -> list[str]:
+    """A table whose columns, the first left out, stand as the rule says: numbers at the right."""
+    return [_row(head), _row(["---", *(rule for _ in head[1:])]), *map(_row, rows)]
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -155,4 +159,4 @@ def _row(cells: Iterable[str]) -> str:
 
 def _said(text: str) -> str:
     """A text on one line that ends no cell of a table."""
-    return wording.named(" ".join(text.split())).replace("|", "\\|")
+    return wording.on_one_line(text).replace("|", "\\|")

@@ -8,7 +8,8 @@ from typing import IO, TYPE_CHECKING
 from ctxbench.bench.summary import RunSummary
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording
-from ctxbench.report.tables import Column, ComparisonTable, SelectorRow, comparison_table
+from ctxbench.report.run_tables import Column, ComparisonTable, SelectorRow, comparison_table
+from ctxbench.report.table_parts import dim_notes, empty_table
 from ctxbench.report.wording import said
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableT
     parts: list[RenderableType] = []
     for table in tables:
         parts += _dataset(table, console, plain, set(common))
-    return [*parts, *_notes([*common, _OUTSIDE], plain)]
+    return [*parts, *dim_notes([*common, _OUTSIDE], plain=plain)]
 
 
 def _dataset(table: ComparisonTable, console: Console, plain: bool, common: set[str]) -> list[RenderableType]:
@@ -61,14 +62,7 @@ def _dataset(table: ComparisonTable, console: Console, plain: bool, common: set[
     if dropped:
         titles = wording.listed([column.title for column in dropped])
         notes.append(f"Left out at this width: {titles}.")
-    return [*parts, Text(), *_notes(notes, plain), *([Text()] if notes else [])]
-
-
-def _notes(notes: Sequence[str], plain: bool) -> list[RenderableType]:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    return [Padding(Text(said(note, plain), style="dim"), (0, 0, 0, 2)) for note in notes]
+    return [*parts, Text(), *dim_notes(notes, plain=plain), *([Text()] if notes else [])]
 
 
 def _fitting(table: ComparisonTable, console: Console, plain: bool) -> tuple[list[Column], list[Column]]:
@@ -86,7 +80,7 @@ def _fitting(table: ComparisonTable, console: Console, plain: bool) -> tuple[lis
 
 
 def _figures(table: ComparisonTable, columns: Sequence[Column], plain: bool) -> Table:
-    made = _table()
+    made = empty_table()
     made.add_column("selector", overflow="fold")
     for column in columns:
         made.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=True)
@@ -116,7 +110,7 @@ def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: boo
 def _differences(table: ComparisonTable, plain: bool, *, stacked: bool) -> Table:
     from rich.text import Text
 
-    made = _table()
+    made = empty_table()
     made.add_column("selector", overflow="fold")
     for metric in table.compared:
         title = "completeness, points" if metric.name == "completeness" else f"prompt {wording.points(metric)}"
@@ -132,13 +126,6 @@ def _differences(table: ComparisonTable, plain: bool, *, stacked: bool) -> Table
             cells.append(Text("\n" if stacked else "  ").join(parts))
         made.add_row(*cells)
     return made
-
-
-def _table() -> Table:
-    from rich import box
-    from rich.table import Table
-
-    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
 
 
 def _heading(column: Column) -> str:

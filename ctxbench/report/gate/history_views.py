@@ -14,6 +14,7 @@ from ctxbench.gate.history import FIGURES, GONE, BaselineHistory, PastBaseline
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording
 from ctxbench.report.charts.over_commits import CommitMark, CommitSeries, history_picture
+from ctxbench.report.table_parts import dim_notes, empty_table
 from ctxbench.report.wording import said
 
 if TYPE_CHECKING:
@@ -104,7 +105,6 @@ def _commit_json(at: PastBaseline) -> dict[str, Any]:
 
 
 def _parts(history: BaselineHistory, console: Console) -> Iterator[RenderableType]:
-    from rich.padding import Padding
     from rich.text import Text
 
     plain = is_plain(console.encoding)
@@ -113,16 +113,13 @@ def _parts(history: BaselineHistory, console: Console) -> Iterator[RenderableTyp
         yield Text(said(title, plain), style="bold")
         yield _table(history, pair, plain)
         yield Text()
-    for note in _notes(history):
-        yield Padding(Text(said(note, plain), style="dim"), (0, 0, 0, 2))
+    yield from dim_notes(_notes(history), plain=plain)
 
 
 def _table(history: BaselineHistory, pair: tuple[str, str] | None, plain: bool) -> Table:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
+    made = empty_table()
     for heading in ("date", "commit"):
         made.add_column(heading, no_wrap=True)
     for heading in ("queries", "completeness %", "prompt tokens"):

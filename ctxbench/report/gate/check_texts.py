@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ctxbench.bench.metrics import Metric, parse_metric
-from ctxbench.bench.stats import Comparison, Estimate
+from ctxbench.bench.stats import Comparison
 from ctxbench.gate.baseline_manifest import AcceptedFigures
 from ctxbench.gate.model import (
     Cause,
@@ -22,7 +22,7 @@ from ctxbench.gate.model import (
     Verdict,
 )
 from ctxbench.report import wording
-from ctxbench.report.gate.blocks import Cell, Quoted
+from ctxbench.report.document import Cell, Quoted
 from ctxbench.steps.cut import TOP_K
 
 LONGEST = 160  # characters of a request or an item that are quoted
@@ -81,10 +81,10 @@ def metric_title(judged: MetricVerdict) -> str:
     return f"{metric} %" if wording.unit(metric) == "%" else str(metric)
 
 
-def mean(metric: Metric, found: Estimate) -> str:
-    """A mean with its interval: `93.1 (90.2-95.5)`."""
-    interval = wording.estimate_interval(metric, found)
-    return f"{wording.number(metric, found.value)}{f' ({interval})' if interval else ''}"
+def means(judged: MetricVerdict) -> str:
+    """The means of both sides: `93.1 (90.2-95.5) -> 90.0 (87.1-92.4)`."""
+    metric = parse_metric(judged.metric)
+    return f"{wording.mean(metric, judged.base)} -> {wording.mean(metric, judged.head)}"
 
 
 def difference(metric: Metric, found: Comparison) -> str:
@@ -98,12 +98,7 @@ def p_value(found: Comparison) -> str:
     """The corrected p-value; a dash where nothing was compared."""
     if not found.n or not math.isfinite(found.p_holm):
         return wording.NONE
-    return p_text(found.p_holm)
-
-
-def p_text(p: float) -> str:
-    """A p-value to two digits or so."""
-    return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 1 else "1"
+    return wording.p_text(found.p_holm)
 
 
 def size_text(metric: Metric, value: float | None) -> str:
@@ -131,7 +126,7 @@ def ratio_text(found: LatencyVerdict) -> str:
 def latency_text(found: LatencyVerdict) -> str:
     """What was timed, on one line: `1.95 -> 2.56 ms a request, ratio 1.31 (1.22-1.42), p 0.0031, ...`."""
     sides = f"{milliseconds(found.base_s)} -> {milliseconds(found.head_s)} ms a request"
-    told = f"ratio {ratio_text(found)}, p {p_text(found.p_holm)}, tolerance {tolerance_range(found)}"
+    told = f"ratio {ratio_text(found)}, p {wording.p_text(found.p_holm)}, tolerance {tolerance_range(found)}"
     return f"{sides}, {told}, {wording.count(len(found.queries), 'request')}"
 
 

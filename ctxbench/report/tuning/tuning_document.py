@@ -1,4 +1,4 @@
-"""The report of a tuning, block by block, the most important first."""
+"""The report of a tuning as a document, the most important first."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ import math
 from collections.abc import Iterable, Iterator
 
 from ctxbench.report import wording
-from ctxbench.report.tuning import figures, tables, texts
+from ctxbench.report.document import (
+    Block,
+    Bullets,
+    Code,
+    Details,
+    Document,
+    Section,
+    Subheading,
+    Table,
+    Text,
+    each_block,
+)
+from ctxbench.report.tuning import tuning_figures, tuning_tables, tuning_texts
 from ctxbench.report.tuning.advice import advice, answer
-from ctxbench.report.tuning.document import Block, Bullets, Code, Details, Document, Heading, Table, Text
-from ctxbench.report.tuning.texts import ALL, COMPLETENESS, TOKENS
+from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, TOKENS
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 
 _CHOSEN = "What a selector offers is measured; what the model then calls is outside."
@@ -37,38 +48,46 @@ _WORST = (
 
 def document(tuning: Tuning) -> Document:
     """Make the report; the same tuning gives the same blocks."""
-    rest = [*_overview_tables(tuning)]
-    for dataset in tuning.datasets:
-        rest += _dataset(dataset)
-    blocks = (*_recommendations(tuning, rest), *rest, *_provenance(tuning))
-    return Document(title=tuning.name, answer=answer(tuning), about=tuning.about, blocks=blocks)
+    rest = [*_overview(tuning), *(Section(one.dataset, tuple(_dataset(one))) for one in tuning.datasets)]
+    first = Section("What is recommended", tuple(_recommendations(tuning, rest)))
+    return Document(
+        title=tuning.name,
+        answer=answer(tuning),
+        about=tuning.about,
+        sections=(first, *rest, _provenance(tuning)),
+        kicker="ctxbench tuning",
+        table_titles=False,
+    )
 
 
-def _recommendations(tuning: Tuning, rest: Iterable[Block]) -> Iterator[Block]:
+def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]:
     """What is recommended, and how all figures are to be read, those of the rest of the page as well."""
-    yield Heading(2, "What is recommended")
-    if not any(True for _ in tables.outcomes(tuning)):
+    if not any(True for _ in tuning_tables.outcomes(tuning)):
         yield Text("No policy was tuned for.")
         return
     several = len(tuning.datasets) > 1
     yield Bullets(
-        tuple(f"{f'{one.dataset}, ' * several}{advice(one, outcome)}" for one, outcome in tables.outcomes(tuning))
+        tuple(
+            f"{f'{one.dataset}, ' * several}{advice(one, outcome)}" for one, outcome in tuning_tables.outcomes(tuning)
+        )
     )
     yield Text(" ".join([_CHOSEN, *_split_sentences(tuning)]))
-    summary = tables.summary(tuning)
+    summary = tuning_tables.summary(tuning)
     yield summary
-    loose = [texts.LOOSE] if any(map(wording.has_loose, _block_texts([summary, *rest]))) else []
+    loose = (
+        [tuning_texts.LOOSE]
+        if any(map(wording.has_loose, _figure_texts([summary, *(block for one in rest for block in one.blocks)])))
+        else []
+    )
     yield Bullets((*_explanations(tuning), *loose))
-    yield Heading(3, "Policies")
-    yield tables.policies(tuning)
+    yield Subheading("Policies")
+    yield tuning_tables.policies(tuning)
 
 
-def _block_texts(blocks: Iterable[Block]) -> Iterator[str]:
+def _figure_texts(blocks: Iterable[Block]) -> Iterator[str]:
     """The texts of blocks that may hold an interval."""
-    for block in blocks:
-        if isinstance(block, Details):
-            yield from _block_texts(block.blocks)
-        elif isinstance(block, Table):
+    for block in each_block(blocks):
+        if isinstance(block, Table):
             for cell in (cell for row in block.rows for cell in row):
                 yield from (cell,) if isinstance(cell, str) else cell
         elif isinstance(block, Bullets):
@@ -85,7 +104,9 @@ def _split_sentences(tuning: Tuning) -> Iterator[str]:
 
 def _explanations(tuning: Tuning) -> Iterator[str]:
     """How the figures are to be read."""
-    levels = sorted({one.level for _, outcome in tables.outcomes(tuning) for one in texts.intervals(outcome)})
+    levels = sorted(
+        {one.level for _, outcome in tuning_tables.outcomes(tuning) for one in tuning_texts.intervals(outcome)}
+    )
     said = wording.listed([f"{100 * level:g}%" for level in levels])
     yield (
         "Completeness is the share of queries for which every required item was offered. Values are means over "
@@ -110,31 +131,28 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
     )
 
 
-def _overview_tables(tuning: Tuning) -> Iterator[Block]:
+def _overview(tuning: Tuning) -> Iterator[Section]:
     """The tables that hold all datasets."""
-    for heading, table, about in (
-        ("Tuning split and test split", tables.optimism(tuning), _OPTIMISM),
-        ("Gain by ranking and gain by cut", tables.gains(tuning), _GAINS),
-        ("Worst scope and worst server", tables.worst(tuning), _WORST),
+    for table, about in (
+        (tuning_tables.optimism(tuning), _OPTIMISM),
+        (tuning_tables.gains(tuning), _GAINS),
+        (tuning_tables.worst(tuning), _WORST),
     ):
         if table is not None:
-            yield Heading(2, heading)
-            yield Text(about)
-            yield table
+            yield Section(table.title, (Text(about), table))
 
 
 def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
-    yield Heading(2, dataset.dataset)
     yield Text(_facts(dataset))
-    if (drawing := figures.trade_off(dataset)) is not None:
+    if (drawing := tuning_figures.trade_off(dataset)) is not None:
         yield drawing
     else:
         yield Text("No contender and no setting has both completeness and tokens: there is nothing to draw.")
-    if tables.all_results(dataset):
-        yield Heading(3, "Contenders")
-        yield tables.results(dataset, figures.tags(dataset))
+    if tuning_tables.all_results(dataset):
+        yield Subheading("Contenders")
+        yield tuning_tables.results(dataset, tuning_figures.tags(dataset))
     for outcome in dataset.outcomes:
-        parts = (figures.sensitivity(dataset, outcome), figures.two_at_a_time(dataset, outcome))
+        parts = (tuning_figures.sensitivity(dataset, outcome), tuning_figures.two_at_a_time(dataset, outcome))
         drawn = tuple(part for part in parts if part is not None)
         if drawn:
             yield Details(f"{outcome.policy.name} on {dataset.dataset}: sensitivity to its parameters", drawn)
@@ -143,7 +161,7 @@ def _dataset(dataset: DatasetTuning) -> Iterator[Block]:
             yield from _worse_requests(dataset, outcome)
     notes = tuple(_notes(dataset))
     if notes:
-        yield Heading(3, "Notes")
+        yield Subheading("Notes")
         yield Bullets(notes)
 
 
@@ -175,9 +193,13 @@ def _worse_requests(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[
     )
     if compared is not None:
         said += f"; {compared.higher:,} became complete and {compared.equal:,} stayed as they were"
-    first = f" The first {tables.MANY} in the order of the dataset." if len(outcome.worse) > tables.MANY else ""
+    first = (
+        f" The first {tuning_tables.MANY} in the order of the dataset."
+        if len(outcome.worse) > tuning_tables.MANY
+        else ""
+    )
     title = f"{name} on {dataset.dataset}: {wording.count(len(outcome.worse), 'request')} made worse"
-    yield Details(title, (Text(f"{said}.{first}"), tables.worse_requests(outcome)))
+    yield Details(title, (Text(f"{said}.{first}"), tuning_tables.worse_requests(outcome)))
 
 
 def _notes(dataset: DatasetTuning) -> Iterator[str]:
@@ -221,13 +243,10 @@ def _doubts(outcome: PolicyOutcome) -> Iterator[str]:
             )
 
 
-def _provenance(tuning: Tuning) -> Iterator[Block]:
-    yield Heading(2, "How this was made")
-    yield Bullets(
-        (
-            f"Embeddings: {tuning.embedder}.",
-            f"Seed of random search, resampling and folds: {tuning.seed}.",
-            "The same command on the same data gives the same bytes:",
-        )
+def _provenance(tuning: Tuning) -> Section:
+    sentences = (
+        f"Embeddings: {tuning.embedder}.",
+        f"Seed of random search, resampling and folds: {tuning.seed}.",
+        "The same command on the same data gives the same bytes:",
     )
-    yield Code(tuning.command)
+    return Section("How this was made", (Bullets(sentences), Code(tuning.command)))

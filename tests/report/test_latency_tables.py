@@ -8,7 +8,7 @@ import pytest
 
 from ctxbench.bench.latency import LatencyResult, Timings, Trial
 from ctxbench.core.errors import StorageError
-from ctxbench.report.latency import latency_sections, print_latency, write_latency
+from ctxbench.report.latency_tables import latency_sections, print_latency, write_latency
 
 MACHINE = {
     "processor": "A Processor", "architecture": "x86_64", "cores": 2, "usable_cores": 1, "memory_mib": 24152,

@@ -9,12 +9,14 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import SHOWN, faults_of
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.report import wording
-from ctxbench.report.gate import texts
+from ctxbench.report.document import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
+from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
-from ctxbench.report.gate.blocks import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
+from ctxbench.report.gate.check_summary import loss_note, summary_sentences
 from ctxbench.report.gate.places import Places, place_text
-from ctxbench.report.gate.summary import loss_note, summary_sentences
 
+MORE = "Metrics, and every item lost and gained with its cause: --verbose, or --markdown FILE."
+_CHECK = Document(title="", kicker="ctxbench check", level=2, whole_in=("--json", "--markdown FILE"), unit="selectors")
 _P = "p is corrected over all metrics of the whole check."
 _LEGEND = "Detectable is the smallest change for the worse that so many queries would tell apart four times in five."
 _SELDOM = ("left out", "swaps")
@@ -39,11 +41,12 @@ def document(
     short = summary_sentences(ranked, accept, first=first, pins=pin_advice(check))
     opening: list[Block] = [Bullets(short)] if short else []
     opening.append(_verdicts(ranked) if ranked else Text("No selector was compared."))
-    shared = texts.shared_notices(check)
+    shared = check_texts.shared_notices(check)
     notices = [*check.notices, *shared, *_reuse_notice(ranked), *map(_unsteady_note, filter(_partly_counted, ranked))]
     if notices:
-        opening.append(Bullets(tuple(map(texts.sentence, notices))))
-    return Document(
+        opening.append(Bullets(tuple(map(check_texts.sentence, notices))))
+    return replace(
+        _CHECK,
         title=f"{check.verdict}: {check.name}, {check.head} against {check.base}",
         opening=tuple(opening),
         sections=tuple(_section(one, shared, places) for one in ranked),
@@ -63,15 +66,15 @@ def refusal(name: str, error: Exception) -> Document:
     lines += [f"and {len(faults) - SHOWN:,} more"] if len(faults) > SHOWN else []
     title = f"cannot judge: {name}" + (f", {len(faults):,} faults" if len(faults) > 1 else "")
     advice = Text("Nothing was judged (exit code 2): mend what is wrong and check again.")
-    return Document(title=title, opening=(Bullets(tuple(map(texts.sentence, lines))),), sections=(), closing=(advice,))
+    return replace(_CHECK, title=title, opening=(Bullets(tuple(map(check_texts.sentence, lines))),), closing=(advice,))
 
 
 def _reuse_notice(selectors: list[SelectorCheck]) -> Iterator[str]:
     """One notice for all selectors whose answers are those of the baseline."""
-    names = [texts.selector_name(one) for one in selectors if one.reused]
+    names = [check_texts.selector_name(one) for one in selectors if one.reused]
     if names:
         all_of_them = "no selector was asked again" if len(names) > 1 else f"{names[0]} was not asked again"
-        what = all_of_them if len(names) == len(selectors) else f"not asked again: {texts.first_ones(names)}"
+        what = all_of_them if len(names) == len(selectors) else f"not asked again: {check_texts.first_ones(names)}"
         yield f"{what}: nothing that decides the answers has changed since the baseline was accepted"
 
 
@@ -82,7 +85,9 @@ def _partly_counted(check: SelectorCheck) -> bool:
 def _unsteady_note(check: SelectorCheck) -> str:
     """The note that lost and gained items leave out unsteady queries."""
     n = f"{check.unsteady:,} of {wording.count(check.needing, 'query', 'queries')} that need something"
-    return f"required items lost and gained of {texts.selector_name(check)} leave out {n}: unsteady between repeats"
+    return (
+        f"required items lost and gained of {check_texts.selector_name(check)} leave out {n}: unsteady between repeats"
+    )
 
 
 def _verdicts(selectors: list[SelectorCheck]) -> Table:
@@ -127,12 +132,12 @@ def _counts(check: SelectorCheck) -> dict[str, int]:
 def _section(check: SelectorCheck, told_already: Collection[str], places: Places) -> Section:
     """One selector; notices that were said already are left out."""
     told = [*check.reasons, *([f"what differs: {check.differs}"] if check.differs else [])]
-    blocks: list[Block] = [Bullets(tuple(map(texts.sentence, told)))]
+    blocks: list[Block] = [Bullets(tuple(map(check_texts.sentence, told)))]
     blocks += [table for table in _tables(check, places) if table.rows]
     notices = [one for one in check.notices if one not in told_already]
     if notices:
-        blocks.append(Bullets(tuple(map(texts.sentence, notices))))
-    return Section(f"{check.verdict}: {texts.selector_name(check)}", tuple(blocks))
+        blocks.append(Bullets(tuple(map(check_texts.sentence, notices))))
+    return Section(f"{check.verdict}: {check_texts.selector_name(check)}", tuple(blocks))
 
 
 def _tables(check: SelectorCheck, places: Places) -> Iterator[Table]:
@@ -158,14 +163,14 @@ def _metrics(check: SelectorCheck) -> Table:
         metric = parse_metric(one.metric)
         rows.append(
             (
-                texts.metric_title(one),
+                check_texts.metric_title(one),
                 str(one.verdict),
-                texts.mean(metric, one.base),
-                texts.mean(metric, one.head),
-                texts.difference(metric, one.comparison),
-                *([texts.p_value(one.comparison)] if p else []),
-                texts.size_text(metric, one.tolerance),
-                texts.size_text(metric, one.detectable),
+                wording.mean(metric, one.base),
+                wording.mean(metric, one.head),
+                check_texts.difference(metric, one.comparison),
+                *([check_texts.p_value(one.comparison)] if p else []),
+                check_texts.size_text(metric, one.tolerance),
+                check_texts.size_text(metric, one.detectable),
                 f"{one.comparison.n:,}",
             )
         )
@@ -186,8 +191,13 @@ def _latency(check: SelectorCheck) -> Table:
     rows: list[tuple[Cell, ...]] = []
     if check.latency is not None:
         one = check.latency
-        sides = (texts.milliseconds(one.base_s), texts.milliseconds(one.head_s))
-        told = (texts.ratio_text(one), texts.p_text(one.p_holm), texts.tolerance_range(one), f"{len(one.queries):,}")
+        sides = (check_texts.milliseconds(one.base_s), check_texts.milliseconds(one.head_s))
+        told = (
+            check_texts.ratio_text(one),
+            wording.p_text(one.p_holm),
+            check_texts.tolerance_range(one),
+            f"{len(one.queries):,}",
+        )
         rows.append(("ms a request", str(one.verdict), *sides, *told))
     return Table(
         title="Latency",
@@ -204,10 +214,10 @@ def _latency(check: SelectorCheck) -> Table:
 def _pins(check: SelectorCheck) -> Table:
     rows = [
         (
-            texts.id_with_text(check, one.query),
-            texts.sentence(one.pin),
+            check_texts.id_with_text(check, one.query),
+            check_texts.sentence(one.pin),
             f"{one.line}" if one.line else wording.NONE,
-            texts.sentence(one.message),
+            check_texts.sentence(one.message),
         )
         for one in check.pins
     ]
@@ -224,10 +234,10 @@ def _pins(check: SelectorCheck) -> Table:
 def _unmet(check: SelectorCheck, places: Places) -> Table:
     rows = [
         (
-            texts.sentence(" or ".join(one.items)),
+            check_texts.sentence(" or ".join(one.items)),
             place_text(places.of_items(one.items, check.dataset)),
             one.why,
-            f"{len(one.queries):,} ({texts.first_ones(one.queries)})",
+            f"{len(one.queries):,} ({check_texts.first_ones(one.queries)})",
         )
         for one in check.unmet
     ]
@@ -257,7 +267,7 @@ def _repriced(check: SelectorCheck, places: Places) -> Table:
         )
         for one in check.repriced
     ]
-    decides = any(texts.counts_tokens(one) and one.verdict in texts.CAUSE_VERDICTS for one in check.metrics)
+    decides = any(check_texts.counts_tokens(one) and one.verdict in check_texts.CAUSE_VERDICTS for one in check.metrics)
     return _without_empty_places(
         Table(
             title=f"Items that cost otherwise where they are offered as before: {len(rows):,}",
@@ -294,13 +304,16 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
     rows = []
     for one in changes:
         row: list[Cell] = [
-            texts.id_with_text(check, one.query),
+            check_texts.id_with_text(check, one.query),
             Quoted(one.item),
-            *([texts.direction(one)] if ways else []),
+            *([check_texts.direction(one)] if ways else []),
         ]
         when = f"{'now' if one.lost else 'before'}, " if ways else ""
-        row += [f"{when}{texts.exclusion_text(one)}", texts.score_text(one)]
-        row += [texts.sentence(texts.cause_text(one.cause)), *([texts.sentence(str(one.remedy))] if remedy else [])]
+        row += [f"{when}{check_texts.exclusion_text(one)}", check_texts.score_text(one)]
+        row += [
+            check_texts.sentence(check_texts.cause_text(one.cause)),
+            *([check_texts.sentence(str(one.remedy))] if remedy else []),
+        ]
         rows.append(tuple(row))
     return Table(
         title=title,
@@ -317,14 +330,14 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
 def _causes(check: SelectorCheck, places: Places) -> Table:
     rows = [
         (
-            texts.sentence(texts.cause_text(one.cause)),
+            check_texts.sentence(check_texts.cause_text(one.cause)),
             place_text(places.of_cause(one.cause, check.dataset, [check.selector])),
             f"{one.lost:,}",
             f"{one.gained:,}",
             f"{one.others:,}",
             f"{one.tokens:+,}" if one.tokens else "0",
-            f"{len(one.queries):,} ({texts.first_ones(one.queries)})",
-            texts.sentence(str(one.remedy)),
+            f"{len(one.queries):,} ({check_texts.first_ones(one.queries)})",
+            check_texts.sentence(str(one.remedy)),
         )
         for one in check.causes
     ]
@@ -350,7 +363,7 @@ def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Bl
         loose = [f"{wording.LOOSE_LEGEND}."] if any(map(wording.has_loose, cells)) else []
         yield Text(" ".join([*chance, _LEGEND, *loose]), note=True)
     if any(one.latency is not None for one in check.selectors):
-        yield Text(texts.LATENCY_NOTE)
+        yield Text(check_texts.LATENCY_NOTE)
     how = f"{first}, then accept it" if first else "accept it"
     new = any(one.left_out.get("new") for one in check.selectors)
     match check.verdict:

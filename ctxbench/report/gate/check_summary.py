@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ctxbench.gate.model import Cause, CauseGroup, MetricVerdict, SelectorCheck, Verdict
 from ctxbench.report import wording
-from ctxbench.report.gate import texts
+from ctxbench.report.gate import check_texts
 
 _NAMED = 3  # lost items, and selectors, that are named
 _LONGEST = 150  # characters of a reason, a cause and a mend
@@ -45,16 +45,16 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         worst, *others = differ
         left = len(worst.reasons) - 1
         more = f"; {wording.count(left, 'more reason')} below" if left else ""
-        yield f"{texts.selector_name(worst)}: {_clipped(worst.reasons[0])}{more}"
+        yield f"{check_texts.selector_name(worst)}: {_clipped(worst.reasons[0])}{more}"
         if others:
-            yield texts.sentence(f"also {_others(others)}")
+            yield check_texts.sentence(f"also {_others(others)}")
     if losing:
         yield f"lost: {_lost(losing)}"
     found = costliest_cause(selectors)
     if found is not None:
         cause, remedy = found
         only = len({group.cause for one in selectors for group in one.causes}) == 1
-        what = f"{'cause' if only else 'most costly cause'}: {_clipped(texts.cause_text(cause))}"
+        what = f"{'cause' if only else 'most costly cause'}: {_clipped(check_texts.cause_text(cause))}"
         yield f"{what}; to mend it: {_clipped(remedy)}" if remedy else what
     if pins:
         yield pins
@@ -67,8 +67,8 @@ def _others(selectors: Sequence[SelectorCheck]) -> str:
     """Selectors by verdict: `worse: a on d and b on d; better: c on d`."""
     names: dict[Verdict, list[str]] = {}
     for one in selectors:
-        names.setdefault(one.verdict, []).append(texts.selector_name(one))
-    return "; ".join(f"{verdict}: {texts.first_ones(held, _NAMED)}" for verdict, held in names.items())
+        names.setdefault(one.verdict, []).append(check_texts.selector_name(one))
+    return "; ".join(f"{verdict}: {check_texts.first_ones(held, _NAMED)}" for verdict, held in names.items())
 
 
 def _lost(selectors: Sequence[SelectorCheck]) -> str:
@@ -79,8 +79,10 @@ def _lost(selectors: Sequence[SelectorCheck]) -> str:
             if one.lost and one.required:
                 queries.setdefault(one.item, {})[one.query] = None
     ranked = sorted(queries.items(), key=lambda entry: -len(entry[1]))
-    return texts.sentence(
-        texts.first_ones([f"{item} ({texts.first_ones(list(held), _NAMED)})" for item, held in ranked], _NAMED)
+    return check_texts.sentence(
+        check_texts.first_ones(
+            [f"{item} ({check_texts.first_ones(list(held), _NAMED)})" for item, held in ranked], _NAMED
+        )
     )
 
 
@@ -101,7 +103,7 @@ def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | N
     for one in selectors:
         for judged in one.metrics:
             blame = metric_cause(one, judged)
-            if blame is not None and judged.verdict is one.verdict and judged.verdict in texts.CAUSE_VERDICTS:
+            if blame is not None and judged.verdict is one.verdict and judged.verdict in check_texts.CAUSE_VERDICTS:
                 return blame.cause, str(blame.remedy)
     return None
 
@@ -109,16 +111,18 @@ def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | N
 def _tokens_decided(check: SelectorCheck) -> bool:
     """Whether a verdict is what it is for nothing but prompt tokens."""
     facts = check.pins or check.unmet or check.lost - check.gained > check.allowed
-    judged = [one for one in check.metrics if one.verdict in texts.CAUSE_VERDICTS and one.verdict is check.verdict]
-    return not facts and bool(judged) and all(map(texts.counts_tokens, judged))
+    judged = [
+        one for one in check.metrics if one.verdict in check_texts.CAUSE_VERDICTS and one.verdict is check.verdict
+    ]
+    return not facts and bool(judged) and all(map(check_texts.counts_tokens, judged))
 
 
 def metric_cause(check: SelectorCheck, judged: MetricVerdict) -> CauseGroup | None:
     """The cause that did most to a metric: to tokens the one that adds most, else the first; None where none is."""
-    if texts.counts_tokens(judged):
+    if check_texts.counts_tokens(judged):
         return max(check.causes, key=lambda group: group.tokens, default=None)
     return next((group for group in check.causes if group.lost or group.gained or group.others), None)
 
 
 def _clipped(text: str) -> str:
-    return texts.clipped(text, _LONGEST)
+    return check_texts.clipped(text, _LONGEST)

@@ -8,9 +8,9 @@ import pytest
 
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.gate.model import Cause, CauseKind, Verdict
-from ctxbench.report.gate import texts
-from ctxbench.report.gate.blocks import Bullets, Code, Table, Text, Weight
-from ctxbench.report.gate.document import document, refusal
+from ctxbench.report.document import Bullets, Code, Table, Text, Weight
+from ctxbench.report.gate import check_texts
+from ctxbench.report.gate.check_document import document, refusal
 from ctxbench.report.gate.places import Places
 
 ACCEPT = "ctxbench check gate.yaml --accept"
@@ -173,7 +173,7 @@ def test_of_very_many_faults_the_first_are_told():
 
 
 def test_without_texts_ids_stay(made):
-    told = repr(document(texts.without_texts(made.check(made.worse()))))
+    told = repr(document(check_texts.without_texts(made.check(made.worse()))))
     assert "please" not in told
     assert "Code review" not in told
     assert "rule:code%20review" in told
@@ -265,34 +265,34 @@ def test_a_check_of_nothing_says_so(made):
     ],
 )
 def test_a_cause_names_what_it_is_about_once(cause, words):
-    assert texts.cause_text(cause) == words
+    assert check_texts.cause_text(cause) == words
 
 
 @pytest.mark.parametrize(
     ("n", "words"), [(0, ""), (1, "0"), (6, "0, 1, 2, 3, 4 and 5"), (7, "0, 1, 2, 3, 4 and 2 more")]
 )
 def test_a_long_list_of_ids_is_cut(n, words):
-    assert texts.first_ones([str(one) for one in range(n)]) == words
+    assert check_texts.first_ones([str(one) for one in range(n)]) == words
 
 
 @pytest.mark.parametrize(("p", "words"), [(0.00001, "<0.0001"), (0.0051, "0.0051"), (0.05, "0.050"), (1.0, "1")])
 def test_p_values(made, p, words):
     found = made.judged("completeness", Verdict.SAME, [1] * 4, [1] * 4).comparison
-    assert texts.p_value(replace(found, p_holm=p)) == words
-    assert texts.p_value(replace(found, n=0)) == "-"
+    assert check_texts.p_value(replace(found, p_holm=p)) == words
+    assert check_texts.p_value(replace(found, n=0)) == "-"
 
 
 def test_a_small_tolerance_is_not_shown_as_none(made):
-    metric = texts.parse_metric("completeness")
-    assert texts.size_text(metric, 0.0001) == "0.01 points"
-    assert texts.size_text(metric, 0.0) == "0.0 points"
-    assert texts.size_text(metric, None) == "-"
-    assert texts.size_text(texts.parse_metric("tokens"), 12.5) == "12 tokens"
+    metric = check_texts.parse_metric("completeness")
+    assert check_texts.size_text(metric, 0.0001) == "0.01 points"
+    assert check_texts.size_text(metric, 0.0) == "0.0 points"
+    assert check_texts.size_text(metric, None) == "-"
+    assert check_texts.size_text(check_texts.parse_metric("tokens"), 12.5) == "12 tokens"
 
 
 def test_long_texts_are_cut():
-    assert texts.clipped("a " * 200) == "a " * 78 + "a..."
-    assert len(texts.clipped("a" * 1000)) == 160
+    assert check_texts.clipped("a " * 200) == "a " * 78 + "a..."
+    assert len(check_texts.clipped("a" * 1000)) == 160
 
 
 def test_the_sign_behind_an_interval_is_explained_only_where_it_stands(made):

@@ -1,60 +1,77 @@
-"""A check on the console."""
+"""A document on the console."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ctxbench.report.gate.blocks import Block, Bullets, Cell, Code, Document, Table, Text
+from ctxbench.report.document import (
+    Block,
+    Bullets,
+    Cell,
+    Code,
+    Details,
+    Document,
+    Drawing,
+    Quoted,
+    Subheading,
+    Table,
+    Text,
+)
 from ctxbench.report.wording import said
 
 _NARROWEST = 40
 _GAP = "  "
 _FIXED = "\xa0"  # stands for a blank at which no line is broken
-_ALL = "all of them: --json or --markdown FILE"
 
 
 def console_text(document: Document, *, width: int = 100, plain: bool = False) -> str:
-    """A check as text; ends with a line feed.
+    """A document as text; ends with a line feed.
 
     Args:
-        document: the check.
+        document: what is shown; figures by title and caption.
         width: columns; a word that is longer stands out.
         plain: whether the terminal lacks Unicode, so that signs must be plain.
     """
     width = max(width, _NARROWEST)
     lines = _wrapped(document.title, 0, 2, width)
-    for block in document.opening:
-        lines += ["", *_rendered(block, width, titled=False)]
+    for block in (*(Text(one) for one in (document.answer, document.about) if one), *document.opening):
+        lines += ["", *_rendered(block, document, width, titled=False)]
     for section in document.sections:
         lines += ["", *_wrapped(section.title, 0, 2, width)]
         for place, block in enumerate(section.blocks):
-            lines += [*([""] if place else []), *_rendered(block, width)]
+            lines += [*([""] if place else []), *_rendered(block, document, width, titled=document.table_titles)]
     for block in document.closing:
-        lines += [*([] if isinstance(block, Code) else [""]), *_rendered(block, width)]
+        lines += [*([] if isinstance(block, Code) else [""]), *_rendered(block, document, width, titled=True)]
     return "".join(f"{said(line.rstrip(), plain)}\n" for line in lines)
 
 
-def _rendered(block: Block, width: int, *, titled: bool = True) -> list[str]:
+def _rendered(block: Block, document: Document, width: int, *, titled: bool) -> list[str]:
     match block:
-        case Text():
+        case Text() | Subheading():
             return _wrapped(block.text, 0, 0, width)
         case Bullets():
             return [line for text in block.texts for line in _wrapped(f"- {text}", 2, 4, width)]
         case Code():
             return [f"  {_line(block.text)}"]
         case Table():
-            return [*(_wrapped(block.title, 2, 4, width) if titled else []), *_table(block, width)]
+            return [*(_wrapped(block.title, 2, 4, width) if titled else []), *_table(block, document, width)]
+        case Drawing():
+            return [*_wrapped(block.title, 2, 4, width), *_wrapped(block.caption, 4, 4, width)]
+        case Details():
+            inner = [_rendered(part, document, width, titled=False) for part in block.blocks]
+            return [*_wrapped(block.title, 2, 4, width), *(line for lines in inner for line in lines)]
 
 
-def _table(table: Table, width: int) -> list[str]:
+def _table(table: Table, document: Document, width: int) -> list[str]:
     rows = table.rows[: table.shown or None]
     cells = [[_cell(cell) for cell in row] for row in rows]
     lines = [] if table.stacked else _columns(table, cells)
     if table.stacked or any(len(line) > width for line in lines):
         lines = [line for row in cells for line in _stacked(table, row, width)]
     more = len(table.rows) - len(rows)
-    return [*lines, *([f"    and {more:,} more ({_ALL})"] if more else [])]
+    where = f" (all of them: {' or '.join(document.whole_in)})" if document.whole_in else ""
+    return [*lines, *([f"    and {more:,} more{where}"] if more else [])]
 
 
 def _columns(table: Table, rows: Sequence[Sequence[str]]) -> list[str]:
@@ -89,10 +106,10 @@ def _whole(text: str, width: int) -> str:
 
 def _cell(cell: Cell) -> str:
     """A cell on one line; after an id, what it stands for is in quotes."""
-    if isinstance(cell, str):
-        return _line(cell)
-    first, *rest = map(_line, cell)
-    return " ".join([first, *(f'"{part}"' for part in rest)])
+    first, *rest = (cell,) if isinstance(cell, str) else cell
+    if rest and not isinstance(first, Quoted):
+        return _line(", ".join(cell))
+    return " ".join([_line(first), *(f'"{_line(part)}"' for part in rest)])
 
 
 def _line(text: str) -> str:

@@ -38,8 +38,7 @@ def estimate_text(found: Mapping[str, Estimate], metric: Metric) -> str:
     one = found.get(str(metric))
     if one is None or not one.n or not math.isfinite(one.value):
         return wording.NONE
-    interval = wording.estimate_interval(metric, one)
-    return f"{wording.number(metric, one.value)}{f' ({interval})' if interval else ''}"
+    return wording.mean(metric, one)
 
 
 def change_text(found: Mapping[str, Comparison] | None, metric: Metric) -> tuple[str, ...]:
@@ -136,5 +135,5 @@ LOOSE = f"{wording.LOOSE} behind an interval: too few values, or too few that di
 
 def short_text(text: str, most: int) -> str:
     """A text on one line, of at most so many letters."""
-    line = wording.named(" ".join(text.split()))
+    line = wording.on_one_line(text)
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}\u2026"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.results import Part, RunFolder
@@ -16,24 +15,20 @@ from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, summari
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import StorageError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.io.files import read_text, write_atomic
+from ctxbench.io.files import write_atomic
 from ctxbench.report import wording
-from ctxbench.report.answer import run_answer
 from ctxbench.report.charts.axes import colours
 from ctxbench.report.charts.comparisons import points_of, trade_off
 from ctxbench.report.charts.histogram import scores
-from ctxbench.report.charts.svg import axes_at, inline, svg
+from ctxbench.report.charts.svg import axes_at, svg
 from ctxbench.report.drill import dataset_payload, script_json, without_surrogates
+from ctxbench.report.opening_sentence import run_answer
+from ctxbench.report.page_templates import page_template, read_parts, stylesheet
+from ctxbench.report.run_tables import ComparisonTable, about_selector, comparison_table
 from ctxbench.report.scores import ScoreGroup, score_groups
-from ctxbench.report.tables import ComparisonTable, about_selector, comparison_table
 from ctxbench.report.thresholds import threshold_of
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
-
 FILE_NAME = "report.html"
-_TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPTS = ("data.js", "list.js", "detail.js", "main.js")
 _SCATTER, _SCORES = (620.0, 340.0), (620.0, 270.0)  # pixels
 
@@ -109,51 +104,25 @@ def render_page(
         "datasets": [view.name for view in views],
         "thresholds": _thresholds(summary),
     }
-    html: str = (
-        templates()
-        .get_template("report.html.j2")
-        .render(
-            summary=summary,
-            answer=run_answer(summary),
-            manifest=summary.manifest,
-            experiment=summary.manifest["experiment"],
-            views=views,
-            selectors=[
-                (name, "; ".join(filter(None, about_selector(summary.manifest, name))))
-                for name in summary.manifest["selectors"]
-            ],
-            outside=[name for name, about in summary.manifest["selectors"].items() if about.get("outside")],
-            style=stylesheet("report.css"),
-            script=Markup(script),  # noqa: S704 - files of ours
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            settings=Markup(script_json(settings)),  # noqa: S704 - cannot end its element
-            payloads=[Markup(view.payload) for view in views],  # noqa: S704 - likewise
-            details=_details(summary.manifest),
-        )
+    html: str = page_template("report.html.j2").render(
+        summary=summary,
+        answer=run_answer(summary),
+        manifest=summary.manifest,
+        experiment=summary.manifest["experiment"],
+        views=views,
+        selectors=[
+            (name, "; ".join(filter(None, about_selector(summary.manifest, name))))
+            for name in summary.manifest["selectors"]
+        ],
+        outside=[name for name, about in summary.manifest["selectors"].items() if about.get("outside")],
+        style=stylesheet("report.css"),
+        script=Markup(script),  # noqa: S704 - files of ours
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        settings=Markup(script_json(settings)),  # noqa: S704 - cannot end its element
+        payloads=[Markup(view.payload) for view in views],  # noqa: S704 - likewise
+        details=_details(summary.manifest),
     )
     return without_surrogates(html)
-
-
-def templates() -> Environment:
-    """The templates of pages: what they show is escaped, and a name that they do not know is an error."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"count": wording.count, "breakable": _breakable, "inline": inline}
-    return environment
-
-
-def stylesheet(*names: str) -> Markup:
-    """Style sheets that stand beside the templates, in order."""
-    from markupsafe import Markup
-
-    return Markup("\n".join(read_text(_TEMPLATES / name) for name in names))  # noqa: S704 - files of ours
 
 
 def _checked(
@@ -237,22 +206,13 @@ def _thresholds(summary: RunSummary) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _breakable(name: str) -> Markup:
-    """A name as markup: it may break after its separators, and turns no text around it the other way."""
-    from markupsafe import Markup, escape
-
-    parts = (str(escape(part)) for part in re.split(r"(?<=[._/:-])(?=.)", name))
-    return Markup(f"<bdi>{'<wbr>'.join(parts)}</bdi>")  # noqa: S704 - each part is escaped
-
-
 def _unscored(parts: Sequence[Part], scored: set[str]) -> tuple[str, ...]:
     return tuple(part.selector for part in parts if part.selector not in scored)
 
 
 def _script() -> str:
     """The page's script: the files in order, in one function of their own."""
-    body = "\n".join(read_text(_TEMPLATES / name) for name in _SCRIPTS)
-    return f'\n(function () {{\n"use strict";\n{body}}})();\n'
+    return f'\n(function () {{\n"use strict";\n{read_parts(*_SCRIPTS)}}})();\n'
 
 
 def _sample(n: Any) -> str:

@@ -11,7 +11,7 @@ from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.bench.summary import DatasetSummary, RunSummary, SelectorSummary
 from ctxbench.core.stages import Step
 from ctxbench.data.datasets import Dataset, read_dataset
-from ctxbench.report.markdown import markdown_report
+from ctxbench.report.run_markdown import markdown_report
 from ctxbench.steps.lexical import Bm25
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"

@@ -1,0 +1,190 @@
+"""A report as a document made of blocks, which the console, Markdown and a page all render, so that they say the same.
+
+Each form has one writer for any document: `document_console`, `document_markdown` and `document_page`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, replace
+from enum import IntEnum
+from typing import TypeAlias
+
+BRIEF_ROWS = 3
+
+
+class Quoted(str):
+    """What someone else wrote: an id, or the text of a request. Nothing in it is markup."""
+
+    __slots__ = ()
+
+
+Cell: TypeAlias = str | tuple[str, ...]
+"""A text, or several below each other: an id with what it stands for, both `Quoted`, or parts of one figure."""
+
+
+class Weight(IntEnum):
+    """How much a row matters: where there is no room, the rows of the highest number go first."""
+
+    VERDICT = 0
+    COST = 1
+    DETAIL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Subheading:
+    """A heading inside a section."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph; a note explains what tables hold."""
+
+    text: str
+    note: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bullets:
+    """A list of sentences."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A line to be copied as it is."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of texts.
+
+    Attributes:
+        title: what it is.
+        head: one heading a column.
+        rows: as many cells each, what matters most first.
+        numbers: columns whose cells are numbers.
+        weight: how much its rows matter; details are folded.
+        shown: rows that a console shows; 0 = all.
+        key: so many columns say what a row is about; where a table is too wide, the others stand below them.
+        stacked: too wide for any console.
+        joined: where columns stand below each other, they share a paragraph.
+        brief: whether it stands in the short form, too: with its first rows.
+    """
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    numbers: frozenset[int] = frozenset()
+    _: KW_ONLY
+    weight: Weight = Weight.COST
+    shown: int = 0
+    key: int = 1
+    stacked: bool = False
+    joined: bool = False
+    brief: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A figure.
+
+    Attributes:
+        name: of its file, without folder and ending; unique in the document.
+        title: in few words.
+        caption: what to see in it, as sentences.
+        svg: the text of its file.
+    """
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Blocks that are shown on demand."""
+
+    title: str
+    blocks: tuple[Table | Text | Bullets | Drawing, ...]
+
+
+Block: TypeAlias = Subheading | Text | Bullets | Code | Table | Drawing | Details
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What belongs together under a heading."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A report as blocks.
+
+    Attributes:
+        title: of the whole.
+        answer: what was found, in one sentence; may be empty.
+        about: what it is about, in one sentence; may be empty.
+        opening: what concerns all.
+        sections: the parts, what matters most first.
+        closing: what to do next.
+        kicker: what made it, for example `ctxbench check`.
+        level: of its title in Markdown: 1 on a page of its own; deeper, the kicker stands before the title.
+        table_titles: whether sections show the titles of tables; else these are for those who do not see the table.
+        whole_in: options that give all of it where a writer leaves rows out, the shortest answer first.
+        unit: what a section is about, in the plural.
+    """
+
+    title: str
+    answer: str = ""
+    about: str = ""
+    opening: tuple[Block, ...] = ()
+    sections: tuple[Section, ...] = ()
+    closing: tuple[Block, ...] = ()
+    kicker: str = "ctxbench"
+    level: int = 1
+    table_titles: bool = True
+    whole_in: tuple[str, ...] = ()
+    unit: str = "sections"
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks in order, those inside of details behind them."""
+        yield from each_block((*self.opening, *(part for one in self.sections for part in one.blocks), *self.closing))
+
+    def brief(self, more: str) -> Document:
+        """The document without what only explains: of sections their sentences, and the first rows of brief tables.
+
+        Args:
+            more: the sentence that says where the rest is; added if anything was left out.
+        """
+        sections = tuple(Section(one.title, tuple(_brief(one.blocks))) for one in self.sections)
+        sections = tuple(one for one in sections if one.blocks)
+        if sections == self.sections:
+            return self
+        kept = (one for one in self.closing if not (isinstance(one, Text) and one.note))
+        return replace(self, sections=sections, closing=(Text(more), *kept))
+
+
+def each_block(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks in order, those inside of details behind them."""
+    for block in blocks:
+        yield block
+        if isinstance(block, Details):
+            yield from each_block(block.blocks)
+
+
+def _brief(blocks: tuple[Block, ...]) -> Iterator[Block]:
+    for block in blocks:
+        if not isinstance(block, Table):
+            yield block
+        elif block.brief:
+            yield replace(block, shown=min(block.shown or BRIEF_ROWS, BRIEF_ROWS))
