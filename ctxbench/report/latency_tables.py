@@ -41,7 +41,7 @@ _DOCUMENTS = "The documents do not name their machine: their figures are for ori
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class LatencySection:
     """One table as texts.
 
     Attributes:
@@ -57,7 +57,7 @@ class Section:
     notes: tuple[str, ...] = ()
 
 
-def latency_sections(result: LatencyResult) -> tuple[Section, ...]:
+def latency_sections(result: LatencyResult) -> tuple[LatencySection, ...]:
     """The five tables of a result; times are milliseconds, memory MiB."""
     return (_one_request(result), _by_step(result), _growth(result), _indexing(result), _documents(result))
 
@@ -118,7 +118,7 @@ def latency_tables(result: LatencyResult) -> list[RenderableType]:
     return parts
 
 
-def _table(section: Section) -> Table:
+def _table(section: LatencySection) -> Table:
     from rich.text import Text
 
     table = empty_table()
@@ -131,7 +131,7 @@ def _table(section: Section) -> Table:
     return table
 
 
-def _one_request(result: LatencyResult) -> Section:
+def _one_request(result: LatencyResult) -> LatencySection:
     rows = []
     for state, said in STATES.items():
         whole = result.of(state)
@@ -139,7 +139,7 @@ def _one_request(result: LatencyResult) -> Section:
             continue
         process = result.of_process(state)
         rows.append((said, f"{whole.n:,}", *_spread(whole), _rounds(whole), _ms(_median(process))))
-    return Section(
+    return LatencySection(
         f"One request, {count(result.reference, 'item')}, ms",
         ("", "n", "p50", "p95", "p99", "rounds", "with start of process"),
         tuple(rows),
@@ -147,7 +147,7 @@ def _one_request(result: LatencyResult) -> Section:
     )
 
 
-def _by_step(result: LatencyResult) -> Section:
+def _by_step(result: LatencyResult) -> LatencySection:
     states = [state for state in STATES if result.of(state) is not None]
     tail = "new" in states
     rows = []
@@ -163,7 +163,7 @@ def _by_step(result: LatencyResult) -> Section:
             cells.append(_ms(new.p95 if new else None))
         rows.append((name, *cells))
     columns = ("", *(_SHORT[state] for state in states), *(["warm,\nquery new, p95"] if tail else []))
-    return Section(
+    return LatencySection(
         f"By step, {count(result.reference, 'item')}, median ms",
         columns,
         tuple(rows),
@@ -171,14 +171,14 @@ def _by_step(result: LatencyResult) -> Section:
     )
 
 
-def _growth(result: LatencyResult) -> Section:
+def _growth(result: LatencyResult) -> LatencySection:
     states = ("cold", "restarted_cached", "new", "cached")
     rows = []
     for size in result.sizes:
         found = [result.of(state, size=size) for state in states]
         peak = result.peak("warm", size)
         rows.append((f"{size:,} items", *(_ms(_median(one)) for one in found), _number(_median(peak))))
-    return Section(
+    return LatencySection(
         "As the catalog grows, whole request, median ms",
         ("", *(_SHORT[state] for state in states), "peak MiB, warm"),
         tuple(rows),
@@ -186,7 +186,7 @@ def _growth(result: LatencyResult) -> Section:
     )
 
 
-def _indexing(result: LatencyResult) -> Section:
+def _indexing(result: LatencyResult) -> LatencySection:
     rows = []
     for size in result.sizes:
         chunk, first, peak = result.indexing(size), result.of("cold", size=size), result.peak("cold", size)
@@ -198,7 +198,7 @@ def _indexing(result: LatencyResult) -> Section:
     notes = [f"A process is ready after {_ms(_median(ready))} ms (interpreter, imports, pipeline)."]
     if load is not None:
         notes.append(f"The model is loaded {_ms(load.p50)} ms after the first text is asked for (n = {load.n}).")
-    return Section(
+    return LatencySection(
         "Indexing and first search on an empty store, median ms",
         ("", "chunks", "ms a chunk", "texts a second", "indexing", "first search", "peak MiB"),
         tuple(rows),
@@ -206,14 +206,14 @@ def _indexing(result: LatencyResult) -> Section:
     )
 
 
-def _documents(result: LatencyResult) -> Section:
+def _documents(result: LatencyResult) -> LatencySection:
     rows = []
     for row in result.beside():
         ours = row.ours
         ratio = f"{ours.p50 / row.documents_s:.2f}" if ours else NONE
         cells = (_ms(row.documents_s), _ms(_median(ours)), f"{ours.n:,}" if ours else NONE, ratio)
         rows.append((f"{row.what} ({row.note})" if row.note else row.what, *cells))
-    return Section(
+    return LatencySection(
         "Beside the documents' figures, ms",
         ("", "documents", "ours, p50", "n", "ours / documents"),
         tuple(rows),
