@@ -99,7 +99,10 @@ class Builder:
         counts.update(f"signal_{name}" for name in turn_signals)
         called, wanted, doubtful = self._read_calls(turn, scope, offered)
         nothing = any(record.needs_nothing for record in turn.records) and not called
-        doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip() or any(r.doubtful for r in turn.records)
+        unread = max(record.unread for record in turn.records)
+        counts["calls_unread"] += unread
+        doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip() or bool(unread)
+        doubtful = doubtful or any(record.doubtful for record in turn.records)
         complete = full and scope.tools_only and not turn_signals and not doubtful
         counts["full_but_doubtful"] += full and bool(called) and scope.tools_only and not complete
         counts["full_but_not_all_tools"] += full and bool(called) and not scope.tools_only

@@ -51,6 +51,7 @@ class MessageSummary:
         continued: messages come after it, so this is not the first call of its turn.
         finished: the last message is an answer, without a call.
         calls: those after it; before it nothing is of this turn. All of them if there is no user's message.
+        unread: how many calls after it cannot be read.
         earlier: how many calls stand before it.
         user_hashes: a hash of each message of the user's, oldest first.
     """
@@ -63,6 +64,7 @@ class MessageSummary:
     continued: bool = False
     finished: bool = False
     calls: tuple[Call, ...] = ()
+    unread: int = 0
     earlier: int = 0
     user_hashes: tuple[int, ...] = ()
 
