@@ -49,7 +49,7 @@ def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
         return _pair(data, name)
     if _is_turn(data) or not _is_body(data) or not any(name in data for name in ("tools", "functions")):
         return None
-    return BodyTurn(_turn(data, offered=_offered(data), sources=(data,))[0])
+    return BodyTurn(_turn(data, offered=offered_tools(data), sources=(data,))[0])
 
 
 def unread_request(data: Mapping[str, Any]) -> str:
@@ -90,9 +90,9 @@ def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
     fields = [other for other in RESPONSES if other != name and data.get(other) not in (None, "", {}, [])]
     answers = {field: _answers(field, _inner(data[field])) for field in fields}
     field = next((field for field in fields if answers[field] is not None), None)
-    offered = _offered(request)
+    offered = offered_tools(request)
     if offered is None:
-        offered = _offered(data)
+        offered = offered_tools(data)
     is_whole = "model" in request or name not in ("input", "messages")
     if offered is None and field is not None and is_whole:
         offered = []  # a body without tools
@@ -159,8 +159,8 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _offered(request: Mapping[str, Any]) -> list[Any] | None:
-    """The tools of a request, those that the provider runs left out; None if it has no such field."""
+def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
+    """The `tools` (or `functions`) of a request, those that the provider runs left out; None if it has neither."""
     tools = request.get("tools") if request.get("tools") is not None else request.get("functions")
     if isinstance(tools, dict):  # by name, as the AI SDK has them
         return [name for name, tool in tools.items() if not (isinstance(tool, dict) and tool.get("type") in _HOSTED)]

@@ -12,7 +12,8 @@ from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.traces.bodies import BodyTurn, as_turn, unread_request
-from ctxbench.data.traces.otlp import TURN_MARKS, holds_spans, read_spans
+from ctxbench.data.traces.langfuse import holds_observations, read_observations
+from ctxbench.data.traces.otlp import TURN_MARKS, Span, holds_spans, read_spans
 from ctxbench.data.traces.records import Interner, LogFindings, Record
 from ctxbench.data.traces.spans import SpanReader
 from ctxbench.data.traces.turn_rows import TURN_FIELDS, TurnReader
@@ -85,11 +86,12 @@ class _DocumentReader:
             place: its 1-based position in the log.
             at: its file and line, for what is wrong.
         """
-        body = as_turn(data)
-        if body is not None:
+        if holds_observations(data):
+            self._read_spans(read_observations(data, place), place, at)
+        elif (body := as_turn(data)) is not None:
             self._read_body(body, place, at)
         elif holds_spans(data):
-            _read_spans(data, self._spans, place, self._findings, at)
+            self._read_spans(read_spans(data), place, at)
         elif any(name in data for name in TURN_MARKS):
             self._read_turn(data, place, at)
         else:
@@ -97,6 +99,20 @@ class _DocumentReader:
             what = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
             what += f", but {fields or 'an empty object'}{unread_request(data)}"
             self._findings.faults.append(replace(at, message=what))
+
+    def _read_spans(self, spans: Iterator[Span], place: int, at: Fault) -> None:
+        faults = self._findings.faults
+        try:
+            for span in spans:
+                try:
+                    self._spans.add(span, place)
+                except (TypeError, ValueError, AttributeError, RecursionError):
+                    what = (
+                        f"span {span.id or span.name!r}: messages or tools are not as the GenAI conventions have them"
+                    )
+                    faults.append(replace(at, message=what))
+        except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
+            faults.append(replace(at, message="no span as OTLP/JSON or the SDKs write it"))
 
     def _read_body(self, body: BodyTurn, place: int, at: Fault) -> None:
         record = self._read_turn(body.turn, place, at)
@@ -120,18 +136,6 @@ def merge_equal_faults(faults: Sequence[Fault]) -> list[Fault]:
         replace(first, message=f"{first.message}; so are {len(more):,} more lines" if more else first.message)
         for first, *more in groups.values()
     ]
-
-
-def _read_spans(data: dict[str, Any], reader: SpanReader, place: int, findings: LogFindings, at: Fault) -> None:
-    try:
-        for span in read_spans(data):
-            try:
-                reader.add(span, place)
-            except (TypeError, ValueError, AttributeError, RecursionError):
-                what = f"span {span.id or span.name!r}: messages or tools are not as the GenAI conventions have them"
-                findings.faults.append(Fault(what, at.path, at.line))
-    except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
-        findings.faults.append(Fault("no span as OTLP/JSON or the SDKs write it", at.path, at.line))
 
 
 def _documents(

@@ -35,6 +35,7 @@ class Span:
         start: seconds since 1970, or None.
         failed: its status is an error.
         message: of the status.
+        answer_unread: it holds an answer of a model's in a form that is not known.
     """
 
     trace: str
@@ -47,6 +48,7 @@ class Span:
     failed: bool = False
     message: str = ""
     is_log: bool = False
+    answer_unread: bool = False
 
 
 def holds_spans(data: Mapping[str, Any]) -> bool:
