@@ -23,6 +23,7 @@ _CONVERSATIONS = (
     *("thread_id", "threadId", "chat_id", "chatId"),
 )
 _USERS = ("user", "user_id", "userId")
+_OF_SPANS = ("spanId", "span_id", "traceId", "trace_id")  # of a log record of OpenTelemetry, which has a `body`
 _HOSTED = ("provider", "provider-defined")  # the AI SDK's types of tools that the model's provider runs
 
 
@@ -65,7 +66,7 @@ def _request_field(data: Mapping[str, Any]) -> str | None:
     """The field of a line that holds a request."""
     if "messages" in data:
         return "messages" if not _is_turn(data) and _is_body(data) and _has_response(data) else None
-    is_log_record = any(name in data for name in ("spanId", "span_id", "traceId", "trace_id"))
+    is_log_record = any(name in data for name in _OF_SPANS) and not _has_response(data)
     for name in REQUESTS:
         value = _inner(data.get(name))
         if isinstance(value, dict) and _is_body(value) and not (name == "body" and is_log_record):

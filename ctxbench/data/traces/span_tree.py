@@ -62,6 +62,7 @@ class SpanTree:
                     self._findings.counts["spans_without_content"] += 1
                 else:
                     main.nested = (*main.nested, NestedCall(record.offered, record.calls))
+                    main.unread += record.unread
         self._attach_calls()
         for node_id, record in self._mains.items():
             self._set_identity(record, self._nodes[node_id])

@@ -37,6 +37,7 @@ def read(tmp_path, *rows):
         ({"input": MESSAGES, "tools": TOOLS}, {"output": [ANSWER]}),
         ({"body": BODY}, {"response": RESPONSE}),
         ({"request": {"url": "/", "method": "POST"}, "body": BODY}, {"response": RESPONSE}),
+        ({"traceId": "t", "spanId": "s", "body": BODY}, {"response": RESPONSE}),
         ({"requestBody": BODY}, {"responseBody": RESPONSE}),
         (BODY, {"response": RESPONSE}),
         ({"req": {**BODY, "tools": {"refund": {"description": "R"}, "search": {}}}}, {"res": RESPONSE}),
