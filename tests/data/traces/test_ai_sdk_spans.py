@@ -81,6 +81,29 @@ def test_a_request_is_a_query_with_what_was_offered_and_called(tmp_path, kind, s
     assert [counts[name] for name in ("spans", "calls_ok", "calls_twice", "spans_other")] == [4, 1, 0, 0]
 
 
+@pytest.mark.parametrize("above", [lambda one: {"parentId": one}, lambda one: {"parentSpanContext": {"spanId": one}}])
+def test_spans_as_the_javascript_sdk_prints_them_are_read(tmp_path, above):
+    rows = []
+    for one in request():
+        data = {entry["key"]: next(iter(entry["value"].values())) for entry in one["attributes"]}
+        data |= {"ai.prompt.tools": TOOLS} if "ai.prompt.tools" in data else {}
+        ids = {
+            "traceId": one["traceId"],
+            "id": one["spanId"],
+            **(above(one["parentSpanId"]) if one["parentSpanId"] else {}),
+        }
+        rows.append(
+            {**ids, "name": one["name"], "timestamp": int(one["startTimeUnixNano"]) // 1000, "attributes": data}
+        )
+    (tmp_path / "spans.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    source = TraceSource(logs=(tmp_path / "spans.jsonl",), catalog=CATALOG)
+    made = import_traces(source, TraceSettings(name="mine"), redact=None)
+    assert [label.item.name for label in made.dataset.labels] == ["checkIsbn"]
+    assert made.dataset.queries[0].request.time == "2026-03-02T09:00:01+00:00"
+    assert made.exposures[0].full
+    assert (made.report.counts["spans_twice"], made.report.counts["spans_without_parent"]) == (0, 0)
+
+
 def test_a_tool_that_threw_is_no_label(tmp_path):
     made = imported(tmp_path, request(failed=True))
     assert (made.report.counts["calls_error"], made.dataset.labels) == (1, ())
