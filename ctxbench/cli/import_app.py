@@ -95,7 +95,7 @@ def import_tools_command(
 
 @import_app.command("traces", cls=Command)
 def import_traces_command(
-    logs: Annotated[list[Path], typer.Argument(help="Logs: JSON lines of turns, or OpenTelemetry GenAI spans.")],
+    logs: Annotated[list[Path], typer.Argument(help="Logs: lines of turns or of requests, spans, exports.")],
     catalog: CatalogName,
     out: Annotated[Path, typer.Option(help="The folder of the dataset to make.")],
     name: NewName = None,

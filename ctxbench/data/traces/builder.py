@@ -99,7 +99,8 @@ class Builder:
         counts.update(f"signal_{name}" for name in turn_signals)
         called, wanted, doubtful = self._read_calls(turn, scope, offered)
         nothing = any(record.needs_nothing for record in turn.records) and not called
-        doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip() or any(r.doubtful for r in turn.records)
+        counts["calls_unread"] += max(record.unread for record in turn.records)
+        doubtful = doubtful or _is_doubtful(turn)
         complete = full and scope.tools_only and not turn_signals and not doubtful
         counts["full_but_doubtful"] += full and bool(called) and scope.tools_only and not complete
         counts["full_but_not_all_tools"] += full and bool(called) and not scope.tools_only
@@ -301,6 +302,12 @@ class Builder:
             query_id = f"{base}.{number}"
         self._ids.add(query_id)
         return query_id
+
+
+def _is_doubtful(turn: Turn) -> bool:
+    """Whether a turn's text or calls are not certain, or some of its calls could not be read."""
+    unread = any(record.doubtful or record.unread for record in turn.records)
+    return unread or reuses_ids(turn.calls) or not turn.text.strip()
 
 
 def _id_text(name: str) -> str:

@@ -14,7 +14,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
         *("lines", "lines_twice", "lines_unreadable", "spans", "spans_twice", "spans_without_parent"),
         *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
-        "records_without_request",
+        *("records_without_request", "responses_unread", "responses_missing"),
     ),
     "turns": (
         *("turns", "turns_full", "turns_partial", "turns_without_offered", "turns_assumed_full", "text_empty"),
@@ -28,6 +28,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
     "calls": (
         *("calls_ok", "calls_error", "calls_unknown_tool", "calls_twice", "calls_not_offered", "calls_not_available"),
         *("calls_outside_catalog", "calls_ambiguous", "calls_without_request", "calls_of_earlier_turns"),
+        "calls_unread",
     ),
     "order": (
         *("conversations", "conversations_cut", "conversations_partly_numbered", "turns_missing"),
@@ -118,7 +119,8 @@ class TraceReport:
                 shown = ", ".join(f"{name} ({times:,})" for name, times in list(names.items())[:_NAMED])
                 more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
                 out.append(f"names {what}: {shown}{more}")
-        out += [f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}"] if self.ignored else []
+        more = f", and {len(self.ignored) - _NAMED:,} more" if len(self.ignored) > _NAMED else ""
+        out += [f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}{more}"] if self.ignored else []
         out += [f"  {example}" for example in self.examples]
         if self.redaction is None:
             out.append("redaction was off: the texts are as the log has them")
@@ -143,9 +145,14 @@ _SENTENCES = {
     "spans_without_content": "{n:,} model calls have no messages; is recording of content switched on?",
     "logs_without_span": "{n:,} log records belong to no span of the log",
     "records_without_request": "{n:,} lines or model calls have no user's message before them and are left out",
+    "responses_unread": "{n:,} requests have a response that cannot be read: what it called is not known, and their "
+    "queries are not labelled wholly",
+    "responses_missing": "{n:,} requests have no response beside them: what it called is only known where a later line "
+    "holds it",
     "calls_without_request": "{n:,} calls belong to no user's message and are left out",
     "calls_of_earlier_turns": "{n:,} calls stand before the user's last message of a line, in no turn that the log has "
     "as a line of its own; they are left out",
+    "calls_unread": "{n:,} calls are in no form that is known or have no name; their queries are not labelled wholly",
     "model_calls_of_helpers": "{n:,} model calls are of helpers: what they say is no query",
     "spans_other": "{n:,} spans are no model call, tool or agent, and only link others",
     "available_unknown": "{n:,} turns say that the request may get items that the catalog does not have; their "

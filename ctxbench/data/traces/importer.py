@@ -24,6 +24,7 @@ from ctxbench.data.traces.conversations import conversations
 from ctxbench.data.traces.import_report import TraceReport
 from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.log_reader import merge_equal_faults, read_records
+from ctxbench.data.traces.nothing_read import what_was_seen
 from ctxbench.data.traces.records import LogFindings
 from ctxbench.io.files import atomic_folder
 from ctxbench.io.yaml_files import load_yaml
@@ -100,10 +101,7 @@ def import_traces(
     if not groups:
         if findings.faults:
             raise InputError(merge_equal_faults(findings.faults), subject="traces")
-        raise ParameterError(
-            f"no turn in {', '.join(map(str, source.logs))}: expected a message of a user's in a line with messages, "
-            "or in a span of a model call with gen_ai.input.messages"
-        )
+        raise ParameterError(f"no turn in {', '.join(map(str, source.logs))}: {what_was_seen(findings)}")
     builder = Builder(source.catalog, source.scopes, settings, redact, findings)
     total = sum(len(turns) for turns in groups)
     for turns in groups:

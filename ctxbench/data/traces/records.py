@@ -51,6 +51,7 @@ class MessageSummary:
         continued: messages come after it, so this is not the first call of its turn.
         finished: the last message is an answer, without a call.
         calls: those after it; before it nothing is of this turn. All of them if there is no user's message.
+        unread: how many calls after it cannot be read.
         earlier: how many calls stand before it.
         user_hashes: a hash of each message of the user's, oldest first.
     """
@@ -63,6 +64,7 @@ class MessageSummary:
     continued: bool = False
     finished: bool = False
     calls: tuple[Call, ...] = ()
+    unread: int = 0
     earlier: int = 0
     user_hashes: tuple[int, ...] = ()
 
@@ -121,12 +123,16 @@ class LogFindings:
         counts: by name.
         faults: what could not be read, with file and line.
         ignored: fields that nothing reads, by how often they stand there.
+        span_names: names of spans, by how often they stand there.
+        roles: of messages of lines and model calls that hold none of a user's.
         skew: the furthest that a time lies before the one it should follow, in seconds.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
+    span_names: Counter[str] = field(default_factory=Counter)
+    roles: Counter[str] = field(default_factory=Counter)
     skew: float = 0.0
 
     def count_skew(self, seconds: float) -> None:

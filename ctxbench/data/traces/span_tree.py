@@ -62,6 +62,7 @@ class SpanTree:
                     self._findings.counts["spans_without_content"] += 1
                 else:
                     main.nested = (*main.nested, NestedCall(record.offered, record.calls))
+                    main.unread += record.unread
         self._attach_calls()
         for node_id, record in self._mains.items():
             self._set_identity(record, self._nodes[node_id])
@@ -215,7 +216,7 @@ def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], with_tools: Co
             calling = [m for m in members if m[1].calls] or [m for m in members if m[0].id in with_tools]
             first = calling[:1] or tooled[:1] or members[:1]
             linked = {a for _, record, _ in _linked(members, first) for a in record.user_hashes}
-            first[0][1].doubtful = any(not linked & set(record.user_hashes) for _, record, _ in tooled)
+            first[0][1].doubtful |= any(not linked & set(record.user_hashes) for _, record, _ in tooled)
         linked_ids = {node.id for node, _, _ in _linked(members, first)}
         helpers |= {node.id for node, _, _ in members} - linked_ids
     return helpers

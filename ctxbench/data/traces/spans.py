@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ctxbench.data.traces.ai_sdk_spans import as_gen_ai, operation
 from ctxbench.data.traces.chat_messages import (
     ChatMessage,
     read_messages,
@@ -55,11 +56,12 @@ class SpanReader:
             self._logged.setdefault((span.trace, span.id), []).extend(span.events)
             return
         self._findings.counts["spans"] += 1
+        self._findings.span_names[operation(span.attributes) or span.name or "without a name"] += 1
         nodes = self._traces.setdefault(span.trace, {})
         if span.id in nodes:
             self._findings.counts["spans_twice"] += 1
             return
-        nodes[span.id] = self._node(span, place)
+        nodes[span.id] = self._node(as_gen_ai(span), place)
 
     def records(self) -> Iterator[Record]:
         """The records of all traces, each trace by time."""
@@ -89,6 +91,8 @@ class SpanReader:
             self._read_chat(node.record, span)
             if not node.record.users:
                 node.events = [event for event in span.events if event.name.startswith("gen_ai.")]
+            node.record.doubtful = span.answer_unread
+            self._findings.counts["responses_unread"] += span.answer_unread
         return node
 
     def _tools(self, attributes: Mapping[str, Any], events: Iterable[Event]) -> tuple[str, ...] | None:
@@ -140,6 +144,8 @@ class SpanReader:
     def _set_messages(self, record: Record, messages: list[ChatMessage], answers: list[ChatMessage]) -> None:
         answers = [replace(answer, role="assistant") for answer in answers]
         set_summary(record, summarise_messages([*messages, *answers], history=self._history), self._interner)
+        if record.text is None:
+            self._findings.roles.update(message.role for message in messages)
         record.continued = bool(messages) and messages[-1].role != "user"
 
 

@@ -55,6 +55,8 @@ class TurnReader:
             row.fault("field 'messages' must be a list of messages with role and content")
             return
         set_summary(record, summarise_messages(parsed, history=self._history), self._interner)
+        if record.text is None:
+            self._findings.roles.update(message.role for message in parsed)
         record.cumulative = row.data.get("called") is None
 
     def _read_offers(self, record: Record, row: Row) -> None:

@@ -33,6 +33,7 @@ from ctxbench.io.rows import Row, read_key
 EXPORT_KEY = "ctxbench"  # of `metadata`: under it an export keeps what the format has no place for
 EXPORT_FILE = "export.json"  # beside exported files: their names, the card, and what the format does not hold
 SOURCE = "publisher"  # the `source` of labels that came with the files
+PASSED_OVER = "fields that were passed over"
 RENAMED = "query ids with blanks, which were percent-encoded"
 _TUNING = ("train", "training", "dev", "valid", "validation")
 _SHOWN = 3  # ids, or files, that a line names
@@ -91,7 +92,11 @@ class Conversion:
 
     def lines(self) -> list[str]:
         """How often each odd thing occurs, with some of its ids, one line each; what does not occur is left out."""
-        return [f"{what}: {len(ids):,} ({_some(ids)})" for what, ids in self.ids.items() if ids]
+        return [
+            f"{what}: {len(ids):,} ({_some(ids, len(ids) if what == PASSED_OVER else _SHOWN)})"
+            for what, ids in self.ids.items()
+            if ids
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON, without the dataset."""
@@ -300,6 +305,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(read_bytes(readable(path, again=True))).hexdigest()
 
 
-def _some(names: Sequence[str]) -> str:
+def _some(names: Sequence[str], shown: int = _SHOWN) -> str:
     """The first few of some names, each once."""
-    return ", ".join(dict.fromkeys(names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    unique = list(dict.fromkeys(names))
+    return ", ".join(unique[:shown]) + (", ..." if len(unique) > shown else "")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +25,27 @@ from ctxbench.data.datasets.dataset import split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.importers.alternatives import group_labels, minimal_groups
-from ctxbench.data.importers.formats.conversion import RENAMED, Conversion, Draft, ImportSettings
+from ctxbench.data.importers.formats.conversion import PASSED_OVER, RENAMED, Conversion, Draft, ImportSettings
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Resolved, named
 
 QUERY = ("query", "input", "question", "request", "prompt", "message", "text")
 EXPECTED = ("expected", "expected_tools", "expected_items", "must_include", "include", "relevant", "required", "tools")
-FORBIDDEN = ("forbidden", "forbidden_tools", "forbidden_items", "must_exclude", "exclude", "not_expected", "irrelevant")
+FORBIDDEN = (
+    "forbidden",
+    "forbidden_tools",
+    "forbidden_items",
+    "must_exclude",
+    "must_not_include",
+    "exclude",
+    "not_expected",
+    "irrelevant",
+)
 IDS = ("id", "_id", "qid", "query_id")
 NOTHING = "queries that need nothing (`expected` is empty)"
 UNSAID = "queries without `expected`, kept unlabelled"
-PASSED_OVER = "fields that were passed over"
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MARKS = ("|", ";", ",")  # between names in one field of a table
 _LABELLING = "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
 
@@ -45,8 +55,9 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
 
     Args:
         file: as `read_records` reads; each record has a request (one of `QUERY`), what it should be offered (one of
-            `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id, a `split` and `tags`. In a table a
-            list is JSON, or names with `|`, `;` or `,` between them. Other fields are passed over and counted.
+            `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id, a `split` and `tags`, each also
+            in camelCase. In a table a list is JSON, or names with `|`, `;` or `,` between them. Other fields are passed
+            over and counted; where a record has none of `EXPECTED`, and another is called much like one, that is said.
         catalog: the items. One is named by its id, by its name or title, a tool also as a log writes it, and what is
             called by its path also by the name of that file, with or without its ending.
         settings: names, version, licence.
@@ -110,7 +121,8 @@ class _EvalReader:
     def read(self, row: Row, default_id: str) -> None:
         """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
         fields = {what: _field(row, names) for what, names in _FIELDS.items()}
-        self.draft.ids[PASSED_OVER] += sorted(set(row.data) - {*fields.values(), "split", "tags"})
+        passed_over = sorted(set(row.data) - {*fields.values(), "split", "tags"})
+        self.draft.ids[PASSED_OVER] += passed_over
         text = row.take(fields["query"] or QUERY[0], str, "", required=True)
         query_id = self.draft.query_id(_id(row, fields["id"]) or default_id)
         if self.lines.setdefault(query_id, row.line) != row.line:
@@ -122,6 +134,12 @@ class _EvalReader:
         groups, _, overlap = minimal_groups(expected or [])
         if overlap:
             row.fault("two lists of alternatives share an item; expected each item in one of them")
+        for name in passed_over if fields["expected"] is None else ():
+            if close := get_close_matches(_snake(name), EXPECTED, n=1):
+                hint = (
+                    f"queries without `expected` but with {name!r}, which was passed over; did you mean {close[0]!r}?"
+                )
+                self.draft.ids.setdefault(hint, []).append(query_id)
         if not groups:
             self.draft.ids[UNSAID if expected is None else NOTHING].append(query_id)
         self.draft.queries.append(
@@ -172,11 +190,16 @@ _FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": I
 
 
 def _field(row: Row, names: Sequence[str]) -> str | None:
-    """Which of the names a record has; two of them are a fault."""
-    fields = [name for name in names if name in row.data]
+    """The record's field of one of the names, also in camelCase; two of them are a fault."""
+    fields = sorted((name for name in row.data if _snake(name) in names), key=lambda name: names.index(_snake(name)))
     if len(fields) > 1:
         row.fault(f"it has {' and '.join(map(repr, fields))}; expected one of them")
     return fields[0] if fields else None
+
+
+def _snake(name: str) -> str:
+    """A field's name as it is read: `expectedTools` and `Expected tools` are `expected_tools`."""
+    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip())).lower()
 
 
 def _id(row: Row, name: str | None) -> str:

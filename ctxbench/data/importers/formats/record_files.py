@@ -18,6 +18,7 @@ from ctxbench.io.rows import Row
 from ctxbench.io.yaml_files import line_of, load_yaml
 
 FORMS = (".jsonl", ".json", ".yaml", ".yml", ".csv", ".tsv", ".parquet")
+_DELIMITERS = (",", ";", "\t")
 _LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
 
 
@@ -26,7 +27,8 @@ def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
 
     Args:
         path: ends in one of `FORMS`. JSON and YAML hold a list of objects, JSON also columns as pandas writes them; of
-            CSV and TSV the first row names the fields, and every value is a text.
+            CSV and TSV the first row names the fields, and every value is a text; between columns stands what the first
+            row has most of: commas, tabs or semicolons.
         faults: malformed records go there, and are left out.
 
     Raises:
@@ -86,7 +88,8 @@ def _yaml_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[s
 def _csv_rows(path: Path, faults: list[Fault], *, delimiter: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     limit = csv.field_size_limit(_LARGEST_FIELD)
     try:
-        reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+        text = read_text(path).removeprefix("\ufeff")  # of a spreadsheet
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text, delimiter), strict=True)
         header: list[str] = []
         start = 1
         try:
@@ -105,6 +108,12 @@ def _csv_rows(path: Path, faults: list[Fault], *, delimiter: str) -> Iterator[tu
             faults.append(Fault(what, path, start))
     finally:
         csv.field_size_limit(limit)
+
+
+def _delimiter(text: str, usual: str) -> str:
+    """What stands between columns: of the usual mark and the others the one that the first row has most of."""
+    first = text.lstrip("\r\n").partition("\n")[0]
+    return max((usual, *_DELIMITERS), key=first.count)
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
