@@ -269,6 +269,9 @@ class TestCheck:
     def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
         write(place, AGENT | {"settings": {"n": 3}})
         assert "1 -> 3" in cli("check", "gate.yaml", "--verbose").out
+        write(place, AGENT | {"settings": {"n": 0}})
+        text = Path("agent.yaml").read_text().splitlines()
+        assert f"where: agent.yaml:{text.index('settings:') + 1};" in cli("check", "gate.yaml").out
 
     def test_its_settings_hold_in_presets_too(self, agent, cli, place):
         write(place, AGENT | {"selector": "learned", "settings": {"at_most": 2}})
