@@ -13,7 +13,7 @@ from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.report.drill import LabelCodes
+from ctxbench.report.label_codes import LabelCodes
 
 GROUPINGS = ("server", "type")
 """By what items are put together."""

@@ -21,12 +21,13 @@ from ctxbench.report.charts.axes import colours
 from ctxbench.report.charts.comparisons import points_of, trade_off
 from ctxbench.report.charts.histogram import scores
 from ctxbench.report.charts.svg import axes_at, svg
-from ctxbench.report.drill import dataset_payload, script_json, without_surrogates
 from ctxbench.report.opening_sentence import run_answer
+from ctxbench.report.page_payload import dataset_payload, script_json
 from ctxbench.report.page_templates import page_template, read_parts, stylesheet
 from ctxbench.report.run_tables import ComparisonTable, about_selector, comparison_table
 from ctxbench.report.scores import ScoreGroup, score_groups
 from ctxbench.report.thresholds import threshold_of
+from ctxbench.report.wording import without_surrogates
 
 FILE_NAME = "report.html"
 _SCRIPTS = ("data.js", "list.js", "detail.js", "main.js")

@@ -18,7 +18,7 @@ from ctxbench.core.candidates import SEARCHED, Candidates, Origin
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.report import wording
 from ctxbench.report.charts.axes import nice_step
-from ctxbench.report.drill import LabelCodes
+from ctxbench.report.label_codes import LabelCodes
 from ctxbench.report.thresholds import QUANTITIES, Bound, bounds_of
 
 _BINS = 50
