@@ -12,7 +12,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 
 if TYPE_CHECKING:
-    from ctxbench.data.traces.import_settings import TraceSettings
+    from ctxbench.data.traces.importer import TraceSettings
 
 NEXT_MINUTES = 20
 

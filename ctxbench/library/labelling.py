@@ -22,8 +22,7 @@ from ctxbench.data.labelling.labelling_session import LabellingSession, LabelPro
 from ctxbench.data.labelling.pool import SELECTORS, Pool, make_pool
 from ctxbench.data.labelling.predict import Predictor
 from ctxbench.data.labelling.review import Corrections, Finding, findings, write_patch
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_into, scopes_of
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_into, scopes_of
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.index.resources import local_resources
 from ctxbench.library.dataset_frames import Data, load

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ctxbench.core.errors import UserError
 from ctxbench.io.files import read_bytes
+from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.agent_file import read_agent
 from ctxbench.sources.catalogs import CORPUS
@@ -56,3 +57,59 @@ def files_hash(folder: Path) -> str:
         beside = (folder / CORPUS).exists()  # a fault, which whoever reads the dataset says
         digest.update(f"{AGENT} {read_agent(agent).catalog().hash} {beside}\n".encode())
     return digest.hexdigest()
+
+
+class DatasetLines:
+    """Lines in the files of datasets, by id; each file is read once, when it is first needed.
+
+    Lines are 1-based; 0 where the id is not in the file, or the file cannot be read: a line is a convenience.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[Path, dict[str, int]] = {}
+        self._places: dict[Path, dict[str, tuple[Path, int]]] = {}
+
+    def item(self, folder: Path, item: str) -> tuple[Path, int]:
+        """The catalog of a dataset and the line of an item in it; of an agent's item, the file that it comes from."""
+        if (agent := agent_of(folder)) is not None:
+            return self._places_of(agent).get(item, (agent, 0))
+        return folder / CORPUS, self._lines_of(folder / CORPUS).get(item, 0)
+
+    def query(self, folder: Path, query: str) -> tuple[Path, int]:
+        """The path of a dataset's queries, and the line of one of them."""
+        return folder / QUERIES, self._lines_of(folder / QUERIES).get(query, 0)
+
+    def labels(self, folder: Path, query: str) -> tuple[Path, int]:
+        """The first file with labels of a query, and the line; the path of the queries and 0 where it has none."""
+        for path in sorted((folder / QRELS).glob("*.tsv")):
+            line = self._lines_of(path).get(query)
+            if line is not None:
+                return path, line
+        return folder / QUERIES, 0
+
+    def _places_of(self, agent: Path) -> dict[str, tuple[Path, int]]:
+        if agent not in self._places:
+            try:
+                self._places[agent] = read_agent(agent).places()
+            except UserError:
+                self._places[agent] = {}
+        return self._places[agent]
+
+    def _lines_of(self, path: Path) -> dict[str, int]:
+        if path not in self._lines:
+            try:
+                self._lines[path] = _label_lines(path) if path.suffix == ".tsv" else _row_lines(path)
+            except (UserError, OSError):
+                self._lines[path] = {}
+        return self._lines[path]
+
+
+def _row_lines(path: Path) -> dict[str, int]:
+    """The line of each row of a file, by id."""
+    return {str(row.get("_id")): line for line, row in iter_jsonl(path, [])}
+
+
+def _label_lines(path: Path) -> dict[str, int]:
+    """The first line of each query in a file of labels."""
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    return {line.split("\t", 1)[0]: number for number, line in reversed(list(enumerate(lines, 1)))}

@@ -15,8 +15,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.datasets.content_checks import Contents, check_contents
 from ctxbench.data.datasets.dataset import FORMAT, Dataset, name_fault
 from ctxbench.data.datasets.layout import ABOUT, AGENT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.query_rows import read_query
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
 from ctxbench.io.files import iter_lines, recover_folder, special
 from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.merge_conflicts import without_marks

@@ -17,8 +17,7 @@ from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.importers.alternatives import group_labels, minimal_groups
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label, group_labels, minimal_groups
 from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,

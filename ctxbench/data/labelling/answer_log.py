@@ -17,8 +17,7 @@ from typing import Any
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.labelling.grades import graded, standing_in
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label, graded, standing_in
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.io.json_files import dump_json, parse_json
 

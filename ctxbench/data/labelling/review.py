@@ -15,8 +15,7 @@ from typing import Any
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.labelling.grades import graded, standing_in
+from ctxbench.data.datasets.query_labels import Label, graded, standing_in
 from ctxbench.data.labelling.pool import DEPTH, Pool
 from ctxbench.io.files import write_atomic
 from ctxbench.io.json_files import dump_jsonl, iter_jsonl

@@ -13,17 +13,27 @@ from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Message, Request, SessionItem
 from ctxbench.data.datasets.dataset import split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.labelling.exposure import Exposure
+from ctxbench.data.labelling.exposure import SIGNALS, Exposure
 from ctxbench.data.traces.catalog_kind import is_searchable, tools_alone
 from ctxbench.data.traces.conversations import Turn, reuses_ids
-from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.records import Call, Interner, LogFindings, NestedCall, iso
-from ctxbench.data.traces.signals import signals
 from ctxbench.sources.name_resolver import AMBIGUOUS, NameResolver, Resolved
 from ctxbench.text.redaction import Redactor
 
 SOURCE = "trace"
 """The `source` of labels that a log says."""
+
+SHELLS = (
+    *("bash", "shell", "sh", "zsh", "powershell", "cmd", "terminal", "exec", "local_shell", "execute_bash"),
+    *("run_command", "execute_command", "run_shell_command", "run_terminal_cmd", "run_in_terminal", "shell_exec"),
+)
+SEARCHES = (
+    *("tool_search", "search_tools", "search_tool", "find_tools", "find_tool", "discover_tools", "toolsearch"),
+    *("list_tools", "list_available_tools", "retrieve_tools", "tool_search_tool"),
+)
+
+_CLEAN = re.compile(r"[\W_]+")
+_VERSION = re.compile(r"(?:_regex|_bm25)?(?:_\d{8})?$")  # of Anthropic's tool search tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +56,14 @@ class Builder:
     """Builds the rows of a dataset, turn by turn.
 
     Attributes:
+        assume_full: where the log does not say what was offered, everything was.
         name_counts: how often the log has each name of an item.
         names: resolves names to items.
     """
 
     catalog: Catalog
     scopes: Mapping[str, tuple[ItemKey, ...]]
-    settings: TraceSettings
+    assume_full: bool
     redactor: Redactor | None
     findings: LogFindings
     queries: list[DatasetQuery] = field(default_factory=list)
@@ -146,7 +157,7 @@ class Builder:
         lists = list(dict.fromkeys(names for names in offers if names is not None))
         everything = any(record.all_offered for record in turn.records)
         if not lists and not everything:
-            everything = self.settings.assume_full
+            everything = self.assume_full
             counts["turns_assumed_full" if everything else "turns_without_offered"] += 1
         keys = self._items(tuple(name for names in lists for name in names))
         for names in lists:
@@ -171,7 +182,7 @@ class Builder:
 
         def had_all(call: NestedCall) -> bool:
             if call.offered is None:
-                return not call.calls if stated else self.settings.assume_full
+                return not call.calls if stated else self.assume_full
             return complete[call.offered] or (not call.offered and any(complete.values()))
 
         return all(
@@ -311,3 +322,34 @@ def _id_text(name: str) -> str:
 def writable(text: str) -> str:
     """A text that UTF-8 can hold: half a character becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def is_shell(name: str) -> bool:
+    """Whether a tool runs commands, by its name; a server in front of it does not matter."""
+    return _is_one_of(name, SHELLS)
+
+
+def is_search(name: str) -> bool:
+    """Whether a tool looks for tools, by its name."""
+    return _is_one_of(name, SEARCHES)
+
+
+def signals(turn: Turn, holds: Callable[[str], bool]) -> tuple[str, ...]:
+    """The signals of a turn, in the order of `SIGNALS`.
+
+    Args:
+        turn: with its calls.
+        holds: whether the catalog has the tool of this name; a shell that it has is called like anything else.
+    """
+    present = {
+        "unknown-tool": any(call.status == "unknown_tool" for call in turn.calls),
+        "searched-again": sum(is_search(call.name) for call in turn.calls) > 1,
+        "shell-instead": any(is_shell(call.name) and not holds(call.name) for call in turn.calls),
+        "asked-again": turn.asked_again,
+    }
+    return tuple(name for name in SIGNALS if present[name])
+
+
+def _is_one_of(name: str, names: tuple[str, ...]) -> bool:
+    cleaned = _VERSION.sub("", _CLEAN.sub("_", name.casefold()).strip("_"))
+    return any(cleaned == one or cleaned.endswith(f"_{one}") for one in names if len(one) > 3 or cleaned == one)

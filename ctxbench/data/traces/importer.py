@@ -6,14 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, ItemKey
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.data.datasets.layout import CARD, own_files
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import copy_other_files, write_files
@@ -22,7 +22,6 @@ from ctxbench.data.labelling.exposure import EXPOSURE, Exposure, write_exposures
 from ctxbench.data.traces.builder import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
 from ctxbench.data.traces.import_report import TraceReport
-from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.log_reader import merge_equal_faults, read_records
 from ctxbench.data.traces.records import LogFindings
 from ctxbench.io.files import atomic_folder
@@ -69,6 +68,44 @@ class TraceSource:
             raise ParameterError("expected at least one log file")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSettings:
+    """Settings of an import of traces.
+
+    Attributes:
+        name: of the dataset.
+        licence: of the log's texts, for the card.
+        history: how many earlier messages a query keeps, >= 0.
+        assume_full: where the log does not say what was offered, everything was.
+    """
+
+    name: str
+    licence: str = "not stated: texts of users, not for publication"
+    history: int = 20
+    assume_full: bool = False
+
+    def __post_init__(self) -> None:
+        if self.history < 0:
+            raise ParameterError(f"history must be 0 messages or more, got {self.history}")
+
+    @classmethod
+    def of_folder(
+        cls, out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool
+    ) -> TraceSettings:
+        """Settings of an import into a folder; without a name, the dataset has the name of the folder.
+
+        Raises:
+            ParameterError: the name is none for a dataset, or the history is negative.
+        """
+        if name is None:
+            name = name_of_path(out, "traces")
+        fault = name_fault(name)
+        if fault:
+            raise ParameterError(f"{fault} (--name)")
+        settings = cls(name=name, history=history, assume_full=all_offered)
+        return settings if licence is None else replace(settings, licence=licence)
+
+
 def import_traces(
     source: TraceSource,
     settings: TraceSettings,
@@ -104,7 +141,7 @@ def import_traces(
             f"no turn in {', '.join(map(str, source.logs))}: expected a message of a user's in a line with messages, "
             "or in a span of a model call with gen_ai.input.messages"
         )
-    builder = Builder(source.catalog, source.scopes, settings, redact, findings)
+    builder = Builder(source.catalog, source.scopes, settings.assume_full, redact, findings)
     total = sum(len(turns) for turns in groups)
     for turns in groups:
         builder.learn_users(turns)

@@ -11,11 +11,10 @@ from typing import Any
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.data.traces.bodies import as_turn
 from ctxbench.data.traces.otlp import TURN_MARKS, holds_spans, read_spans
 from ctxbench.data.traces.records import Interner, LogFindings, Record
 from ctxbench.data.traces.spans import SpanReader
-from ctxbench.data.traces.turn_rows import TURN_FIELDS, TurnReader
+from ctxbench.data.traces.turn_rows import TURN_FIELDS, TurnReader, as_turn
 from ctxbench.io.files import iter_lines, read_text, readable
 from ctxbench.io.json_files import parse_json, values_with_lines
 

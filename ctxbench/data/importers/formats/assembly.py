@@ -13,8 +13,7 @@ from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import SPLITS, split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.query_rows import read_query
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
 from ctxbench.data.importers.formats.conversion import (
     EXPORT_KEY,
     RENAMED,

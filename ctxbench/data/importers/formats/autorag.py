@@ -14,8 +14,7 @@ from ctxbench.core.errors import Fault
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery
-from ctxbench.data.importers.alternatives import group_labels, minimal_groups
+from ctxbench.data.datasets.query_labels import DatasetQuery, group_labels, minimal_groups
 from ctxbench.data.importers.formats.conversion import (
     RENAMED,
     SOURCE,

@@ -21,9 +21,8 @@ from ctxbench.core.errors import Fault, suggest
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label, group_labels, minimal_groups
 from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.data.importers.alternatives import group_labels, minimal_groups
 from ctxbench.data.importers.formats.conversion import RENAMED, Conversion, Draft, ImportSettings
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
