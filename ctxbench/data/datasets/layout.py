@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ctxbench.core.errors import UserError
 from ctxbench.io.files import read_bytes
@@ -30,13 +32,22 @@ def own_files(folder: Path) -> set[str]:
     return {CARD, *corpus, QUERIES, *(f"{QRELS}/{path.name}" for path in (folder / QRELS).glob("*.tsv"))}
 
 
+def read_card(folder: Path) -> Mapping[str, Any]:
+    """The card of a dataset; empty if the file holds no mapping.
+
+    Raises:
+        StorageError, InputError: it cannot be read.
+    """
+    card, _ = load_yaml(folder / CARD)
+    return card if isinstance(card, Mapping) else {}
+
+
 def agent_of(folder: Path) -> Path | None:
     """The agent file that a dataset's card names; None where it names none, or cannot be read."""
     try:
-        card, _ = load_yaml(folder / CARD)
+        name = read_card(folder).get(AGENT)
     except UserError:
         return None
-    name = card.get(AGENT) if isinstance(card, Mapping) else None
     return Path(os.path.normpath(folder / name)) if isinstance(name, str) and name else None
 
 
@@ -66,8 +77,8 @@ class DatasetLines:
     """
 
     def __init__(self) -> None:
-        self._lines: dict[Path, dict[str, int]] = {}
-        self._places: dict[Path, dict[str, tuple[Path, int]]] = {}
+        self._lines_of = cache(_lines_of)
+        self._places_of = cache(_places_of)
 
     def item(self, folder: Path, item: str) -> tuple[Path, int]:
         """The catalog of a dataset and the line of an item in it; of an agent's item, the file that it comes from."""
@@ -87,29 +98,20 @@ class DatasetLines:
                 return path, line
         return folder / QUERIES, 0
 
-    def _places_of(self, agent: Path) -> dict[str, tuple[Path, int]]:
-        if agent not in self._places:
-            try:
-                self._places[agent] = read_agent(agent).places()
-            except UserError:
-                self._places[agent] = {}
-        return self._places[agent]
 
-    def _lines_of(self, path: Path) -> dict[str, int]:
-        if path not in self._lines:
-            try:
-                self._lines[path] = _label_lines(path) if path.suffix == ".tsv" else _row_lines(path)
-            except (UserError, OSError):
-                self._lines[path] = {}
-        return self._lines[path]
+def _places_of(agent: Path) -> Mapping[str, tuple[Path, int]]:
+    try:
+        return read_agent(agent).places()
+    except UserError:
+        return {}
 
 
-def _row_lines(path: Path) -> dict[str, int]:
-    """The line of each row of a file, by id."""
-    return {str(row.get("_id")): line for line, row in iter_jsonl(path, [])}
-
-
-def _label_lines(path: Path) -> dict[str, int]:
-    """The first line of each query in a file of labels."""
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+def _lines_of(path: Path) -> Mapping[str, int]:
+    """The line of each row of a file by id; of a file of labels, the first line of each query."""
+    try:
+        if path.suffix != ".tsv":
+            return {str(row.get("_id")): line for line, row in iter_jsonl(path, [])}
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except (UserError, OSError):
+        return {}
     return {line.split("\t", 1)[0]: number for number, line in reversed(list(enumerate(lines, 1)))}

@@ -11,13 +11,12 @@ from ctxbench.bench.progress_listener import Notify, nothing_said
 from ctxbench.core import registry
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset, name_fault
-from ctxbench.data.datasets.layout import CARD, own_files
+from ctxbench.data.datasets.layout import CARD, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_files
 from ctxbench.data.importers.interface import Importer
 from ctxbench.io.cache import altered, cache_dir, is_sealed, seal_folder
 from ctxbench.io.files import atomic_folder, recover_folder
-from ctxbench.io.yaml_files import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +224,6 @@ def _cached_names() -> set[str]:
 def _cached_version(name: str) -> str:
     """The version in a cached card; empty if the card cannot be read, which is a fault when the dataset is read."""
     try:
-        card, _ = load_yaml(_cache_folder(name) / CARD)
+        return str(read_card(_cache_folder(name)).get("version", ""))
     except (InputError, StorageError):
         return ""
-    return str(card.get("version", "")) if isinstance(card, dict) else ""

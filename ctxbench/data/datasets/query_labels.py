@@ -60,18 +60,15 @@ class DatasetQuery:
         """The query as a row of `queries.jsonl`: `_id`, text and split, then the fields that are not their defaults."""
         listed = self.scope is None  # a scope's items are in the card, and may be many
         rest = (self.request if listed else replace(self.request, available=None)).as_dict()
-        row: dict[str, Any] = {"_id": rest.pop("id"), "text": rest.pop("text"), "split": self.split}
-        if self.group is not None:
-            row["group"] = self.group
-        if self.tags:
-            row["tags"] = list(self.tags)
-        if self.needs_nothing:
-            row["needs"] = "nothing"
-        if self.partly_labelled:
-            row["labelled"] = "partly"
-        if self.scope is not None:
-            row["scope"] = self.scope
-        return row | rest
+        own = {
+            "group": self.group,
+            "tags": list(self.tags) or None,
+            "needs": "nothing" if self.needs_nothing else None,
+            "labelled": "partly" if self.partly_labelled else None,
+            "scope": self.scope,
+        }
+        stated = {name: value for name, value in own.items() if value is not None}
+        return {"_id": rest.pop("id"), "text": rest.pop("text"), "split": self.split} | stated | rest
 
 
 @dataclass(frozen=True, slots=True)

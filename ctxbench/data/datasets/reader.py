@@ -218,7 +218,6 @@ class _FolderReader:
     def _read_agent(self, corpus: Path) -> None:
         """Read the items that the agent has which the card names."""
         card, line = self.folder / CARD, line_of(self.card_lines, (AGENT,))
-        self.items_complete = False
         if not isinstance(self.card[AGENT], str):
             return  # the card's reader says so
         if corpus.exists():
@@ -226,11 +225,11 @@ class _FolderReader:
             self.faults.append(Fault(what, card, line))
         try:
             self.items = list(read_agent(Path(os.path.normpath(self.folder / self.card[AGENT]))).catalog())
-        except UserError as error:
-            found = error.faults if isinstance(error, InputError) else [Fault(str(error), card, line)]
-            self.faults += found
-        else:
             self.items_complete = True
+        except InputError as error:
+            self.faults += error.faults
+        except UserError as error:
+            self.faults.append(Fault(str(error), card, line))
 
     def _read_queries(self) -> None:
         path = self.folder / QUERIES
@@ -313,22 +312,18 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
         fields += [""] * (len(columns) + 1 - len(fields))
         query, item, score, via, *rest = fields_in_order(fields)
         try:
-            yield number, Label(query, ItemKey.parse(item), _grade(score), via or "direct", *rest)
+            yield number, Label(query, ItemKey.parse(item), _GRADES[score.strip()], via or "direct", *rest)
         except ParameterError as error:
             faults.append(Fault(str(error), path, number))
+        except KeyError:
+            what = f"score must be 0 irrelevant, 1 helpful or 2 required, got {score.strip()!r}"
+            faults.append(Fault(what, path, number))
 
 
 def labelled_items(folder: Path) -> frozenset[str]:
     """The ids of all items that the labels of a dataset name; what cannot be read is left out."""
     paths = sorted((folder / QRELS).glob("*.tsv"))
     return frozenset(label.item.id for path in paths for _, label in read_labels(path, []))
-
-
-def _grade(score: str) -> int:
-    grade = _GRADES.get(score.strip())
-    if grade is None:
-        raise ParameterError(f"score must be 0 irrelevant, 1 helpful or 2 required, got {score.strip()!r}")
-    return grade
 
 
 def _frozen_faults(dataset: Dataset, reader: _FolderReader) -> list[Fault]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.layout import AGENT, CARD, QRELS, QRELS_HEADER, QUERIES, own_files
+from ctxbench.data.datasets.layout import AGENT, CARD, QRELS, QRELS_HEADER, QUERIES, own_files, read_card
 from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.io.files import atomic_folder, read_bytes, write_atomic
 from ctxbench.io.json_files import dump_jsonl
-from ctxbench.io.yaml_files import dump_yaml, load_yaml
+from ctxbench.io.yaml_files import dump_yaml
 from ctxbench.sources.catalogs import CORPUS, corpus_rows
 
 
@@ -108,10 +108,7 @@ def _is_frozen(folder: Path) -> bool:
         raise StorageError(f"cannot write {folder}: {error.strerror or error}") from error
     if other:
         raise ParameterError(f"{folder} is there and is no dataset; expected a new folder, or a dataset to replace")
-    if not (folder / CARD).is_file():
-        return False
-    card, _ = load_yaml(folder / CARD)
-    return isinstance(card, dict) and bool(card.get("frozen"))
+    return (folder / CARD).is_file() and bool(read_card(folder).get("frozen"))
 
 
 def _refuse_change(old: Path, new: Path) -> None:

@@ -14,7 +14,7 @@ from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset, name_fault, name_of_path
-from ctxbench.data.datasets.layout import CARD, own_files
+from ctxbench.data.datasets.layout import CARD, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import copy_other_files, write_files
 from ctxbench.data.labelling.answer_log import FOLDER, LOG
@@ -25,7 +25,6 @@ from ctxbench.data.traces.import_report import TraceReport
 from ctxbench.data.traces.log_reader import merge_equal_faults, read_records
 from ctxbench.data.traces.records import LogFindings
 from ctxbench.io.files import atomic_folder
-from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, unresolved
 from ctxbench.text.redaction import Redactor, redactor
 
@@ -256,9 +255,8 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
     """
     if not (folder / CARD).is_file():
         return {}
-    card, _ = load_yaml(folder / CARD)
-    scopes = card.get("scopes") if isinstance(card, dict) else None
-    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in (scopes or {}).items()}
+    scopes = read_card(folder).get("scopes") or {}
+    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in scopes.items()}
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:
