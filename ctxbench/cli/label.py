@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
     from ctxbench.data.labelling.answer_log import KeyPress
     from ctxbench.data.labelling.exposure import Exposure
-    from ctxbench.data.labelling.labelling_session import LabellingSession, LabelPrompt, LikelyItem, PromptAnswer
+    from ctxbench.data.labelling.labelling_session import (
+        LabellingSession,
+        LabelPrompt,
+        LikelyItem,
+        PromptAnswer,
+        Report,
+    )
     from ctxbench.data.labelling.pool import Pool
-    from ctxbench.data.labelling.report import Report
 
 _HELP = "1-9 needed  0 nothing more  / another item  m more  w known one is wrong  h helpful  x nothing at all"
 ALWAYS = "s skip  u undo  q quit"

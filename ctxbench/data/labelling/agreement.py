@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import Fault, ParameterError, raise_faults
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.query_labels import Label
@@ -217,6 +217,5 @@ def read_labelling(path: Path) -> tuple[Label, ...]:
             what = f"{label.item.id!r} is labelled for query {label.query!r} in line {known} already; name a pair once"
             faults.append(Fault(what, path, line))
         labels.append(label)
-    if faults:
-        raise InputError(sorted(faults, key=lambda fault: fault.line), subject=str(path))
+    raise_faults(sorted(faults, key=lambda fault: fault.line), subject=str(path))
     return tuple(labels)

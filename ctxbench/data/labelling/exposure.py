@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.items import ItemKey
 from ctxbench.io.files import write_atomic
-from ctxbench.io.json_files import dump_json, iter_jsonl
-from ctxbench.io.rows import Row, read_key, read_text_value
+from ctxbench.io.json_files import dump_jsonl
+from ctxbench.io.rows import Row, jsonl_rows, read_key, read_text_value
 
 EXPOSURE = "exposure.jsonl"
 SIGNALS = ("unknown-tool", "searched-again", "shell-instead", "asked-again")
@@ -61,9 +61,8 @@ def read_exposures(folder: Path | str) -> dict[str, Exposure]:
     faults: list[Fault] = []
     sets: dict[int, tuple[ItemKey, ...]] = {}
     found: dict[str, Exposure] = {}
-    for line, data in iter_jsonl(path, faults):
-        row = Row(data, faults, path, line)
-        if "set" in data:
+    for row in jsonl_rows(path, faults):
+        if "set" in row.data:
             row.refuse_unknown(("set", "items"))
             sets[row.take("set", int, -1)] = _keys(row, "items")
             continue
@@ -71,8 +70,7 @@ def read_exposures(folder: Path | str) -> dict[str, Exposure]:
         if exposure.query in found:
             row.fault(f"query {exposure.query!r} occurs twice; expected one row a query")
         found[exposure.query] = exposure
-    if faults:
-        raise InputError(faults, subject=str(path))
+    raise_faults(faults, subject=str(path))
     return found
 
 
@@ -82,7 +80,7 @@ def write_exposures(exposures: Iterable[Exposure], folder: Path | str) -> None:
     Raises:
         StorageError: the folder cannot be written.
     """
-    write_atomic(Path(folder) / EXPOSURE, "".join(f"{dump_json(row)}\n" for row in _rows(tuple(exposures))))
+    write_atomic(Path(folder) / EXPOSURE, dump_jsonl(_rows(tuple(exposures))))
 
 
 def _rows(exposures: tuple[Exposure, ...]) -> Iterator[Mapping[str, Any]]:
@@ -95,13 +93,14 @@ def _rows(exposures: tuple[Exposure, ...]) -> Iterator[Mapping[str, Any]]:
                 sets[exposure.offered] = len(sets)
                 yield {"set": sets[exposure.offered], "items": offered}
             offered = sets[exposure.offered]
-        row: dict[str, Any] = {"query": exposure.query, "offered": offered, "called": _ids(exposure.called)}
-        if exposure.wanted:
-            row["wanted"] = _ids(exposure.wanted)
-        row["full"] = exposure.full
-        if exposure.signals:
-            row["signals"] = list(exposure.signals)
-        yield row
+        yield {
+            "query": exposure.query,
+            "offered": offered,
+            "called": _ids(exposure.called),
+            **({"wanted": _ids(exposure.wanted)} if exposure.wanted else {}),
+            "full": exposure.full,
+            **({"signals": list(exposure.signals)} if exposure.signals else {}),
+        }
 
 
 def _ids(keys: Iterable[ItemKey]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -10,12 +10,13 @@ from functools import cached_property
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
 from ctxbench.data.labelling.answer_log import AnswerLog, KeyPress, State, active
-from ctxbench.data.labelling.estimate import Known, Sample
+from ctxbench.data.labelling.estimate import Figure, Known, Sample
 from ctxbench.data.labelling.pool import Pool
 from ctxbench.data.labelling.predict import Predictor, pairs
 from ctxbench.data.labelling.queue import Queue
-from ctxbench.data.labelling.report import Report, report_on
 from ctxbench.data.labelling.states import States
+
+LONG = 120.0  # seconds from which an answer counts as a break
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,6 @@ class LabellingSession:
         self._clock = clock or (lambda: datetime.now(UTC).isoformat(timespec="seconds"))
         self._stratum = queue.stratum_of()
         self._states = States(self.pool, log.answers, left=left)
-        self._active = len(active(log.answers))
         self._turns = queue.turns()
         self._cursor = 0  # turns before this one are answered through
         self._passed = [0] * len(queue.strata)
@@ -165,12 +165,11 @@ class LabellingSession:
     def _candidates(self, query_id: str, state: State, known: Sequence[int]) -> Iterator[LikelyItem]:
         row, guess = self.pool.row[query_id], self.predictor.guess(query_id)
         settled = {self._position(label.item) for label in state.labels}
-        called = [item for item in guess.called if item not in settled]
-        ranked = [item for item in guess.ranked() if item not in settled]
         like = {other: item for item in reversed(known) for other in self.pool.likenesses.of(item)}
-        for item in dict.fromkeys([*called, *ranked]):
-            offered_by = tuple(one.name for one in self.pool.offers if item in one.offered[row])
-            yield LikelyItem(item=item, offered_by=offered_by, called=item in called, like=like.get(item))
+        for item in dict.fromkeys([*guess.called, *guess.ranked()]):
+            if item not in settled:
+                offered_by = tuple(one.name for one in self.pool.offers if item in one.offered[row])
+                yield LikelyItem(item=item, offered_by=offered_by, called=item in guess.called, like=like.get(item))
 
     def _position(self, key: ItemKey) -> int:
         return self.pool.dataset.catalog.position(key)
@@ -261,12 +260,11 @@ class LabellingSession:
     def _add(self, answer: KeyPress) -> None:
         self.log.add(answer)
         self._states.add(answer)
-        self._active += -1 if answer.kind == "undo" else 1
 
     @property
     def answers(self) -> int:
         """How many answers stand."""
-        return self._active
+        return len(active(self.log.answers))
 
     # ------------------------------------------------------------------------------------------ figures
 
@@ -318,3 +316,79 @@ class LabellingSession:
     def report(self) -> Report:
         """Where the figures stand."""
         return report_on(self.sample(), self.queue, self.log.answers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Where the figures stand.
+
+    Attributes:
+        completeness: one a selector.
+        differences: one a pair of selectors.
+        halving: by figure name, how many more answers bring its width down to half; None = even all do not.
+        answers: pressed so far, taken back ones not counted.
+        queries: labelled through by them.
+        unsure: queries in doubt: skipped, or not asked what would do as well.
+        minutes_per_answer: median, breaks left out; NaN before the first.
+        answers_per_query: so far, or as guessed before the first.
+    """
+
+    completeness: tuple[Figure, ...]
+    differences: tuple[Figure, ...]
+    halving: Mapping[str, int | None]
+    answers: int
+    queries: int
+    unsure: int
+    minutes_per_answer: float
+    answers_per_query: float
+
+
+def report_on(sample: Sample, queue: Queue, answers: Sequence[KeyPress]) -> Report:
+    """Estimate every figure.
+
+    Args:
+        sample: of now.
+        queue: that it was drawn by.
+        answers: the log.
+    """
+    n = len(sample.selectors)
+    complete = tuple(sample.complete(i) for i in range(n))
+    ahead = tuple(sample.ahead(k, i, j) for k, (i, j) in enumerate(pairs(n)))
+    to_come = _turns_to_come(sample, queue)
+    standing = active(answers)
+    per_query = len(standing) / len(sample.answered) if sample.answered else _guessed_answers(queue)
+    more = [
+        *(sample.halving_of(i, to_come) for i in range(n)),
+        *(sample.halving_between(k, i, j, to_come) for k, (i, j) in enumerate(pairs(n))),
+    ]
+    names = (figure.name for figure in (*complete, *ahead))
+    times = sorted(answer.seconds for answer in standing if 0 < answer.seconds < LONG)
+    return Report(
+        completeness=complete,
+        differences=ahead,
+        halving={
+            name: None if queries is None else round(queries * per_query + 0.499)
+            for name, queries in zip(names, more, strict=True)
+        },
+        answers=len(standing),
+        queries=sum(one.sure for one in sample.answered.values()),
+        unsure=sample.unsure,
+        minutes_per_answer=times[len(times) // 2] / 60.0 if times else float("nan"),
+        answers_per_query=per_query,
+    )
+
+
+def _turns_to_come(sample: Sample, queue: Queue) -> list[int]:
+    left = [sum(query in sample.answered for query in queries) for queries in sample.strata]
+    to_come = []
+    for stratum in queue.turns():
+        if left[stratum] > 0:
+            left[stratum] -= 1
+        else:
+            to_come.append(stratum)
+    return to_come
+
+
+def _guessed_answers(queue: Queue) -> float:
+    total = sum(len(stratum.queries) for stratum in queue.strata)
+    return sum(len(stratum.queries) * stratum.answers for stratum in queue.strata) / total if total else 1.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from ctxbench.bench.dataset_run import answered
@@ -20,6 +20,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import Label
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.labelling.exposure import Exposure
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.selectors.definitions import find_definition
@@ -84,12 +85,9 @@ class Pool:
     def groups(self, labels: Sequence[Label]) -> list[tuple[int, ...]]:
         """The requirements that labels state: of each, the catalog positions that meet it."""
         position = self.dataset.catalog.position
-        found: dict[str, list[int]] = {}
-        for label in labels:
-            if label.grade == 2:
-                key = f"a{label.alternatives}" if label.alternatives else f"i{label.item.id}"
-                found.setdefault(key, []).append(position(label.item))
-        return [tuple(members) for members in found.values()]
+        required = (label for label in labels if label.grade == 2)
+        groups = group_pairs((label.alternatives or label.item, position(label.item)) for label in required)
+        return [tuple(members) for members in groups.values()]
 
     def complete(self, row: int, groups: Sequence[tuple[int, ...]]) -> tuple[bool, ...]:
         """By selector, whether it offers what is required of the query in `row`."""
@@ -97,28 +95,24 @@ class Pool:
 
 
 class Likenesses:
-    """Pairs of items of one type that may stand for each other: by name, or by much the same words."""
+    """Pairs of items of one type that may stand for each other: by name, or by much the same words.
+
+    Attributes:
+        of: gives the positions of the items like the one at a position.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._words = [_words(item) for item in catalog]
         self._names = [_name_words(item) for item in catalog]
-        self._holding: dict[str, list[int]] = {}
-        for place, words in enumerate(self._words):
-            for word in words:
-                self._holding.setdefault(word, []).append(place)
+        self._holding = group_pairs((word, place) for place, words in enumerate(self._words) for word in words)
         n = len(self._words)
         self._worth = {word: math.log(1.0 + n / len(places)) for word, places in self._holding.items()}
         self._sums = [math.fsum(self._worth[word] for word in words) for words in self._words]
-        self._known: dict[int, tuple[int, ...]] = {}
+        self.of = cache(self._find)
 
-    def of(self, place: int) -> tuple[int, ...]:
+    def _find(self, place: int) -> tuple[int, ...]:
         """Positions of the items like the one at `place`, most alike first; itself not among them."""
-        if place not in self._known:
-            self._known[place] = tuple(self._found(place))
-        return self._known[place]
-
-    def _found(self, place: int) -> Iterator[int]:
         mine, item = self._words[place], self._catalog[place]
         common: dict[int, float] = {}
         for word in mine:
@@ -133,7 +127,7 @@ class Likenesses:
             same = self._names[other] == self._names[place]
             if same or share >= (ALIKE_NAMED if self._names[other][0] == self._names[place][0] else ALIKE):
                 scored.append((-share, other))
-        yield from (other for _, other in sorted(scored))
+        return tuple(other for _, other in sorted(scored))
 
 
 def _words(item: Item) -> frozenset[str]:

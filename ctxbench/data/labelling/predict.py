@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -75,21 +75,20 @@ def pairs(n: int) -> list[tuple[int, int]]:
 
 
 class Predictor:
-    """Guesses for the queries of a pool."""
+    """Guesses for the queries of a pool.
+
+    Attributes:
+        guess: gives what a query may need, by its id.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self._beside, self._alone = _calibrated(pool)
-        self._known: dict[str, Guess] = {}
+        self.guess = cache(self._guess)
         self._learn_needs()
 
-    def guess(self, query_id: str) -> Guess:
-        """What a query may need."""
-        if query_id not in self._known:
-            self._known[query_id] = self._guess(query_id)
-        return self._known[query_id]
-
     def _guess(self, query_id: str) -> Guess:
+        """What a query may need."""
         case = self._case(query_id)
         labels = self.pool.dataset.labels_of(query_id)
         if any(label.grade == 2 for label in labels) and not self.pool.dataset.queries[case.row].partly_labelled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.io.files import write_atomic
 from ctxbench.io.json_files import dump_jsonl, iter_jsonl
 
@@ -32,8 +32,7 @@ def read_weights(folder: Path) -> dict[str, float]:
             faults.append(
                 Fault("expected a query and its weight above 0; the next `data label` writes it anew", path, line)
             )
-    if faults:
-        raise InputError(faults, subject=str(path))
+    raise_faults(faults, subject=str(path))
     return found
 
 

@@ -114,17 +114,8 @@ class Queue:
 
 
 def _read_stratum(row: Mapping[str, Any]) -> Stratum:
-    def numbers(name: str) -> tuple[float, ...]:
-        return tuple(float(value) for value in row[name])
-
-    return Stratum(
-        queries=tuple(str(query) for query in row["queries"]),
-        complete=numbers("complete"),
-        first=numbers("first"),
-        second=numbers("second"),
-        differ=numbers("differ"),
-        answers=float(row["answers"]),
-    )
+    shares = {name: tuple(map(float, row[name])) for name in ("complete", "first", "second", "differ")}
+    return Stratum(queries=tuple(map(str, row["queries"])), answers=float(row["answers"]), **shares)
 
 
 _FIELDS = ("queries", "complete", "first", "second", "differ", "answers")
@@ -210,15 +201,10 @@ def turns(strata: Sequence[Stratum], weights: FloatArray) -> list[int]:
     total = sum(len(stratum.queries) for stratum in strata)
     rows: list[tuple[float, int, int]] = []
     for number, stratum in enumerate(strata):
-        gains = _gains(stratum, total, len(stratum.queries), weights) / stratum.answers
+        gains = -np.diff(_left(stratum, total, len(stratum.queries), weights)) / stratum.answers
         gains = np.minimum.accumulate(gains)  # a stratum's own turns stay in order
         rows += [(-float(gain), place, number) for place, gain in enumerate(gains)]
     return [number for _, _, number in sorted(rows)]
-
-
-def _gains(stratum: Stratum, total: int, upto: int, weights: FloatArray) -> FloatArray:
-    """What the 1st, 2nd ... answered query of a stratum takes off the mean variance, shape (upto,)."""
-    return np.asarray(-np.diff(_left(stratum, total, upto, weights)))
 
 
 def _left(stratum: Stratum, total: int, upto: int, weights: FloatArray) -> FloatArray:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import Fault, ParameterError, raise_faults
 from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import Label, graded, standing_in
-from ctxbench.data.labelling.pool import DEPTH, Pool
+from ctxbench.data.labelling.pool import DEPTH, Offers, Pool
 from ctxbench.io.files import write_atomic
 from ctxbench.io.json_files import dump_jsonl, iter_jsonl
 
@@ -117,16 +117,15 @@ def _far_down(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding
         if label.grade != 2 or item.include != "agent":
             continue
         group = [i for i in labels if i == label or (label.alternatives and i.alternatives == label.alternatives)]
-        best = [min((_rank(pool, row, i, n) or DEPTH + 1) for i in group) for n in range(len(pool.offers))]
-        if min(best) > FAR:
-            depth = [(_rank(pool, row, label, n) or DEPTH + 1) - 1 for n in range(len(pool.offers))]
+        best = min((_rank(pool, one, row, i.item) or DEPTH + 1) for i in group for one in pool.offers)
+        if best > FAR:
+            depth = [(_rank(pool, one, row, label.item) or DEPTH + 1) - 1 for one in pool.offers]
             severity = sum(depth) / (DEPTH * len(depth))
             yield _finding(pool, row, label.item, "required but far down", label, severity)
 
 
-def _rank(pool: Pool, row: int, label: Label, selector: int) -> int | None:
-    ranking = pool.offers[selector].ranking[row]
-    place = pool.dataset.catalog.position(label.item)
+def _rank(pool: Pool, offers: Offers, row: int, key: ItemKey) -> int | None:
+    ranking, place = offers.ranking[row], pool.dataset.catalog.position(key)
     return ranking.index(place) + 1 if place in ranking else None
 
 
@@ -143,15 +142,16 @@ def _first(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding]:
 
 
 def _finding(pool: Pool, row: int, key: ItemKey, kind: str, label: Label | None, severity: float) -> Finding:
-    place = pool.dataset.catalog.position(key)
-    ranks: dict[str, int | None] = {}
-    scores: dict[str, float | None] = {}
-    for one in pool.offers:
-        at = one.ranking[row].index(place) if place in one.ranking[row] else None
-        ranks[one.name] = None if at is None else at + 1
-        scores[one.name] = None if at is None else one.scores[row][at]
-    query = pool.dataset.queries[row].id
-    return Finding(query=query, item=key, kind=kind, label=label, ranks=ranks, scores=scores, severity=severity)
+    ranks = {one.name: _rank(pool, one, row, key) for one in pool.offers}
+    return Finding(
+        query=pool.dataset.queries[row].id,
+        item=key,
+        kind=kind,
+        label=label,
+        ranks=ranks,
+        scores={one.name: one.scores[row][rank - 1] if (rank := ranks[one.name]) else None for one in pool.offers},
+        severity=severity,
+    )
 
 
 def regraded(dataset: Dataset, query: str, item: ItemKey, grade: int, *, why: str = "") -> list[Correction]:
@@ -277,8 +277,7 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
         else:
             quote = labels[key].quote if key in labels and now["grade"] else ""
             labels[key] = Label(key[0], key[1], now["grade"], now["via"], now["alternatives"], REVIEW, quote)
-    if faults:
-        raise InputError(faults, subject=f"patch {path}: nothing was applied")
+    raise_faults(faults, subject=f"patch {path}: nothing was applied")
     return dataset.with_labels(labels.values()), changed
 
 

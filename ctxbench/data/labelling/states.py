@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ctxbench.core.items import ItemKey
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.labelling.answer_log import (
     PERSON,
     KeyPress,
@@ -32,15 +33,13 @@ class States:
     def __init__(self, pool: Pool, answers: Iterable[KeyPress], *, left: Iterable[str] = ()) -> None:
         self.pool = pool
         self._left = set(left)
-        self._entries: dict[str, list[KeyPress]] = {}
+        self._entries = group_pairs((answer.query, answer) for answer in answers)
         self._before: dict[str, State] = {}
         self._now: dict[str, State] = {}
         self._answered: set[str] = set()
         self._known: dict[str, Known | None] = {}  # these three are asked for all queries after every answer
         self._through: dict[str, bool] = {}
         self._through_before: dict[str, bool] = {}
-        for answer in answers:
-            self._entries.setdefault(answer.query, []).append(answer)
         for query_id in self._entries:
             self._refresh(query_id)
 
@@ -88,12 +87,10 @@ class States:
     def before(self, query_id: str) -> State:
         """What was known of a query before its first answer, as far as its items are still there."""
         if query_id not in self._before:
-            entries = self._entries.get(query_id)
-            if entries and entries[0].before is not None:
-                found = state_before(entries[0])
-            else:
-                found = self._of_dataset(query_id)
-            self._before[query_id] = found
+            first = next(iter(self._entries.get(query_id, ())), None)
+            self._before[query_id] = (
+                self._of_dataset(query_id) if first is None or first.before is None else state_before(first)
+            )
         return self._before[query_id]
 
     # ------------------------------------------------------------------------------------------ known or not
