@@ -240,7 +240,7 @@ class Builder:
         return self._items(first.available)
 
     def _make_scope(self, available: tuple[ItemKey, ...] | None) -> _Scope:
-        allowed = set(self._position) if available is None else set(available)
+        allowed = self._position.keys() if available is None else frozenset(available)
         items = [item for item in self.catalog if item.enabled and item.key in allowed]
         searchable = [item for item in items if is_searchable(item)]
         return _Scope(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ctxbench.core.requests import Message
-from ctxbench.data.traces.records import Call, Interner, MessageSummary, Record, get
+from ctxbench.data.traces.records import Call, Interner, MessageSummary, Record, get, text_or_none
 
 _UNKNOWN_TOOL = re.compile(
     r"(?:unknown|no such|unrecogni[sz]ed|undefined|non-?existent) (?:tool|function)"
@@ -219,7 +219,7 @@ def _message(entry: Any) -> ChatMessage:
     text = plain_text(content)
     if role in ("tool", "function") and not results:
         failed = entry.get("is_error")
-        call_id = _text_or_none(get(entry, "tool_call_id", "id"))
+        call_id = text_or_none(get(entry, "tool_call_id", "id"))
         results = [Result(call_id, text, failed if isinstance(failed, bool) else None)]
     role = "tool" if role == "user" and results else _ROLES.get(role, role)
     return ChatMessage(role, text, tuple(call for call in calls if call[1]), tuple(results))
@@ -228,15 +228,10 @@ def _message(entry: Any) -> ChatMessage:
 def _call(part: Mapping[str, Any]) -> tuple[str | None, str]:
     function = part.get("function")
     name = get(function if isinstance(function, dict) else part, "name", "tool_name")
-    return _text_or_none(get(part, "id", "call_id")), str(name or "")
+    return text_or_none(get(part, "id", "call_id")), str(name or "")
 
 
 def _result(part: Mapping[str, Any]) -> Result:
     text = plain_text(get(part, "response", "result", "content") or "")
-    call_id = _text_or_none(get(part, "tool_use_id", "tool_call_id", "id"))
+    call_id = text_or_none(get(part, "tool_use_id", "tool_call_id", "id"))
     return Result(call_id, text, True if part.get("is_error") is True else None)
-
-
-def _text_or_none(value: Any) -> str | None:
-    """An id as text; an empty one is none."""
-    return None if value is None else str(value) or None

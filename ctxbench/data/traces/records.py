@@ -183,6 +183,11 @@ def iso(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat()
 
 
+def text_or_none(value: Any) -> str | None:
+    """An id as text; an empty one is none."""
+    return None if value is None else str(value) or None
+
+
 def get(data: Mapping[str, Any], *names: str) -> Any:
     """The value of the first of the fields that is present and not null."""
     return next((data[name] for name in names if data.get(name) is not None), None)

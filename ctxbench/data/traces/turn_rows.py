@@ -13,7 +13,7 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, ParameterError
 from ctxbench.data.traces.chat_messages import read_messages, set_summary, summarise_messages
-from ctxbench.data.traces.records import STATUSES, Call, Interner, LogFindings, Record, get, seconds
+from ctxbench.data.traces.records import STATUSES, Call, Interner, LogFindings, Record, get, seconds, text_or_none
 from ctxbench.io.rows import Row
 from ctxbench.sources.name_resolver import named
 
@@ -44,7 +44,8 @@ class TurnReader:
         _read_identity(record, row)
         self._read_messages(record, row)
         self._read_offers(record, row)
-        record.calls = _calls(record, row)
+        if row.data.get("called") is not None:  # else the calls are those in the messages after the user's last one
+            record.calls = row.each("called", _call, expected="{tool, status}")
         self._read_other_fields(record, row)
         self._findings.faults += faults
         return None if faults else record
@@ -127,20 +128,12 @@ def _read_identity(record: Record, row: Row) -> None:
         row.fault(f"field 'time' must be ISO 8601 or seconds since 1970, got {time!r:.60}")
 
 
-def _calls(record: Record, row: Row) -> tuple[Call, ...]:
-    """The calls that the field `called` names, or else those in the messages after the user's last one."""
-    if row.data.get("called") is None:
-        return record.calls
-    return row.each("called", _call, expected="{tool, status}")
-
-
 def _call(entry: Any) -> Call:
     status = entry.get("status") or "ok" if isinstance(entry, dict) else "ok"
     name = named(entry)
     if status not in STATUSES:
         raise ParameterError(f"status must be one of {', '.join(STATUSES)}, got {status!r:.60}")
-    call_id = get(entry, "call", "call_id") if isinstance(entry, dict) else None
-    return Call(name, status, None if call_id is None else str(call_id) or None)
+    return Call(name, status, text_or_none(get(entry, "call", "call_id")) if isinstance(entry, dict) else None)
 
 
 def as_turn(data: Mapping[str, Any]) -> dict[str, Any] | None:
