@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.labelling.exposure import SIGNALS, Exposure
+from ctxbench.data.labelling.query_files import SIGNALS, Exposure
 from ctxbench.data.traces.builder import SEARCHES, SHELLS, is_search, is_shell
 from ctxbench.data.traces.import_report import _SENTENCES, COUNTS
 from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces, redactor_for

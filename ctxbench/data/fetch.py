@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -58,10 +59,8 @@ class _CutError(Exception):
 
 def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
     """What can be fetched, by name, with the datasets that are made of it, sorted."""
-    found: dict[str, tuple[PublishedSource, tuple[str, ...]]] = {}
-    for importer in importers().values():
-        if isinstance(importer, FileImporter):
-            found[importer.source.name] = (importer.source, importer.provides)
+    readers = [importer for importer in importers().values() if isinstance(importer, FileImporter)]
+    found = {importer.source.name: (importer.source, importer.provides) for importer in readers}
     return dict(sorted(found.items()))
 
 
@@ -108,27 +107,24 @@ def fetch(
             cache cannot be written. Nothing is half-written.
     """
 
+    @cache  # said once
     def waiting() -> None:
-        if not told:
-            told.append(True)
-            notify(f"{source.name}: another process is fetching it; waiting")
+        notify(f"{source.name}: another process is fetching it; waiting")
 
-    told: list[bool] = []
     with exclusive(source.folder / ".lock", waiting=waiting):
-        there = {file.path: _is_right(source.folder / file.path, file, notify) for file in source.files}
-        if not all(there.values()) and offline():
+        missing = [file for file in source.files if not _is_right(source.folder / file.path, file, notify)]
+        if missing and offline():
             raise StorageError(
                 f"cannot fetch {source.name}: CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network; unset it, or "
                 f"name a folder that holds the files: `ctxbench data import DATASET --from FOLDER`"
             )
-        if not all(there.values()):
+        if missing:
             deadline = Deadline(TIMEOUT_S)
             with _client() as client:
-                for file in source.files:
-                    if not there[file.path]:
-                        url = f"{host}/{source.repository}/{source.commit}/{file.published}"
-                        _Download(client, deadline, url, file, source.folder / file.path, show).get(pause)
-    return tuple(Fetched(source.folder / f.path, f.size, f.sha256, not there[f.path]) for f in source.files)
+                for file in missing:
+                    url = f"{host}/{source.repository}/{source.commit}/{file.published}"
+                    _Download(client, deadline, url, file, source.folder / file.path, show).get(pause)
+    return tuple(Fetched(source.folder / f.path, f.size, f.sha256, f in missing) for f in source.files)
 
 
 def _client() -> httpx.Client:

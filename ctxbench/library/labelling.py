@@ -15,12 +15,12 @@ from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import dataset_folder
-from ctxbench.data.labelling.exposure import read_exposures
 from ctxbench.data.labelling.folder import LabelFolder
 from ctxbench.data.labelling.folder import opened as opened_folder
 from ctxbench.data.labelling.labelling_session import LabellingSession, LabelPrompt, PromptAnswer
 from ctxbench.data.labelling.pool import SELECTORS, Pool, make_pool
 from ctxbench.data.labelling.predict import Predictor
+from ctxbench.data.labelling.query_files import read_exposures
 from ctxbench.data.labelling.review import Corrections, Finding, findings, write_patch
 from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_into, scopes_of
 from ctxbench.embedding.embedder_names import open_embedder

@@ -14,7 +14,7 @@ from ctxbench.data.datasets.dataset import Dataset, name_fault
 from ctxbench.data.datasets.layout import CARD, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_files
-from ctxbench.data.importers.interface import Importer
+from ctxbench.data.importers.published_files import FileImporter, Importer
 from ctxbench.io.cache import altered, cache_dir, is_sealed, seal_folder
 from ctxbench.io.files import atomic_folder, recover_folder
 
@@ -139,8 +139,6 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = no
     importer = by_dataset[name]
     if source is None:
         return _import(name, importer, notify)
-    from ctxbench.data.importers.published_files import FileImporter  # few read a folder
-
     if not isinstance(importer, FileImporter):
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
     return _write_to_cache(name, importer.with_folder(source).load(name), notify)

@@ -287,17 +287,13 @@ def _definition_text(function: Mapping[str, Any]) -> str:
 
 def _replaced_definitions_note(entries: Sequence[_BfclEntry], tools: Mapping[str, Item]) -> str:
     """A note on queries that were written for another definition of their required function than the catalog's."""
-    n_different = n_descriptions = 0
-    for entry in entries:
-        for function in entry.functions:
-            if function["name"] in entry.answer_names:
-                tool = tools[_definition_text(function)]
-                n_different += function != {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.schema,
-                }
-                n_descriptions += function["description"] != tool.description
+    required = [one for entry in entries for one in entry.functions if one["name"] in entry.answer_names]
+    held = [(function, tools[_definition_text(function)]) for function in required]
+    n_descriptions = sum(function["description"] != tool.description for function, tool in held)
+    n_different = sum(
+        function != {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+        for function, tool in held
+    )
     return (
         f"{n_different} queries were written for another definition of the function they require; in {n_descriptions} "
         "of these the description differs, in the others only the schema."

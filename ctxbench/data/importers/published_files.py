@@ -1,4 +1,4 @@
-"""Read the files that the owner of a dataset has published, and check each by its SHA-256."""
+"""What an importer of a dataset is, and the base of those that read published files, each checked by its SHA-256."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset
@@ -91,6 +91,37 @@ class SourceText:
 
     path: Path
     text: str
+
+
+class Importer(Protocol):
+    """Makes datasets of published data; registered under the kind `importer`, made without arguments.
+
+    Attributes:
+        provides: names of the datasets it makes; no other importer may provide them.
+        version: of source and importer together. It is the version of the datasets; those that are cached under
+            another version are imported again.
+    """
+
+    provides: ClassVar[tuple[str, ...]]
+    version: ClassVar[str]
+
+    @property
+    def install(self) -> str:
+        """The command that installs the source; a class attribute will do."""
+        ...
+
+    def available(self) -> bool:
+        """Whether the source is installed, in any version."""
+        ...
+
+    def load(self, name: str) -> Dataset:
+        """Make a dataset; the same source gives the same dataset.
+
+        Raises:
+            UnknownNameError: it does not provide the name.
+            StorageError: the source is not installed, or is not the version that is expected.
+        """
+        ...
 
 
 class FileImporter:

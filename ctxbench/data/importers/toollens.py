@@ -96,7 +96,11 @@ class ToolLens(FileImporter):
         """Make the dataset; about two seconds."""
         faults: list[Fault] = []
         items = _read_items(self.read(CORPUS), faults)
-        texts = _read_texts(self.read(QUERIES), faults)
+        rows = jsonl_rows(self.read(QUERIES).path, faults)
+        entries = (
+            (row.take("_id", str, "", required=True), row, row.take("text", str, "", required=True)) for row in rows
+        )
+        texts = unique_entries("query", entries)
         qrels = {split: _read_qrels(self.read(path), texts, items, faults) for split, path in QRELS.items()}
         split_of_query = _splits(qrels, texts, faults)
         raise_faults(faults, subject="ToolLens")
@@ -177,15 +181,6 @@ def _schema(text: str) -> dict[str, Any] | None:
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     return {"type": "object", "properties": properties, "required": names}
-
-
-def _read_texts(source: SourceText, faults: list[Fault]) -> dict[str, str]:
-    """The queries' texts by id, in file order."""
-    entries = (
-        (row.take("_id", str, "", required=True), row, row.take("text", str, "", required=True))
-        for row in jsonl_rows(source.path, faults)
-    )
-    return unique_entries("query", entries)
 
 
 def _read_qrels(

@@ -23,7 +23,6 @@ from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.io.json_files import dump_json, parse_json
 
-FOLDER, LOG, QUEUE = "labelling", "answers.jsonl", "queue.json"
 PERSON = "person"
 KINDS = ("needed", "wrong", "helpful", "done", "nothing", "alternative", "skip", "undo")
 

@@ -14,10 +14,10 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.layout import CARD
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.data.labelling.answer_log import FOLDER, LOG, QUEUE, AnswerLog, Applied, active, apply_answers
+from ctxbench.data.labelling.answer_log import AnswerLog, Applied, active, apply_answers
 from ctxbench.data.labelling.labelling_session import LabellingSession
 from ctxbench.data.labelling.predict import Predictor
-from ctxbench.data.labelling.query_weights import write_weights
+from ctxbench.data.labelling.query_files import FOLDER, LOG, QUEUE, write_weights
 from ctxbench.data.labelling.queue import Queue, extended, make_queue
 from ctxbench.data.labelling.review import patched
 from ctxbench.io.files import exclusive

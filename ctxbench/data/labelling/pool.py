@@ -21,7 +21,7 @@ from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.data.labelling.exposure import Exposure
+from ctxbench.data.labelling.query_files import Exposure
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.pipelines import PipelineSelector

@@ -13,7 +13,7 @@ from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Message, Request, SessionItem
 from ctxbench.data.datasets.dataset import split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.labelling.exposure import SIGNALS, Exposure
+from ctxbench.data.labelling.query_files import SIGNALS, Exposure
 from ctxbench.data.traces.catalog_kind import is_searchable, tools_alone
 from ctxbench.data.traces.conversations import Turn, reuses_ids
 from ctxbench.data.traces.records import Call, Interner, LogFindings, NestedCall, iso

@@ -17,8 +17,7 @@ from ctxbench.data.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.data.datasets.layout import CARD, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import copy_other_files, write_files
-from ctxbench.data.labelling.answer_log import FOLDER, LOG
-from ctxbench.data.labelling.exposure import EXPOSURE, Exposure, write_exposures
+from ctxbench.data.labelling.query_files import EXPOSURE, FOLDER, LOG, Exposure, write_exposures
 from ctxbench.data.traces.builder import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
 from ctxbench.data.traces.import_report import TraceReport

@@ -24,6 +24,7 @@ from ctxbench.data.importers.formats.conversion import (
     ImportSettings,
     PublishedDocument,
     grading,
+    refuse_empty,
     split_name,
     unique_entries,
 )
@@ -88,9 +89,8 @@ def read_documents(path: Path, settings: ImportSettings, faults: list[Fault]) ->
         item = _item(row, document, settings.type, by_title=by_title)
         entries += [(document.id, row, item)] if item is not None else []
     items = unique_entries("document", entries)
-    if not items and not own_faults and not faults:
-        faults.append(Fault("the file is empty; expected one document a line", path))
     faults += sorted(own_faults, key=lambda fault: fault.line)
+    refuse_empty(items, path, faults, expected="one document a line")
     return items
 
 
@@ -129,8 +129,7 @@ def read_queries(path: Path, faults: list[Fault]) -> list[PublishedQuery]:
     rows = _rows(path, faults, ("text",))
     published = (PublishedQuery(id=_id(row), text=_text(row), row=row, exported=_exported(row)) for row in rows)
     queries = unique_entries("query", ((query.id, query.row, query) for query in published))
-    if not queries and not faults:
-        faults.append(Fault("the file is empty; expected one query a line", path))
+    refuse_empty(queries, path, faults, expected="one query a line")
     return list(queries.values())
 
 

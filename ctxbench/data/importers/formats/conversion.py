@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -242,6 +242,12 @@ def unique_entries(what: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
         elif name:
             unique[name], lines[name] = entry, row.line
     return unique
+
+
+def refuse_empty(entries: Sized, path: Path, faults: list[Fault], *, expected: str) -> None:
+    """Note that a file holds nothing, unless something is wrong already."""
+    if not entries and not faults:
+        faults.append(Fault(f"the file is empty; expected {expected}", path))
 
 
 def split_name(published: str) -> str:

@@ -11,19 +11,18 @@ agents and logs write it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault, suggest
+from ctxbench.core.errors import suggest
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label, group_labels, minimal_groups
 from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.data.importers.formats.conversion import RENAMED, Conversion, Draft, ImportSettings
+from ctxbench.data.importers.formats.conversion import RENAMED, Conversion, Draft, ImportSettings, refuse_empty
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Resolved, named
@@ -60,39 +59,32 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
     """
     file = Path(file)
     draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, PASSED_OVER, RENAMED))
-    reader = _EvalReader(_ItemNames(catalog), draft)
+    reader = _EvalReader(catalog, draft)
     for row in read_records(file, draft.faults):
         reader.read(row, f"{file.stem}-{row.line}")
-    if not draft.queries and not draft.faults:
-        draft.faults.append(Fault('the file is empty; expected {"query": text, "expected": [names]} a line', file))
+    refuse_empty(draft.queries, file, draft.faults, expected='{"query": text, "expected": [names]} a line')
     return draft.conversion(catalog, form="golden", files=[file], labelling=_LABELLING, where=file)
 
 
-class _ItemNames:
-    """Items by id, by name as a log writes it, and by any item's own name or title."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._names = NameResolver(catalog)
-        self._keys = group_pairs(
-            (name, item.key) for item in catalog for name in {item.name.casefold(), item.title.casefold()}
-        )
-        self.known = [item.name for item in catalog]
-
-    def resolve(self, name: str) -> Resolved:
-        resolved = self._names.resolve(name)
-        keys = self._keys.get(name.casefold(), []) if resolved.rule == UNKNOWN else []
-        if len(keys) == 1:
-            return Resolved(name, keys[0], "own name")
-        return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
-
-
-@dataclass
 class _EvalReader:
     """Adds the records of a file to a draft of the dataset."""
 
-    names: _ItemNames
-    draft: Draft
-    lines: dict[str, int] = field(default_factory=dict)
+    def __init__(self, catalog: Catalog, draft: Draft) -> None:
+        self.draft = draft
+        self._catalog = catalog
+        self._names = NameResolver(catalog)
+        self._own_names = group_pairs(
+            (name, item.key) for item in catalog for name in {item.name.casefold(), item.title.casefold()}
+        )
+        self._lines: dict[str, int] = {}
+
+    def _resolve(self, name: str) -> Resolved:
+        """The item of an id, of a name as a log writes it, or of any item's own name or title."""
+        resolved = self._names.resolve(name)
+        keys = self._own_names.get(name.casefold(), []) if resolved.rule == UNKNOWN else []
+        if len(keys) == 1:
+            return Resolved(name, keys[0], "own name")
+        return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
 
     def read(self, row: Row, default_id: str) -> None:
         """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
@@ -100,8 +92,8 @@ class _EvalReader:
         self.draft.ids[PASSED_OVER] += sorted(set(row.data) - {*fields.values(), "split", "tags"})
         text = row.take(fields["query"] or QUERY[0], str, "", required=True)
         query_id = self.draft.query_id(_id(row, fields["id"]) or default_id)
-        if self.lines.setdefault(query_id, row.line) != row.line:
-            row.fault(f"query {query_id!r} stands twice, first in line {self.lines[query_id]}")
+        if self._lines.setdefault(query_id, row.line) != row.line:
+            row.fault(f"query {query_id!r} stands twice, first in line {self._lines[query_id]}")
         expected = self._groups(row, fields["expected"])
         forbidden = {key: None for group in self._groups(row, fields["forbidden"]) or [] for key in group}
         for name in sorted({key.id for group in expected or [] for key in group if key in forbidden}):
@@ -126,7 +118,7 @@ class _EvalReader:
         """The items of a field, alternatives together; None where the record has no such field."""
         if name is None or row.data[name] is None:
             return None
-        entries = _entries(row.data[name], self.names)
+        entries = _entries(row.data[name], self._resolve)
         if entries is None:
             row.fault(f"field {name!r} must be a list of items, got {row.data[name]!r:.60}")
             return []
@@ -143,14 +135,14 @@ class _EvalReader:
             except TypeError:
                 row.fault(f"field {field_name!r} names an item by {entry!r:.60}; expected its name or id")
                 continue
-            resolved = self.names.resolve(name)
+            resolved = self._resolve(name)
             if resolved.key is not None:
                 keys.append(resolved.key)
             elif resolved.rule == AMBIGUOUS:
                 several = " or ".join(key.id for key in resolved.candidates[:5])
                 row.fault(f"{name!r} in {field_name!r} is the name of several items; write the id: {several}")
             else:
-                hint = suggest(name, self.names.known, listed=False)
+                hint = suggest(name, (item.name for item in self._catalog), listed=False)
                 row.fault(f"{name!r} in {field_name!r} is no item of the catalog{hint}")
         return keys
 
@@ -182,7 +174,7 @@ def _split(row: Row) -> str:
     return split
 
 
-def _entries(value: Any, names: _ItemNames) -> list[Any] | None:
+def _entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] | None:
     """The entries of a list, as a list or as a text that holds one; None if it is neither."""
     if isinstance(value, str):
         text = value.strip()
@@ -190,7 +182,7 @@ def _entries(value: Any, names: _ItemNames) -> list[Any] | None:
             value = parse_list(text)
         elif not text:
             return []
-        elif names.resolve(text).key is not None:
+        elif resolve(text).key is not None:
             return [text]
         else:
             mark = next((mark for mark in _MARKS if mark in text), None)

@@ -16,7 +16,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.importers.formats.assembly import ODD, Assembly, Judgment, read_documents, read_queries
 from ctxbench.data.importers.formats.beir import score_of
-from ctxbench.data.importers.formats.conversion import Conversion, Draft, ExportedCard, ImportSettings
+from ctxbench.data.importers.formats.conversion import Conversion, Draft, ExportedCard, ImportSettings, refuse_empty
 from ctxbench.io.files import iter_lines
 
 _LABELLING = "As published in TREC's qrels; what is not labelled may do as well."
@@ -95,8 +95,7 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
             faults.append(Fault(f"document {document!r} stands twice for query {query!r}", path, number))
         else:
             rows[query][document] = value
-    if not rows and not faults:
-        faults.append(Fault("the file is empty; expected one ranked document a line", path))
+    refuse_empty(rows, path, faults, expected="one ranked document a line")
     raise_faults(faults, subject=str(path))
     return {
         query: sorted(sorted(scores.items(), reverse=True), key=lambda pair: -pair[1]) for query, scores in rows.items()

@@ -1,6 +1,7 @@
-"""What a log says was offered and called, by query: `exposure.jsonl` beside a dataset that was made of traces.
+"""Files of labelling beside a dataset, by query: what a log says was offered and called, and what queries weigh.
 
-A row is either a set of items, `{"set": 0, "items": [ids]}`, or a query,
+`exposure.jsonl` stands beside a dataset that was made of traces. A row is either a set of items,
+`{"set": 0, "items": [ids]}`, or a query,
 `{"query": id, "offered": 0 or [ids], "called": [ids], "wanted": [ids], "full": true, "signals": [...]}`. A set stands
 before the queries that name it, so that what thousands of queries were offered alike is written once.
 """
@@ -16,10 +17,12 @@ from typing import Any
 from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.items import ItemKey
 from ctxbench.io.files import write_atomic
-from ctxbench.io.json_files import dump_jsonl
+from ctxbench.io.json_files import dump_jsonl, iter_jsonl
 from ctxbench.io.rows import Row, jsonl_rows, read_key, read_text_value
 
 EXPOSURE = "exposure.jsonl"
+FOLDER, LOG, QUEUE = "labelling", "answers.jsonl", "queue.json"
+WEIGHTS = Path(FOLDER, "weights.jsonl")  # of queries that a label queue drew, for whoever measures
 SIGNALS = ("unknown-tool", "searched-again", "shell-instead", "asked-again")
 """Likely misses: the model named a tool that it was not offered; it searched for tools more than once; it used a
 shell; the user asked the same again."""
@@ -132,3 +135,37 @@ def _read(row: Row, sets: Mapping[int, tuple[ItemKey, ...]]) -> Exposure:
 
 def _keys(row: Row, name: str) -> tuple[ItemKey, ...]:
     return row.each(name, read_key, expected="an item id")
+
+
+def read_weights(folder: Path) -> dict[str, float]:
+    """How many queries each drawn one stands for, by id; none if no queue has drawn any.
+
+    Raises:
+        StorageError: the file cannot be read.
+        InputError: a line is not what `write_weights` wrote; all faults.
+    """
+    path = folder / WEIGHTS
+    if not path.is_file():
+        return {}
+    faults: list[Fault] = []
+    found = {}
+    for line, row in iter_jsonl(path, faults):
+        query, weight = row.get("query"), row.get("weight")
+        if isinstance(query, str) and isinstance(weight, int | float) and weight > 0:
+            found[query] = float(weight)
+        else:
+            faults.append(
+                Fault("expected a query and its weight above 0; the next `data label` writes it anew", path, line)
+            )
+    raise_faults(faults, subject=str(path))
+    return found
+
+
+def write_weights(folder: Path, weights: Mapping[str, float], strata: Mapping[str, int]) -> None:
+    """Write the weights, whole or not at all.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    rows = ({"query": query, "stratum": strata[query], "weight": weights[query]} for query in sorted(weights))
+    write_atomic(folder / WEIGHTS, dump_jsonl(rows))
