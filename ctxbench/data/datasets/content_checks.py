@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -208,7 +208,7 @@ class _Checker:
         contents, self._listed = self._contents, set()
         first: dict[tuple[str, ItemKey], int] = {}
         for i, label in enumerate(contents.labels):
-            messages = [*self._references(label), *self._values(label), *self._hidden(label)]
+            messages = [*self._values(label), *self._hidden(label)]
             if first.setdefault((label.query, label.item), i) != i:  # those of a file are reported where it is read
                 messages.append("occurs twice")
             yield from (_label_fault(label, message, contents.place_label(i)) for message in messages)
@@ -227,12 +227,10 @@ class _Checker:
             if query_id in self._queries:
                 yield from self._reachable(self._queries[query_id], rows)
 
-    def _references(self, label: Label) -> Iterable[str]:
+    def _values(self, label: Label) -> Iterable[str]:
         if label.query not in self._queries and self._contents.queries_complete:
             yield f"is for a query that queries.jsonl does not hold{self._suggest('query', label.query, self._queries)}"
         yield from self._unknown_items([label.item], "label")
-
-    def _values(self, label: Label) -> Iterable[str]:
         if label.grade not in (0, 1, 2):
             yield f"has score {label.grade}; expected 0 irrelevant, 1 helpful or 2 required"
         if label.via not in ("direct", "dependency"):
@@ -263,9 +261,7 @@ class _Checker:
         contents, request = self._contents, query.request
         labels = [contents.labels[row] for row in rows]
         items = {label.item: contents.items[label.item] for label in labels if label.item in contents.items}
-        available: Container[ItemKey] | None = request.available
-        if query.scope is not None:
-            available = self._scopes.get(query.scope)
+        available = request.available if query.scope is None else self._scopes.get(query.scope)
         if any(label.item not in items for label in labels) or (query.scope is not None and available is None):
             return  # reported already
         lost = {item.id for item in items.values() if not item.enabled or item.include == "manual"}

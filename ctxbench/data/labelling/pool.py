@@ -15,7 +15,7 @@ from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import content_key
 from ctxbench.bench.slices import Slice
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog, Item
+from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
@@ -31,6 +31,7 @@ SELECTORS = ("bm25", "dense", "semantic/documents")
 DEPTH = 20  # places of a ranking that are looked at
 ALIKE = 0.7  # share of words, rare ones counting more, that two items have in common from which one may stand in
 ALIKE_NAMED = 0.5  # the same where their names start with the same word, which for tools is what they do
+_WORD, _NAME_WORD = re.compile(r"[^\W_]+"), re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
 BLOCK = 256  # queries whose answers are kept in one file, so that an interrupted start goes on
 
 
@@ -103,8 +104,8 @@ class Likenesses:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._words = [_words(item) for item in catalog]
-        self._names = [_name_words(item) for item in catalog]
+        self._words = [frozenset(word.lower() for word in _WORD.findall(item.search_text)) for item in catalog]
+        self._names = [tuple(map(str.lower, _NAME_WORD.findall(item.name))) or (item.name,) for item in catalog]
         self._holding = group_pairs((word, place) for place, words in enumerate(self._words) for word in words)
         n = len(self._words)
         self._worth = {word: math.log(1.0 + n / len(places)) for word, places in self._holding.items()}
@@ -128,14 +129,6 @@ class Likenesses:
             if same or share >= (ALIKE_NAMED if self._names[other][0] == self._names[place][0] else ALIKE):
                 scored.append((-share, other))
         return tuple(other for _, other in sorted(scored))
-
-
-def _words(item: Item) -> frozenset[str]:
-    return frozenset(word.lower() for word in re.findall(r"[^\W_]+", item.search_text))
-
-
-def _name_words(item: Item) -> tuple[str, ...]:
-    return tuple(word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+", item.name)) or (item.name,)
 
 
 def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Selector]:

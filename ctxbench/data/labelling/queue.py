@@ -160,11 +160,8 @@ def make_queue(
     rng = np.random.default_rng(seed)
     weights = _weights(selectors, focus)
     cells = _split(guesses, weights) if split and ids else [np.arange(len(ids))] * bool(ids)
-    strata = []
-    for cell in cells:
-        drawn = rng.permutation(cell)
-        strata.append(_stratum(guesses, cell, tuple(ids[i] for i in drawn)))
-    return Queue(selectors=selectors, seed=seed, strata=tuple(strata), focus=tuple(focus))
+    strata = tuple(_stratum(guesses, cell, tuple(ids[i] for i in rng.permutation(cell))) for cell in cells)
+    return Queue(selectors=selectors, seed=seed, strata=strata, focus=tuple(focus))
 
 
 def extended(queue: Queue, predictor: Predictor, queries: Iterable[str]) -> Queue:

@@ -14,7 +14,7 @@ from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.traces.otlp import TURN_MARKS, holds_spans, read_spans
 from ctxbench.data.traces.records import Interner, LogFindings, Record
 from ctxbench.data.traces.spans import SpanReader
-from ctxbench.data.traces.turn_rows import TURN_FIELDS, TurnReader, as_turn
+from ctxbench.data.traces.turn_rows import TURN_FIELDS, as_turn, read_turn
 from ctxbench.io.files import iter_lines, read_text, readable
 from ctxbench.io.json_files import parse_json, values_with_lines
 
@@ -39,8 +39,8 @@ def read_records(
         InputError: more lines are wrong than right: all faults.
     """
     total = sum(_size(path) for path in paths)
-    interner = Interner()
-    turns, spans = TurnReader(findings, interner, history=history), SpanReader(findings, interner, history=history)
+    interner = Interner(history=history)
+    spans = SpanReader(findings, interner)
     records: list[Record] = []
     line_hashes: set[bytes] = set()  # of lines, as hashes
     n_readable = place = done = 0
@@ -56,7 +56,7 @@ def read_records(
             if holds_spans(data):
                 _read_spans(data, spans, place, findings, Fault("", path, line))
             elif any(name in data for name in TURN_MARKS):
-                record = turns.read(data, place, path, line)
+                record = read_turn(data, place, path, line, findings=findings, interner=interner)
                 records += [] if record is None else [record]
             else:
                 fields = ", ".join(map(repr, list(data)[:5]))

@@ -136,9 +136,14 @@ class LogFindings:
 
 
 class Interner:
-    """Makes equal values one object: a log repeats a conversation's messages in each of its lines."""
+    """Makes equal values one object: a log repeats a conversation's messages in each of its lines.
 
-    def __init__(self) -> None:
+    Attributes:
+        history: how many earlier messages a record keeps at most.
+    """
+
+    def __init__(self, *, history: int = 0) -> None:
+        self.history = history
         self._messages: dict[Message, Message] = {}
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 

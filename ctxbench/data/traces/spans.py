@@ -19,7 +19,6 @@ from ctxbench.data.traces.chat_messages import (
     read_messages,
     result_status,
     set_summary,
-    summarise_messages,
 )
 from ctxbench.data.traces.otlp import Event, Span
 from ctxbench.data.traces.records import Call, Interner, LogFindings, Record, get, text_or_none
@@ -38,10 +37,9 @@ _DETAILS = ("gen_ai.client.inference.operation.details", "gen_ai.client.operatio
 class SpanReader:
     """Takes spans one by one, and makes records of them at the end."""
 
-    def __init__(self, findings: LogFindings, interner: Interner, *, history: int) -> None:
+    def __init__(self, findings: LogFindings, interner: Interner) -> None:
         self._findings = findings
         self._interner = interner
-        self._history = history
         self._traces: dict[str, dict[str, Node]] = {}
         self._logged: dict[tuple[str, str], list[Event]] = {}
 
@@ -143,7 +141,7 @@ class SpanReader:
 
     def _set_messages(self, record: Record, messages: list[ChatMessage], answers: list[ChatMessage]) -> None:
         answers = [replace(answer, role="assistant") for answer in answers]
-        set_summary(record, summarise_messages([*messages, *answers], history=self._history), self._interner)
+        set_summary(record, [*messages, *answers], self._interner)
         record.continued = bool(messages) and messages[-1].role != "user"
 
 
