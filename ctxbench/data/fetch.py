@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ctxbench.bench.progress_listener import Notify, nothing_said
 from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.lookup import importers
-from ctxbench.data.importers.published_files import FileImporter, PublishedSource, SourceFile
+from ctxbench.data.importers.published_files import FileImporter, PublishedSource, SourceFile, sha256_of
 from ctxbench.io.files import exclusive
 from ctxbench.net.http_connection import environment_fault, offline
 from ctxbench.net.http_limits import AS_IT_IS, Deadline, compression
@@ -31,6 +30,7 @@ LEAST = 30_000  # bytes; a server that drips would hold everybody up for days
 REDIRECTS = 5  # of one exchange
 TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _SLOW = f"fewer than {LEAST:,} bytes came in {TIMEOUT_S:g} s"
+_AGAIN = "remove it and try again"
 PART = ".part"  # a file that has not come whole yet, hidden beside its place
 
 ShowBytes: TypeAlias = Callable[[str, int, int], None]
@@ -144,18 +144,10 @@ def _client() -> httpx.Client:
 def _is_right(path: Path, file: SourceFile, notify: Notify) -> bool:
     if not path.is_file():
         return False
-    digest = _digest(path)
+    digest = sha256_of(path, remedy=_AGAIN)
     if digest != file.sha256:
         notify(f"{path}: its SHA-256 is {digest}, expected {file.sha256}; fetching it again")
     return digest == file.sha256
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}; remove it and try again") from error
 
 
 @dataclass
@@ -181,11 +173,11 @@ class _Download:
         """
         had = self._size()
         self._whole(pause)
-        digest, size = _digest(self.part), self._size()
+        digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
         if digest != self.file.sha256 and had:  # what was kept from before may be what is wrong
             self._drop()
             self._whole(pause)
-            digest, size = _digest(self.part), self._size()
+            digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
         if digest != self.file.sha256:
             self._drop()
             raise StorageError(

@@ -72,8 +72,7 @@ class Dataset:
                 gone=self._gone,
             )
         )
-        wrong_name = name_fault(self.name)
-        if wrong_name:
+        if wrong_name := name_fault(self.name):
             faults.insert(0, Fault(wrong_name))
         raise_faults(faults, subject=f"dataset {self.name}")
         row = {query.id: i for i, query in enumerate(self.queries)}

@@ -93,8 +93,7 @@ class DatasetLines:
     def labels(self, folder: Path, query: str) -> tuple[Path, int]:
         """The first file with labels of a query, and the line; the path of the queries and 0 where it has none."""
         for path in sorted((folder / QRELS).glob("*.tsv")):
-            line = self._lines_of(path).get(query)
-            if line is not None:
+            if line := self._lines_of(path).get(query):
                 return path, line
         return folder / QUERIES, 0
 

@@ -201,8 +201,7 @@ def _cache_folder(name: str) -> Path:
 
 def _cache_fault(name: str, importer: Importer | None) -> str:
     """Why a cached dataset cannot be used: it is damaged or, where it can be made again, outdated. Empty if it can."""
-    damaged = altered(_cache_folder(name))
-    if damaged:
+    if damaged := altered(_cache_folder(name)):
         return f"{', '.join(damaged)} in the cache {'is' if len(damaged) == 1 else 'are'} damaged"
     if importer is None or not importer.available():
         return ""

@@ -183,8 +183,7 @@ class _FolderReader:
         if row.take("format", int, FORMAT) != FORMAT:
             row.fault(f"format must be {FORMAT}, got {data['format']}; another release wrote this", at="format")
         name = row.take("name", str, "", required=True)
-        fault = name_fault(name) if name else None
-        if fault:
+        if name and (fault := name_fault(name)):
             row.fault(fault, at="name")
         for required in ("version", "licence", "labelling"):
             row.take(required, str, "", required=True)

@@ -22,7 +22,7 @@ from ctxbench.core.requests import Message, Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import connected_rows, group_pairs
-from ctxbench.data.importers.published_files import text_key
+from ctxbench.data.importers.published_files import sha256_of, text_key
 from ctxbench.io.json_files import iter_jsonl
 
 RELEASE = "2026.3.23"
@@ -115,10 +115,7 @@ class BFCL:
 
     def _rows(self, file: str) -> list[dict[str, Any]]:
         path = self._data_folder() / file
-        try:
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError as error:
-            raise StorageError(f"cannot read {path}: {error.strerror or error}; expected {self.install}") from error
+        digest = sha256_of(path, remedy=f"expected {self.install}")
         if digest != self._sha256[file]:
             raise StorageError(
                 f"{path} is not the file of bfcl-eval {RELEASE}: its SHA-256 is {digest}, expected "

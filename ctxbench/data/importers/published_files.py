@@ -204,10 +204,7 @@ class FileImporter:
         if place is None:
             missing = (self._folder or self._expected.folder) / path
             raise StorageError(f"cannot read {missing}: no such file; {self._remedy()}")
-        try:
-            digest = hashlib.sha256(place.read_bytes()).hexdigest()
-        except OSError as error:
-            raise StorageError(f"cannot read {place}: {error.strerror or error}; {self._remedy()}") from error
+        digest = sha256_of(place, remedy=self._remedy())
         if digest != file.sha256:
             raise StorageError(
                 f"{place} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
@@ -224,6 +221,19 @@ class FileImporter:
         if self._folder is None:
             return f"get it with `{self.install}`"
         return f"get it with `{self.install}`, or name a folder that holds {self._expected.files[0].path} as published"
+
+
+def sha256_of(path: Path, *, remedy: str) -> str:
+    """The SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        StorageError: it cannot be read; says what to do.
+    """
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}; {remedy}") from error
 
 
 def json_entries(source: SourceText, faults: list[Fault], *, expected: str) -> Iterator[Row]:

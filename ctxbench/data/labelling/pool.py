@@ -187,8 +187,7 @@ def _block(dataset: Dataset, selector: Selector, first: int) -> Slice:
     batch = Batch.of(dataset.catalog, [query.request for query in dataset.queries[first : first + BLOCK]])
     key = content_key(2, batch.key, selector.describe(), code_hash(), versions())
     path = cache_dir() / "labelling" / key
-    kept = read_sealed(path)
-    if kept is not None:
+    if (kept := read_sealed(path)) is not None:
         return Slice.from_bytes(kept, path)
     made = answered(selector, batch)
     if not made.errors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.row_groups import group_pairs
@@ -28,18 +29,22 @@ class States:
 
     Where the dataset's labels were changed by other means, or an item of an answer is no longer in the catalog, the
     dataset's state counts, not that of the answers.
+
+    Attributes:
+        before: gives what was known of a query before its first answer.
+        through_before: gives whether its needs were known then.
     """
 
     def __init__(self, pool: Pool, answers: Iterable[KeyPress], *, left: Iterable[str] = ()) -> None:
         self.pool = pool
         self._left = set(left)
         self._entries = group_pairs((answer.query, answer) for answer in answers)
-        self._before: dict[str, State] = {}
+        self.before = cache(self._find_before)
+        self.through_before = cache(self._find_through_before)
         self._now: dict[str, State] = {}
         self._answered: set[str] = set()
-        self._known: dict[str, Known | None] = {}  # these three are asked for all queries after every answer
+        self._known: dict[str, Known | None] = {}  # these two are asked for all queries after every answer
         self._through: dict[str, bool] = {}
-        self._through_before: dict[str, bool] = {}
         for query_id in self._entries:
             self._refresh(query_id)
 
@@ -84,14 +89,10 @@ class States:
         """What is known of a query by now."""
         return self._now.get(query_id) or self.before(query_id)
 
-    def before(self, query_id: str) -> State:
+    def _find_before(self, query_id: str) -> State:
         """What was known of a query before its first answer, as far as its items are still there."""
-        if query_id not in self._before:
-            first = next(iter(self._entries.get(query_id, ())), None)
-            self._before[query_id] = (
-                self._of_dataset(query_id) if first is None or first.before is None else state_before(first)
-            )
-        return self._before[query_id]
+        first = next(iter(self._entries.get(query_id, ())), None)
+        return self._of_dataset(query_id) if first is None or first.before is None else state_before(first)
 
     # ------------------------------------------------------------------------------------------ known or not
 
@@ -106,15 +107,11 @@ class States:
             self._through[query_id] = self._settled(query_id, self.now(query_id), by_person=by_person)
         return self._through[query_id]
 
-    def through_before(self, query_id: str) -> bool:
+    def _find_through_before(self, query_id: str) -> bool:
         """The same before its first answer: what answers say does not decide whether a query belongs to the sample."""
-        if query_id not in self._through_before:
-            state = self.before(query_id)
-            find = self.pool.dataset.catalog.find
-            there = tuple(label for label in state.labels if find(label.item) is not None)
-            found = self._settled(query_id, replace(state, labels=there), by_person=False)
-            self._through_before[query_id] = found
-        return self._through_before[query_id]
+        state, find = self.before(query_id), self.pool.dataset.catalog.find
+        there = tuple(label for label in state.labels if find(label.item) is not None)
+        return self._settled(query_id, replace(state, labels=there), by_person=False)
 
     def _settled(self, query_id: str, state: State, *, by_person: bool) -> bool:
         if _unknown(state):

@@ -69,8 +69,7 @@ def conversations(records: Iterable[Record], findings: LogFindings, *, history: 
     named = group_pairs((record.conversation or (None, _first_place(record, latest)), record) for record in records)
     groups = [group for members in named.values() for group in _by_workspace(members)]
     for members in sorted(groups, key=lambda members: min(record.place for record in members)):
-        turns = _turns(members, findings)
-        if turns:
+        if turns := _turns(members, findings):
             findings.counts["conversations"] += 1
             _number_turns(turns, findings)
             _set_history(turns, findings, history=history)

@@ -97,8 +97,7 @@ class TraceSettings:
         """
         if name is None:
             name = name_of_path(out, "traces")
-        fault = name_fault(name)
-        if fault:
+        if fault := name_fault(name):
             raise ParameterError(f"{fault} (--name)")
         settings = cls(name=name, history=history, assume_full=all_offered)
         return settings if licence is None else replace(settings, licence=licence)

@@ -101,11 +101,10 @@ def _documents(
     """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
     path = readable(path, again=True)
     first = next((text for _, text in iter_lines(path, []) if text.strip()), "")
-    if first.strip() in _JSON_STARTS or first.lstrip().startswith("["):
-        objects = _json_objects(path)
-        if objects is not None:
-            yield from ((line, data, 0) for line, data in objects)
-            return
+    spread = first.strip() in _JSON_STARTS or first.lstrip().startswith("[")
+    if spread and (objects := _json_objects(path)) is not None:
+        yield from ((line, data, 0) for line, data in objects)
+        return
     for line, text in iter_lines(path, findings.faults):
         plain = text.strip()
         if not plain:

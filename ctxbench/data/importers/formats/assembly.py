@@ -10,7 +10,7 @@ from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import Fault, InputError, ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import SPLITS, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
@@ -162,10 +162,6 @@ class Assembly:
             Catalog(self.items.values()), form=form, files=files, labelling=labelling, where=where, export=self.export
         )
 
-    @property
-    def _scopes(self) -> Mapping[str, tuple[ItemKey, ...]]:
-        return {} if self.export is None else self.export.scopes
-
     def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
         """The judgments by query and document; one that repeats another is counted, one that contradicts it a fault."""
         ids, by_query = self.draft.ids, {query.id: dict[str, Judgment]() for query in self.queries}
@@ -237,7 +233,7 @@ class Assembly:
         data = {"_id": query_id, "text": published.text, **published.exported}
         data["split"] = first or data.get("split") or plain.split
         data.pop("labels", None)
-        return read_query(published.row.nested(data), self._scopes) or plain
+        return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
         """Add the details of labels that an export keeps beside the qrels; one with a grade is a label of its own."""

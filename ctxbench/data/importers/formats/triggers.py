@@ -131,8 +131,7 @@ def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: l
         return
     query_ids = {request.id for request in requests.values()}
     for number, entry in enumerate(entries, start=1):
-        fault = _entry_fault(entry)
-        if fault:
+        if fault := _entry_fault(entry):
             faults.append(Fault(f"entry {number} {fault}; expected {_EXPECTED}", path))
             continue
         text, triggered, place = entry["query"].strip(), entry["should_trigger"], f"entry {number} of {path}"
