@@ -211,7 +211,7 @@ class _Checker:
             messages = [*self._values(label), *self._hidden(label)]
             if first.setdefault((label.query, label.item), i) != i:  # those of a file are reported where it is read
                 messages.append("occurs twice")
-            yield from (_label_fault(label, message, contents.place_label(i)) for message in messages)
+            yield from (label_fault(label, message, contents.place_label(i)) for message in messages)
         required = (
             ((label.query, label.alternatives, None if label.alternatives else label.item), i)
             for i, label in enumerate(contents.labels)
@@ -223,7 +223,7 @@ class _Checker:
                     f"stands alone in its group of alternatives {group!r}; give the items that stand for each other "
                     "the same text, or leave it empty"
                 )
-                yield _label_fault(contents.labels[rows[0]], message, contents.place_label(rows[0]))
+                yield label_fault(contents.labels[rows[0]], message, contents.place_label(rows[0]))
             if query_id in self._queries:
                 yield from self._reachable(self._queries[query_id], rows)
 
@@ -280,7 +280,8 @@ class _Checker:
             yield Fault(message + self._next_remedy(), *contents.place_label(rows[0]))
 
 
-def _label_fault(label: Label, message: str, place: Place) -> Fault:
+def label_fault(label: Label, message: str, place: Place) -> Fault:
+    """The fault of a label."""
     return Fault(f"label of {label.item.id!r} for query {label.query!r} {message}", *place)
 
 

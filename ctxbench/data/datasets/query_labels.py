@@ -58,8 +58,8 @@ class DatasetQuery:
 
     def as_row(self) -> dict[str, Any]:
         """The query as a row of `queries.jsonl`: `_id`, text and split, then the fields that are not their defaults."""
-        listed = self.scope is None  # a scope's items are in the card, and may be many
-        rest = (self.request if listed else replace(self.request, available=None)).as_dict()
+        # a scope's items are in the card, and may be many
+        rest = (self.request if self.scope is None else replace(self.request, available=None)).as_dict()
         own = {
             "group": self.group,
             "tags": list(self.tags) or None,

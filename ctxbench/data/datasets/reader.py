@@ -12,7 +12,7 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.data.datasets.content_checks import Contents, check_contents
+from ctxbench.data.datasets.content_checks import Contents, check_contents, label_fault
 from ctxbench.data.datasets.dataset import FORMAT, Dataset, name_fault
 from ctxbench.data.datasets.layout import ABOUT, AGENT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
@@ -268,8 +268,8 @@ class _FolderReader:
             place = (path, line)
             first_path, first_line = first.setdefault((label.query, label.item), place)
             if (first_path, first_line) != place:
-                what = f"label of {label.item.id!r} for query {label.query!r} occurs twice"
-                repeats.append(Fault(f"{what}, first in {first_path.name}, line {first_line}", path, line))
+                message = f"occurs twice, first in {first_path.name}, line {first_line}"
+                repeats.append(label_fault(label, message, place))
                 continue
             self.labels.append(label)
             self.label_places.append(place)
@@ -321,8 +321,7 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
 
 def labelled_items(folder: Path) -> frozenset[str]:
     """The ids of all items that the labels of a dataset name; what cannot be read is left out."""
-    paths = sorted((folder / QRELS).glob("*.tsv"))
-    return frozenset(label.item.id for path in paths for _, label in read_labels(path, []))
+    return frozenset(label.item.id for path in (folder / QRELS).glob("*.tsv") for _, label in read_labels(path, []))
 
 
 def _frozen_faults(dataset: Dataset, reader: _FolderReader) -> list[Fault]:

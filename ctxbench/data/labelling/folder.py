@@ -98,8 +98,8 @@ class LabelFolder:
             write_dataset(made, self.path)
         self.dataset, self.left = made, applied.left
         if session is not None:
-            found = session.sample().weights()
-            write_weights(self.path, {q: round(w, 6) for q, w in found.items()}, session.queue.stratum_of())
+            weights = {query: round(weight, 6) for query, weight in session.sample().weights().items()}
+            write_weights(self.path, weights, session.queue.stratum_of())
         return applied
 
     def correct(self, patch: Path) -> int:
@@ -172,8 +172,7 @@ def with_sources(dataset: Dataset) -> Dataset:
     `labelling` gets a closing sentence in place of an older one, and `notes`, unless they are a text, `label_sources`.
     """
     counts = Counter(label.source or UNNAMED for label in dataset.labels)
-    total = sum(counts.values())
-    found = {name: {"labels": n, "share": round(n / total, 4)} for name, n in sorted(counts.items())}
+    found = {name: {"labels": n, "share": round(n / counts.total(), 4)} for name, n in sorted(counts.items())}
     about = dict(dataset.about)
     if isinstance(about.get("labelling"), str):
         about["labelling"] = _told(about["labelling"], dataset, counts)
@@ -183,9 +182,9 @@ def with_sources(dataset: Dataset) -> Dataset:
     return dataset if about == dict(dataset.about) else replace(dataset, about=about)
 
 
-def _told(labelling: str, dataset: Dataset, counts: Mapping[str, int]) -> str:
+def _told(labelling: str, dataset: Dataset, counts: Counter[str]) -> str:
     start = labelling.split(_MARK, maxsplit=1)[0].replace(_UNSEEN, "").rstrip()
-    total = sum(counts.values())
+    total = counts.total()
     shares = ", ".join(f"{n:,} {name} ({n / total:.1%})" for name, n in sorted(counts.items(), key=lambda one: -one[1]))
     queries = dataset.queries
     partly = sum(query.partly_labelled for query in queries)

@@ -107,8 +107,7 @@ class Likenesses:
         self._words = [frozenset(word.lower() for word in _WORD.findall(item.search_text)) for item in catalog]
         self._names = [tuple(map(str.lower, _NAME_WORD.findall(item.name))) or (item.name,) for item in catalog]
         self._holding = group_pairs((word, place) for place, words in enumerate(self._words) for word in words)
-        n = len(self._words)
-        self._worth = {word: math.log(1.0 + n / len(places)) for word, places in self._holding.items()}
+        self._worth = {word: math.log(1.0 + len(catalog) / len(places)) for word, places in self._holding.items()}
         self._sums = [math.fsum(self._worth[word] for word in words) for words in self._words]
         self.of = cache(self._find)
 

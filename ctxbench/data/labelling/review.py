@@ -120,8 +120,7 @@ def _far_down(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding
         best = min((_rank(pool, one, row, i.item) or DEPTH + 1) for i in group for one in pool.offers)
         if best > FAR:
             depth = [(_rank(pool, one, row, label.item) or DEPTH + 1) - 1 for one in pool.offers]
-            severity = sum(depth) / (DEPTH * len(depth))
-            yield _finding(pool, row, label.item, "required but far down", label, severity)
+            yield _finding(pool, row, label.item, "required but far down", label, sum(depth) / (DEPTH * len(depth)))
 
 
 def _rank(pool: Pool, offers: Offers, row: int, key: ItemKey) -> int | None:

@@ -190,8 +190,7 @@ class States:
                         yield item, of
 
     def _asked(self, state: State) -> set[int]:
-        judged = (item for item, _ in state.judged)
-        return self._positions(judged) | self._positions(label.item for label in state.labels)
+        return self._positions([*(item for item, _ in state.judged), *(label.item for label in state.labels)])
 
     def _positions(self, keys: Iterable[ItemKey]) -> set[int]:
         found = (self.pool.dataset.catalog.find(key) for key in keys)
