@@ -50,8 +50,7 @@ class Figure:
     Attributes:
         name: of the selector, or the two of a difference, as "A - B".
         value: the estimate; NaN where no query is known to need anything.
-        low, high: the ends of the interval.
-        level: its nominal coverage.
+        low, high, level: the ends of the interval, and its nominal coverage.
         known: queries that count as they are.
         sampled: answered queries that stand for others.
         open: queries that they stand for, themselves included.
@@ -84,8 +83,7 @@ class Tally:
         plus, minus: how many of these are complete and incomplete, or, of a difference, complete with the first
             selector only and with the second only. The rest are neither.
         guess_plus, guess_minus: guessed shares, where there is no answer yet.
-        known: queries whose value is known.
-        known_plus, known_minus: how many of these are which.
+        known, known_plus, known_minus: queries whose value is known, and how many of these are which.
         needing: for a difference, how many queries need something (an estimate); not used for a share.
     """
 
@@ -160,11 +158,11 @@ def _distances(tally: Tally, values: tuple[float, float]) -> tuple[float, float]
         return extra_down, extra_up
     shares = _smoothed(tally)[:, open_]
     size, n = tally.size[open_], tally.n[open_]
-    strata: Tilted | Shifted
-    if a == b == 1.0:
-        strata = Shifted(shares=shares, gaps=(p - m)[open_], size=size, n=n)
-    else:
-        strata = Tilted(shares=shares, values=np.array([a, -b, 0.0]), size=size, n=n)
+    strata: Tilted | Shifted = (
+        Shifted(shares=shares, gaps=(p - m)[open_], size=size, n=n)
+        if a == b == 1.0
+        else Tilted(shares=shares, values=np.array([a, -b, 0.0]), size=size, n=n)
+    )
     estimate = float((tally.size * (a * p - b * m))[open_].sum())
     z = float(student_critical(LEVEL, max(int(tally.n[open_].sum()) - int(open_.sum()), _FEWEST)))
     low, high = end_of(strata, estimate, -z), end_of(strata, estimate, z)

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.bench.progress_listener import Progress
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Message, Request, SessionItem
-from ctxbench.data.datasets.dataset import split_of
+from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.labelling.query_files import SIGNALS, Exposure
 from ctxbench.data.traces.catalog_kind import is_searchable, tools_alone
@@ -84,18 +86,32 @@ class Builder:
         """The names of the log, with the items that they stand for."""
         return [resolved for resolved in self.names.seen() if self.name_counts[resolved.name]]
 
-    def learn_users(self, turns: Iterable[Turn]) -> None:
-        """Let the redactor know the users of turns, before any text is redacted."""
+    def add_conversations(self, groups: Sequence[Sequence[Turn]], progress: Progress) -> None:
+        """Add the queries of conversations; the redactor knows all users before any text is redacted."""
+        records = (record for turns in groups for turn in turns for record in turn.records)
         if self.redactor is not None:
-            for user in dict.fromkeys(r.user for turn in turns for r in turn.records if r.user):
+            for user in dict.fromkeys(record.user for record in records if record.user):
                 self.redactor.learn(user, "user")
+        total = sum(len(turns) for turns in groups)
+        for turns in groups:
+            name = turns[0].records[0].conversation
+            name = None if name is None else _id_text(self._text(name))
+            for turn in turns:
+                self._add_turn(turn, name)
+            progress("labelling turns", self.findings.counts["turns"], total)
 
-    def add_conversation(self, turns: Sequence[Turn]) -> None:
-        """Add the queries of one conversation."""
-        name = turns[0].records[0].conversation
-        name = None if name is None else _id_text(self._text(name))
-        for turn in turns:
-            self._add_turn(turn, name)
+    def dataset(self, name: str, about: Mapping[str, Any]) -> Dataset:
+        """The dataset of all that was added, with the scopes that its queries name."""
+        used = {query.scope for query in self.queries}
+        return Dataset(
+            name=name,
+            version="1",
+            catalog=self.catalog,
+            queries=tuple(self.queries),
+            labels=tuple(self.labels),
+            scopes={scope: keys for scope, keys in self.scopes.items() if scope in used},
+            about=about,
+        )
 
     def _add_turn(self, turn: Turn, conversation: str | None) -> None:
         counts = self.findings.counts

@@ -139,29 +139,16 @@ def import_traces(
             "or in a span of a model call with gen_ai.input.messages"
         )
     builder = Builder(source.catalog, source.scopes, settings.assume_full, redact, findings)
-    total = sum(len(turns) for turns in groups)
-    for turns in groups:
-        builder.learn_users(turns)
-    for turns in groups:
-        builder.add_conversation(turns)
-        progress("labelling turns", findings.counts["turns"], total)
+    builder.add_conversations(groups, progress)
     _refuse_other_catalog(builder)
     report = _report(builder)
-    scope_names = {query.scope for query in builder.queries}
-    dataset = Dataset(
-        name=settings.name,
-        version="1",
-        catalog=source.catalog,
-        queries=tuple(builder.queries),
-        labels=tuple(builder.labels),
-        scopes={name: keys for name, keys in source.scopes.items() if name in scope_names},
-        about={
-            "licence": settings.licence,
-            "source": _origin(builder, len(source.logs)),
-            "labelling": report.labelling(),
-            "notes": {"traces": report.as_dict()},
-        },
-    )
+    about = {
+        "licence": settings.licence,
+        "source": _origin(builder, len(source.logs)),
+        "labelling": report.labelling(),
+        "notes": {"traces": report.as_dict()},
+    }
+    dataset = builder.dataset(settings.name, about)
     return TraceImport(dataset=dataset, exposures=tuple(builder.exposures), report=report)
 
 

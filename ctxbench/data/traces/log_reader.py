@@ -64,8 +64,7 @@ def read_records(
                 findings.faults.append(Fault(f"{what}, but {fields or 'an empty object'}", path, line))
             n_readable += len(findings.faults) == n_faults
     findings.counts["lines"] = place
-    n_wrong = len({(fault.path, fault.line) for fault in findings.faults})
-    findings.counts["lines_unreadable"] = n_wrong
+    n_wrong = findings.counts["lines_unreadable"] = len({(fault.path, fault.line) for fault in findings.faults})
     if findings.faults and n_wrong > n_readable:
         raise InputError(
             merge_equal_faults(findings.faults), subject=f"traces: {n_wrong} lines cannot be read, {n_readable} can"
