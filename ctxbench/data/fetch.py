@@ -233,8 +233,7 @@ class _Download:
     def _exchange(self, have: int) -> None:
         """Ask, and follow redirects without reading what stands in them."""
         headers = {"Range": f"bytes={have}-"} if have else {}
-        extensions = {"trace": self.deadline.trace}
-        request = self.client.build_request("GET", self.url, headers=headers, extensions=extensions)
+        request = self.client.build_request("GET", self.url, headers=headers, extensions={"trace": self.deadline.trace})
         for _ in range(REDIRECTS + 1):
             with contextlib.closing(self.client.send(request, stream=True)) as response:
                 if response.next_request is None:
@@ -260,8 +259,7 @@ class _Download:
                 f"cannot fetch {self.url}: the server compresses ({compression(response.headers)!r:.80}) what it was "
                 "asked for as it is; something on the way may do so (a proxy)"
             )
-        done = have if response.status_code == 206 else 0
-        lap = done
+        done = lap = have if response.status_code == 206 else 0
         try:
             self.part.parent.mkdir(parents=True, exist_ok=True)
             with self.part.open("ab" if done else "wb") as stream:

@@ -78,8 +78,7 @@ class Tally:
     """Answers counted by stratum; each array has shape (n_strata,).
 
     Attributes:
-        size: queries whose value is not known but by the sample, the sampled ones included.
-        n: how many of them are sampled.
+        size, n: queries whose value is not known but by the sample, and how many of them are sampled.
         plus, minus: how many of these are complete and incomplete, or, of a difference, complete with the first
             selector only and with the second only. The rest are neither.
         guess_plus, guess_minus: guessed shares, where there is no answer yet.

@@ -198,18 +198,17 @@ class LabellingSession:
             raise ParameterError(f"this question takes {', '.join(allowed)}; got {reply.kind!r}")
         if prompt.kind == "alternative" and reply.kind == "skip":
             reply = PromptAnswer("alternative")  # neither yes nor no
+        catalog = self.pool.dataset.catalog
         item = prompt.item if reply.kind == "alternative" else reply.item
-        if reply.kind in ("needed", "wrong", "helpful") and not 0 <= item < len(self.pool.dataset.catalog):
+        if reply.kind in ("needed", "wrong", "helpful") and not 0 <= item < len(catalog):
             raise ParameterError(f"{reply.kind!r} needs an item of the catalog, got position {item}")
         if reply.kind == "needed" and not self.can_need(prompt.query, item):
-            named = self.pool.dataset.catalog.ids[item]
             raise ParameterError(
-                f"query {prompt.query!r} cannot need {named!r}: it may not get it, or it is not enabled"
+                f"query {prompt.query!r} cannot need {catalog.ids[item]!r}: it may not get it, or it is not enabled"
             )
         state = self.state(prompt.query)
         if reply.kind == "done" and not state.required:
             reply = PromptAnswer("nothing")  # nothing more than nothing
-        catalog = self.pool.dataset.catalog
         skipped = reply.kind == "skip" or (reply.kind == "alternative" and reply.yes is None)
         if skipped and self._cursor >= len(self._turns):
             self._given_up.add(prompt.query)

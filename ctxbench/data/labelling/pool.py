@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import content_key
 from ctxbench.bench.slices import Slice
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog
+from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
@@ -82,6 +82,11 @@ class Pool:
     def likenesses(self) -> Likenesses:
         """Which items of the catalog may stand for each other."""
         return Likenesses(self.dataset.catalog)
+
+    def positions(self, keys: Iterable[ItemKey]) -> tuple[int, ...]:
+        """The catalog positions of items; those that the catalog does not hold are left out."""
+        found = map(self.dataset.catalog.find, keys)
+        return tuple(place for place in found if place is not None)
 
     def groups(self, labels: Sequence[Label]) -> list[tuple[int, ...]]:
         """The requirements that labels state: of each, the catalog positions that meet it."""

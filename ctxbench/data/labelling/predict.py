@@ -12,6 +12,7 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.data.labelling.calibration import Case, Cases, Emulator, LogOddsCorrection, corrected
 from ctxbench.data.labelling.pool import Pool
+from ctxbench.data.labelling.query_files import Exposure
 
 # Chance that the item at a place of the fused ranking is needed: beside something that is known to be needed, and
 # where nothing is known. First guesses, corrected by the dataset's fully labelled queries where it has any.
@@ -97,18 +98,15 @@ class Predictor:
 
     def _case(self, query_id: str) -> Case:
         """What labels and log say of a query."""
-        find = self.pool.dataset.catalog.find
-        exposure = self.pool.exposures.get(query_id)
-        labelled = [find(label.item) for label in self.pool.dataset.labels_of(query_id) if label.grade == 2]
-        seen = [find(key) for key in exposure.called] if exposure else []
-        named = [find(key) for key in exposure.wanted] if exposure else []
-        shown = [find(key) for key in exposure.offered] if exposure else []
+        positions = self.pool.positions
+        exposure = self.pool.exposures.get(query_id, Exposure(query=query_id))
+        labelled = (label.item for label in self.pool.dataset.labels_of(query_id) if label.grade == 2)
         return Case(
             row=self.pool.row[query_id],
-            called=tuple(dict.fromkeys(place for place in (*labelled, *seen) if place is not None)),
-            shown=frozenset(place for place in shown if place is not None) if exposure else None,
-            signals=exposure is not None and bool(exposure.signals),
-            wanted=tuple(place for place in named if place is not None),
+            called=tuple(dict.fromkeys(positions([*labelled, *exposure.called]))),
+            shown=frozenset(positions(exposure.offered)) if query_id in self.pool.exposures else None,
+            signals=bool(exposure.signals),
+            wanted=positions(exposure.wanted),
         )
 
     def _guess_of(self, case: Case) -> Guess:

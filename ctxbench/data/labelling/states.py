@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
-from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.labelling.answer_log import (
     PERSON,
@@ -178,7 +177,7 @@ class States:
         row, catalog = self.pool.row[query_id], self.pool.dataset.catalog
         groups = self.pool.groups(state.labels)
         needed = {item for group in groups for item in group}
-        asked = self._asked(state) | (set() if again else self._positions(item for item, _ in state.unsure))
+        asked = self._asked(state).union(() if again else self.pool.positions(item for item, _ in state.unsure))
         for group in groups:
             met = [any(item in one.offered[row] for item in group) for one in self.pool.offers]
             offered = [one.offered[row] for one, done in zip(self.pool.offers, met, strict=True) if not done]
@@ -190,11 +189,7 @@ class States:
                         yield item, of
 
     def _asked(self, state: State) -> set[int]:
-        return self._positions([*(item for item, _ in state.judged), *(label.item for label in state.labels)])
-
-    def _positions(self, keys: Iterable[ItemKey]) -> set[int]:
-        found = (self.pool.dataset.catalog.find(key) for key in keys)
-        return {place for place in found if place is not None}
+        return set(self.pool.positions([*(item for item, _ in state.judged), *(label.item for label in state.labels)]))
 
 
 def _unknown(state: State) -> bool:

@@ -161,8 +161,8 @@ def _tool_call(span: Span) -> Call | None:
         return None
     error = span.attributes.get("error.type")
     thrown = " ".join(str(e.data.get("exception.message") or "") for e in span.events if e.name == "exception")
-    failed = bool(span.failed or error)
-    status = result_status(f"{error or ''} {span.message} {thrown}", name, failed=True) if failed else "ok"
+    said = f"{error or ''} {span.message} {thrown}"
+    status = result_status(said, name, failed=True) if span.failed or error else "ok"
     return Call(name, status, text_or_none(span.attributes.get("gen_ai.tool.call.id")), guessed=True)
 
 
