@@ -17,8 +17,8 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.data.importers.formats.beir import read_qrels
 from ctxbench.data.importers.formats.conversion import unique_entries
+from ctxbench.data.importers.formats.qrels import read_qrels
 from ctxbench.data.importers.published_files import OWNER, FileImporter, PublishedSource, SourceFile, SourceText
 from ctxbench.io.rows import Row, jsonl_rows
 

@@ -16,8 +16,8 @@ from ctxbench.core.requests import Message, Request, SessionItem
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.labelling.query_files import SIGNALS, Exposure
-from ctxbench.data.traces.catalog_kind import is_searchable, tools_alone
 from ctxbench.data.traces.conversations import Turn, reuses_ids
+from ctxbench.data.traces.import_report import is_searchable, tools_alone
 from ctxbench.data.traces.records import Call, Interner, LogFindings, NestedCall, iso
 from ctxbench.sources.name_resolver import AMBIGUOUS, NameResolver, Resolved
 from ctxbench.text.redaction import Redactor

@@ -10,9 +10,8 @@ from ctxbench.core.errors import InputError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.data.traces.conversations import conversations
 from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
-from ctxbench.data.traces.log_reader import read_records
+from ctxbench.data.traces.log_reader import as_turn, read_records
 from ctxbench.data.traces.records import LogFindings
-from ctxbench.data.traces.turn_rows import as_turn
 
 CATALOG = Catalog([Item(type="tool", name=name, description=name) for name in ("refund", "cancel", "search")])
 CHAT = {

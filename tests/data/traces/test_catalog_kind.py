@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.catalog_kind import kind_lines
+from ctxbench.data.traces.import_report import kind_lines
 from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
 
 TOOLS = [Item(type="tool", server="s", name=name) for name in ("open", "close")]
