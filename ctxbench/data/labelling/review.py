@@ -7,13 +7,13 @@ label". It is applied whole or not at all: where a label is not what the patch s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import Fault, ParameterError, raise_faults
-from ctxbench.core.items import ItemKey
+from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import Label, graded, standing_in
 from ctxbench.data.labelling.pool import DEPTH, Offers, Pool
@@ -253,15 +253,9 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
     changed = 0
     for line, row in iter_jsonl(path, faults):
         try:
-            key, was, now = _read_row(row)
+            key, was, now = _read_row(row, known, dataset.catalog)
         except ParameterError as error:
             faults.append(Fault(str(error), path, line))
-            continue
-        if key[0] not in known:
-            faults.append(Fault(f"query {key[0]!r} is not in the dataset", path, line))
-            continue
-        if dataset.catalog.find(key[1]) is None:
-            faults.append(Fault(f"item {key[1].id!r} is not in the catalog", path, line))
             continue
         current = _values(labels.get(key))
         if current != was:
@@ -287,7 +281,14 @@ def _told(values: Mapping[str, Any] | None) -> str:
     return f"{values['grade']} {values['via']}{group}"
 
 
-def _read_row(row: Mapping[str, Any]) -> tuple[tuple[str, ItemKey], dict[str, Any] | None, dict[str, Any] | None]:
+def _read_row(
+    row: Mapping[str, Any], known: Container[str], catalog: Catalog
+) -> tuple[tuple[str, ItemKey], dict[str, Any] | None, dict[str, Any] | None]:
+    """Query and item of a line of a patch, and the label before and after.
+
+    Raises:
+        ParameterError: it is no such line, or names a query or an item that the dataset does not hold.
+    """
     unknown = set(row) - {"query", "item", "was", "now", "why"}
     if unknown or not isinstance(row.get("query"), str) or not isinstance(row.get("item"), str):
         raise ParameterError('expected {"query", "item", "was", "now"} and, if wanted, "why"')
@@ -297,7 +298,12 @@ def _read_row(row: Mapping[str, Any]) -> tuple[tuple[str, ItemKey], dict[str, An
         if value is not None and not _is_label(value):
             raise ParameterError(f'{name!r} must be null or {{"grade": 0 to 2, "via", "alternatives"}}, got {value!r}')
         sides.append(value)
-    return (row["query"], ItemKey.parse(row["item"])), sides[0], sides[1]
+    key = ItemKey.parse(row["item"])
+    if row["query"] not in known:
+        raise ParameterError(f"query {row['query']!r} is not in the dataset")
+    if catalog.find(key) is None:
+        raise ParameterError(f"item {key.id!r} is not in the catalog")
+    return (row["query"], key), sides[0], sides[1]
 
 
 def _is_label(value: Any) -> bool:
