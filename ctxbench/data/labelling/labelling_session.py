@@ -69,7 +69,12 @@ class PromptAnswer:
 
 
 class LabellingSession:
-    """Asks, takes answers, estimates. All of it is in the log: a new session over the same log goes on."""
+    """Asks, takes answers, estimates. All of it is in the log: a new session over the same log goes on.
+
+    Attributes:
+        state: gives what is known of a query by now.
+        through: says whether the needs of a query are known, as far as they decide the figures (`States.through`).
+    """
 
     def __init__(
         self,
@@ -96,18 +101,11 @@ class LabellingSession:
         self._clock = clock or (lambda: datetime.now(UTC).isoformat(timespec="seconds"))
         self._stratum = queue.stratum_of()
         self._states = States(self.pool, log.answers, left=left)
+        self.state, self.through = self._states.now, self._states.through
         self._turns = queue.turns()
         self._cursor = 0  # turns before this one are answered through
         self._passed = [0] * len(queue.strata)
         self._given_up: set[str] = set()  # skipped again at the end
-
-    def state(self, query_id: str) -> State:
-        """What is known of a query by now."""
-        return self._states.now(query_id)
-
-    def through(self, query_id: str) -> bool:
-        """Whether the needs of a query are known, as far as they decide the figures (`States.through`)."""
-        return self._states.through(query_id)
 
     def unsettled(self) -> list[str]:
         """The queries whose needs are not known, in order: what a queue is made of."""
@@ -130,7 +128,7 @@ class LabellingSession:
         for query_id in self._states.touched:
             state = self.state(query_id)
             doubtful = state.skipped or state.unsure or self._states.waits(query_id)
-            done = self._states.left(query_id) or self.through(query_id) or query_id in self._given_up
+            done = query_id in self._states.left or self.through(query_id) or query_id in self._given_up
             if doubtful and not done:
                 return self._prompt(query_id)
         return next(self._rest(), None)
@@ -178,7 +176,7 @@ class LabellingSession:
         """When no query is left: other items that might stand for needed ones."""
         for query_id in self._states.touched:
             state = self.state(query_id)
-            if state.required and not state.partly and not self._states.left(query_id):
+            if state.required and not state.partly and query_id not in self._states.left:
                 for item, of in self._states.open_pairs(query_id, state, deciding=False):
                     known = tuple(self._position(label.item) for label in state.required)
                     yield LabelPrompt(query=query_id, kind="alternative", known=known, item=item, of=of)
@@ -222,7 +220,7 @@ class LabellingSession:
             seconds=seconds,
             at=self._clock(),
             stratum=self._stratum.get(prompt.query, -1),
-            before=None if self._states.logged(prompt.query) else state.as_row(),
+            before=None if prompt.query in self._states.entries else state.as_row(),
         )
         self._add(made)
         return made

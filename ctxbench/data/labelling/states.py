@@ -30,35 +30,37 @@ class States:
     dataset's state counts, not that of the answers.
 
     Attributes:
+        left: the queries whose answers do not count.
+        entries: of the log, by query.
         before: gives what was known of a query before its first answer.
         through_before: gives whether its needs were known then.
     """
 
     def __init__(self, pool: Pool, answers: Iterable[KeyPress], *, left: Iterable[str] = ()) -> None:
         self.pool = pool
-        self._left = set(left)
-        self._entries = group_pairs((answer.query, answer) for answer in answers)
+        self.left = set(left)
+        self.entries = group_pairs((answer.query, answer) for answer in answers)
         self.before = cache(self._find_before)
         self.through_before = cache(self._find_through_before)
         self._now: dict[str, State] = {}
         self._answered: set[str] = set()
         self._known: dict[str, Known | None] = {}  # these two are asked for all queries after every answer
         self._through: dict[str, bool] = {}
-        for query_id in self._entries:
+        for query_id in self.entries:
             self._refresh(query_id)
 
     def add(self, answer: KeyPress) -> None:
         """Take one more entry of the log."""
-        self._entries.setdefault(answer.query, []).append(answer)
+        self.entries.setdefault(answer.query, []).append(answer)
         self._refresh(answer.query)
 
     def _refresh(self, query_id: str) -> None:
         if query_id not in self.pool.row:
             return
-        standing = active(self._entries[query_id])
+        standing = active(self.entries[query_id])
         state = after(self.before(query_id), standing)
-        if query_id in self._left or not in_catalog(state, self.pool.dataset):
-            self._left.add(query_id)
+        if query_id in self.left or not in_catalog(state, self.pool.dataset):
+            self.left.add(query_id)
             state = replace(self._of_dataset(query_id), judged=state.judged, unsure=state.unsure)
         self._now[query_id] = state
         (self._answered.add if standing else self._answered.discard)(query_id)
@@ -76,21 +78,13 @@ class States:
         """The queries of the dataset that were answered at all, taken back or not."""
         return tuple(self._now)
 
-    def logged(self, query_id: str) -> bool:
-        """Whether the log has an entry of a query."""
-        return query_id in self._entries
-
-    def left(self, query_id: str) -> bool:
-        """Whether the answers of a query do not count."""
-        return query_id in self._left
-
     def now(self, query_id: str) -> State:
         """What is known of a query by now."""
         return self._now.get(query_id) or self.before(query_id)
 
     def _find_before(self, query_id: str) -> State:
         """What was known of a query before its first answer, as far as its items are still there."""
-        first = next(iter(self._entries.get(query_id, ())), None)
+        first = next(iter(self.entries.get(query_id, ())), None)
         return self._of_dataset(query_id) if first is None or first.before is None else state_before(first)
 
     # ------------------------------------------------------------------------------------------ known or not
@@ -120,7 +114,7 @@ class States:
 
     def waits(self, query_id: str) -> bool:
         """Whether something of a query is to be asked that was not skipped."""
-        if self.left(query_id) or self.through(query_id):
+        if query_id in self.left or self.through(query_id):
             return False
         state = self.now(query_id)
         return not state.skipped if _unknown(state) else self.undecided(query_id, state) is not None
@@ -140,7 +134,7 @@ class States:
             return None
         if not _unknown(state):
             return _in_doubt(self.pool.complete(row, groups), self.pool.complete(row, self._granted(groups, state)))
-        if not (state.skipped or self.left(query_id)):
+        if not (state.skipped or query_id in self.left):
             return None
         said = self.pool.groups([label for label in state.required if label.source == PERSON])
         return _in_doubt((False,) * len(self.pool.offers), self.pool.complete(row, self._granted(said, state)))
