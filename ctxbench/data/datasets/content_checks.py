@@ -208,7 +208,7 @@ class _Checker:
         contents, self._listed = self._contents, set()
         first: dict[tuple[str, ItemKey], int] = {}
         for i, label in enumerate(contents.labels):
-            messages = [*self._values(label), *self._hidden(label)]
+            messages = list(self._label_messages(label))
             if first.setdefault((label.query, label.item), i) != i:  # those of a file are reported where it is read
                 messages.append("occurs twice")
             yield from (label_fault(label, message, contents.place_label(i)) for message in messages)
@@ -227,7 +227,7 @@ class _Checker:
             if query_id in self._queries:
                 yield from self._reachable(self._queries[query_id], rows)
 
-    def _values(self, label: Label) -> Iterable[str]:
+    def _label_messages(self, label: Label) -> Iterable[str]:
         if label.query not in self._queries and self._contents.queries_complete:
             yield f"is for a query that queries.jsonl does not hold{self._suggest('query', label.query, self._queries)}"
         yield from self._unknown_items([label.item], "label")
@@ -245,10 +245,6 @@ class _Checker:
             yield f"quotes {label.quote!r:.100}, which the item's prompt text does not hold; quote it word for word"
         if query is not None and query.needs_nothing and label.grade == 2:
             yield "says required, but the query says `needs: nothing`"
-
-    def _hidden(self, label: Label) -> Iterable[str]:
-        """Reasons why the query does not see an item that it requires."""
-        item, query = self._contents.items.get(label.item), self._queries.get(label.query)
         if item is None or query is None or label.grade != 2:
             return
         yield from (f"says required, but the item {why}" for why in _hidden_because(query.request, item))

@@ -10,7 +10,7 @@ stratum's share of its queries is known. Strata where the selectors disagree hav
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class Queue:
             "selectors": list(self.selectors),
             "focus": list(self.focus),
             "seed": self.seed,
-            "strata": [{name: getattr(stratum, name) for name in _FIELDS} for stratum in self.strata],
+            "strata": [asdict(stratum) for stratum in self.strata],
         }
 
     @classmethod
@@ -116,9 +116,6 @@ class Queue:
 def _read_stratum(row: Mapping[str, Any]) -> Stratum:
     shares = {name: tuple(map(float, row[name])) for name in ("complete", "first", "second", "differ")}
     return Stratum(queries=tuple(map(str, row["queries"])), answers=float(row["answers"]), **shares)
-
-
-_FIELDS = ("queries", "complete", "first", "second", "differ", "answers")
 
 
 def figure_names(selectors: Sequence[str]) -> tuple[str, ...]:
