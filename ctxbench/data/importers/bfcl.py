@@ -257,14 +257,16 @@ def _notes(entries: Sequence[_BfclEntry], tools: Mapping[str, Item], *, every_de
         f"The source defines {len(definitions)} function names; {several} of them have several definitions "
         f"({len(tools)} in all, {n_most} of {most}). {choice}"
     )
-    notes = [names, _equal_texts_note(entries), _history_note(entries)]
     repeated = sum(len({f["name"] for f in entry.functions}) < len(entry.functions) for entry in entries)
-    if repeated:
-        notes.append(f"{repeated} queries list a function name more than once; the last one counts.")
     empty = sum(not entry.functions for entry in entries)
-    if empty:
-        notes.append(f"For {empty} queries no function is listed: nothing is available to them.")
-    notes.append("Schemas are in BFCL's dialect, not JSON Schema: types such as dict, float and tuple.")
+    notes = [
+        names,
+        _equal_texts_note(entries),
+        _history_note(entries),
+        f"{repeated} queries list a function name more than once; the last one counts." if repeated else "",
+        f"For {empty} queries no function is listed: nothing is available to them." if empty else "",
+        "Schemas are in BFCL's dialect, not JSON Schema: types such as dict, float and tuple.",
+    ]
     return [note for note in notes if note]
 
 

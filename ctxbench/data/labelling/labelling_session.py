@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import combinations
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
@@ -268,12 +269,11 @@ class LabellingSession:
     @cached_property
     def _same(self) -> list[frozenset[str]]:
         """By pair of selectors, the queries of the queue for which the two offer the same."""
-        found = []
-        for i, j in pairs(len(self.pool.offers)):
-            first, second = self.pool.offers[i].offered, self.pool.offers[j].offered
-            rows = ((query, self.pool.row.get(query)) for query in self._stratum)
-            found.append(frozenset(q for q, row in rows if row is not None and first[row] == second[row]))
-        return found
+        rows = {query: self.pool.row[query] for query in self._stratum if query in self.pool.row}
+        return [
+            frozenset(query for query, row in rows.items() if one.offered[row] == other.offered[row])
+            for one, other in combinations(self.pool.offers, 2)
+        ]
 
     def sample(self) -> Sample:
         """All queries as the estimate sees them.

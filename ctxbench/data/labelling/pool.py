@@ -14,6 +14,7 @@ from ctxbench.bench.experiment_file import examine
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import content_key
 from ctxbench.bench.slices import Slice
+from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Batch
@@ -200,22 +201,19 @@ def _block(dataset: Dataset, selector: Selector, first: int) -> Slice:
 
 
 def _offers(name: str, parts: Sequence[Slice]) -> Offers:
-    offered: list[frozenset[int]] = []
-    ranking: list[tuple[int, ...]] = []
-    scores: list[tuple[float, ...]] = []
-    for part in parts:
-        table = part.candidates
-        for row in range(len(part.queries)):
-            rows = table.rows(row)
-            items, chosen = table.item[rows], table.chosen[rows]
-            found = (table.tier[rows] > 0).nonzero()[0][:DEPTH]
-            offered.append(frozenset(items[chosen].tolist()))
-            ranking.append(tuple(items[found].tolist()))
-            scores.append(tuple(table.score[rows][found].tolist()))
+    answers = [_answer(part.candidates, row) for part in parts for row in range(len(part.queries))]
     return Offers(
         name=name,
-        offered=tuple(offered),
-        ranking=tuple(ranking),
-        scores=tuple(scores),
+        offered=tuple(offered for offered, _, _ in answers),
+        ranking=tuple(ranking for _, ranking, _ in answers),
+        scores=tuple(scores for _, _, scores in answers),
         failed=sum(len(part.errors) for part in parts),
     )
+
+
+def _answer(table: Candidates, query: int) -> tuple[frozenset[int], tuple[int, ...], tuple[float, ...]]:
+    """What is offered for one query, the best `DEPTH` found by search, and their scores."""
+    rows = table.rows(query)
+    items, found = table.item[rows], (table.tier[rows] > 0).nonzero()[0][:DEPTH]
+    scores = table.score[rows][found]
+    return frozenset(items[table.chosen[rows]].tolist()), tuple(items[found].tolist()), tuple(scores.tolist())

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import combinations
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class Guesses:
 
 def pairs(n: int) -> list[tuple[int, int]]:
     """All pairs of n selectors, in order."""
-    return [(i, j) for i in range(n) for j in range(i + 1, n)]
+    return list(combinations(range(n), 2))
 
 
 class Predictor:
@@ -162,10 +163,9 @@ class Predictor:
         complete, together = chances[:, :n], chances[:, n:]
         first = np.maximum(complete[:, [i for i, _ in both]] - together, 0.0)
         second = np.maximum(complete[:, [j for _, j in both]] - together, 0.0)
-        differ = np.zeros((len(ids), len(both)), dtype=np.bool_)
-        for column, (i, j) in enumerate(both):
-            one, other = self.pool.offers[i].offered, self.pool.offers[j].offered
-            differ[:, column] = [one[case.row] != other[case.row] for case in cases.cases]
+        rows = [[one.offered[case.row] for one in self.pool.offers] for case in cases.cases]
+        differ = np.array([[row[i] != row[j] for i, j in both] for row in rows], dtype=np.bool_)
+        differ = differ.reshape(len(ids), len(both))
         wrong = np.array([1.0 - _CALLED if case.called else 0.0 for case in cases.cases])
         lacking = np.array([sum(guess.needed.values()) for guess in found])
         return Guesses(

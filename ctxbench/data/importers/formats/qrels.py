@@ -203,10 +203,11 @@ def answers_of_run(
     item_ids = {name: ids[0] for name, ids in ids_by_name.items() if len(ids) == 1}
     item_ids |= {item.id: item.id for item in dataset.catalog}
     queries = {query.id: run.get(query.id, ()) for query in dataset.queries}
-    answers = []
-    for query, pairs in queries.items():
-        ranking = [{"id": item_ids[document], "score": score} for document, score in pairs if document in item_ids]
-        answers.append({"query": query, "items": ranking[:keep], "ranking": ranking})
+    rankings = {
+        query: [{"id": item_ids[document], "score": score} for document, score in pairs if document in item_ids]
+        for query, pairs in queries.items()
+    }
+    answers = [{"query": query, "items": rows[:keep], "ranking": rows} for query, rows in rankings.items()]
     return answers, {
         "queries that the dataset does not hold": [query for query in run if query not in queries],
         "queries that the run does not answer": [query for query in queries if query not in run],
