@@ -173,10 +173,10 @@ def _schema(text: str) -> dict[str, Any] | None:
         optional, _ = decoder.raw_decode(rest)
         if before.strip() != ",":
             return None
-        properties = {}
-        for parameter in [*required, *optional]:
-            kind = _TYPES.get(parameter["type"].upper(), "string")  # of dates and choices, too, as they are sent
-            properties[parameter["name"]] = {"type": kind, "description": parameter["description"]}
+        properties = {
+            one["name"]: {"type": _TYPES.get(one["type"].upper(), "string"), "description": one["description"]}
+            for one in [*required, *optional]  # dates and choices are sent as texts, too
+        }
         names = [parameter["name"] for parameter in required]
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import combinations
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import ItemKey
 from ctxbench.data.labelling.answer_log import AnswerLog, KeyPress, State, active
 from ctxbench.data.labelling.estimate import Figure, Known, Sample
 from ctxbench.data.labelling.pool import Pool
@@ -146,7 +145,7 @@ class LabellingSession:
         state = self.state(query_id)
         exposure = self.pool.exposures.get(query_id)
         signals = tuple(exposure.signals) if exposure else ()
-        known = tuple(self._position(label.item) for label in state.required)
+        known = self.pool.positions(label.item for label in state.required)
         if state.required and not state.partly:
             pair = self._states.undecided(query_id, state) or self._states.undecided(query_id, state, again=True)
             if pair is not None:
@@ -163,15 +162,12 @@ class LabellingSession:
 
     def _candidates(self, query_id: str, state: State, known: Sequence[int]) -> Iterator[LikelyItem]:
         row, guess = self.pool.row[query_id], self.predictor.guess(query_id)
-        settled = {self._position(label.item) for label in state.labels}
+        settled = self.pool.positions(label.item for label in state.labels)
         like = {other: item for item in reversed(known) for other in self.pool.likenesses.of(item)}
         for item in dict.fromkeys([*guess.called, *guess.ranked()]):
             if item not in settled:
                 offered_by = tuple(one.name for one in self.pool.offers if item in one.offered[row])
                 yield LikelyItem(item=item, offered_by=offered_by, called=item in guess.called, like=like.get(item))
-
-    def _position(self, key: ItemKey) -> int:
-        return self.pool.dataset.catalog.position(key)
 
     def _rest(self) -> Iterator[LabelPrompt]:
         """When no query is left: other items that might stand for needed ones."""
@@ -179,7 +175,7 @@ class LabellingSession:
             state = self.state(query_id)
             if state.required and not state.partly and query_id not in self._states.left:
                 for item, of in self._states.open_pairs(query_id, state, deciding=False):
-                    known = tuple(self._position(label.item) for label in state.required)
+                    known = self.pool.positions(label.item for label in state.required)
                     yield LabelPrompt(query=query_id, kind="alternative", known=known, item=item, of=of)
 
     # ------------------------------------------------------------------------------------------ answering
@@ -229,11 +225,9 @@ class LabellingSession:
     def can_need(self, query_id: str, item: int) -> bool:
         """Whether a query may get an item at all: it is enabled, available, and not by hand only."""
         request, found = self.pool.dataset.queries[self.pool.row[query_id]].request, self.pool.dataset.catalog[item]
-        if not found.enabled:
-            return False
-        if any(held.key == found.key for held in request.session or ()):
-            return True
-        return found.include != "manual" and (request.available is None or found.key in request.available)
+        held = any(one.key == found.key for one in request.session or ())
+        offered = found.include != "manual" and (request.available is None or found.key in request.available)
+        return found.enabled and (held or offered)
 
     def grade_of(self, query_id: str, item: int) -> int | None:
         """What an item is marked as for a query by now: 2 needed, 1 helpful, 0 not needed; None = not marked."""
