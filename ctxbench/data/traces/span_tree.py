@@ -154,8 +154,11 @@ class SpanTree:
             if any(above.call is not None and above.call.name == node.call.name for above in self._ancestors[node.id]):
                 self._findings.counts["calls_twice"] += 1  # the same call, by the agent and by its client of the server
                 continue
-            record = self._main_record_above(node) or self._record_with_call(node.call, self._start(node))
-            record = record or self._main_record_of(node)
+            record = (
+                self._main_record_above(node)
+                or self._record_with_call(node.call, self._start(node))
+                or self._main_record_of(node)
+            )
             if record is None:
                 self._findings.counts["calls_without_request"] += 1
             else:
