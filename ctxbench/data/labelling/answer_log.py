@@ -296,8 +296,7 @@ class AnswerLog:
             if not line.strip():
                 continue
             try:
-                row = parse_json(line.decode("utf-8"), path=self.path, line=number)
-                self.answers.append(KeyPress.from_row(row))
+                self.answers.append(KeyPress.from_row(parse_json(line.decode("utf-8"), path=self.path, line=number)))
             except InputError as error:
                 faults += error.faults
             except (ParameterError, UnicodeDecodeError) as error:

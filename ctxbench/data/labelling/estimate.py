@@ -204,8 +204,7 @@ def halving(tally: Tally, turns: Sequence[int], *, kind: str, upper: Tally | Non
 
     def width(more: int) -> float:
         added = np.bincount(np.array(turns[:more], dtype=np.int64), minlength=len(tally.n))
-        high = make("", _grown(upper or tally, added)).high
-        return high - make("", _grown(tally, added)).low
+        return make("", _grown(upper or tally, added)).high - make("", _grown(tally, added)).low
 
     goal = width(0) / 2.0
     if goal <= 0:
@@ -316,8 +315,7 @@ class Sample:
             found = [self.answered[query].value(selector, end) for query in queries if query in self.answered]
             rows.append((len(queries), len(found) - found.count(None), found.count(1), found.count(-1)))
         guess = np.array([one[0][selector] for one in self.guesses])
-        known = [one.value(selector, end) for one in self.census]
-        return _tally(rows, known, guess, 1.0 - guess)
+        return _tally(rows, [one.value(selector, end) for one in self.census], guess, 1.0 - guess)
 
     def difference_tally(self, pair: int, first: int, second: int, *, end: int = 0) -> Tally:
         """Counts for the difference of two selectors; where they offer the same, it is known to be 0."""

@@ -151,8 +151,7 @@ def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Sele
             found = experiment.make_selectors(resources, {})
         else:
             shipped, preset = find_definition(text)
-            pipeline = shipped.pipeline(shipped.values(preset))
-            found = {text: PipelineSelector(text, pipeline, resources)}
+            found = {text: PipelineSelector(text, shipped.pipeline(shipped.values(preset)), resources)}
         for name, selector in found.items():
             if name in made:
                 raise ParameterError(f"two selectors are called {name!r}; name each once")
@@ -190,8 +189,7 @@ def _block(dataset: Dataset, selector: Selector, first: int) -> Slice:
     Failures are not kept, so that a later start asks again.
     """
     batch = Batch.of(dataset.catalog, [query.request for query in dataset.queries[first : first + BLOCK]])
-    key = content_key(2, batch.key, selector.describe(), code_hash(), versions())
-    path = cache_dir() / "labelling" / key
+    path = cache_dir() / "labelling" / content_key(2, batch.key, selector.describe(), code_hash(), versions())
     if (kept := read_sealed(path)) is not None:
         return Slice.from_bytes(kept, path)
     made = answered(selector, batch)

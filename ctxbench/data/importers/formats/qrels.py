@@ -45,8 +45,7 @@ def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> C
             f"cannot read {folder}: no such folder; expected one with corpus.jsonl, queries.jsonl, qrels/"
         )
     if (folder / "dataset.yaml").is_file():
-        message = "this is a dataset of ctxbench already (dataset.yaml); use it as it is"
-        raise InputError([Fault(message, folder)])
+        raise InputError([Fault("this is a dataset of ctxbench already (dataset.yaml); use it as it is", folder)])
     qrels = sorted((folder / "qrels").glob("*.tsv"))
     if not qrels:
         raise StorageError(
