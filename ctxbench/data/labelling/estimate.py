@@ -204,7 +204,8 @@ def halving(tally: Tally, turns: Sequence[int], *, kind: str, upper: Tally | Non
 
     def width(more: int) -> float:
         added = np.bincount(np.array(turns[:more], dtype=np.int64), minlength=len(tally.n))
-        return make("", _grown(upper or tally, added)).high - make("", _grown(tally, added)).low
+        low = make("", _grown(tally, added))
+        return (low if upper is None else make("", _grown(upper, added))).high - low.low
 
     goal = width(0) / 2.0
     if goal <= 0:
