@@ -33,10 +33,10 @@ LAYERS = (
     "selectors bench.experiment_file session",
     (
         "bench.progress_listener bench.metrics bench.stats bench.machine data.datasets.row_groups "
-        "data.datasets.query_labels data.datasets.content_checks data.datasets.dataset data.datasets.sample "
-        "data.datasets.query_rows data.datasets.layout data.datasets.reader data.datasets.writer data.importers "
-        "data.datasets.lookup data.datasets data.fetch data.labelling.exposure data.labelling.query_weights "
-        "data.labelling.grades data.labelling.answer_log data.traces data.usage bench.provenance bench.slices "
+        "data.datasets.query_labels data.datasets.content_checks data.datasets.dataset "
+        "data.datasets.layout data.datasets.reader data.datasets.writer data.importers "
+        "data.datasets.lookup data.datasets data.fetch data.labelling.query_files "
+        "data.traces data.usage bench.provenance bench.slices "
         "bench.stored_answers bench.labels bench.results data.curation bench.prepared bench.summary "
         "bench.dataset_run bench.runner bench.latency data.labelling data tuning.sweep bench tuning gate"
     ),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def find_places(done: GateCheck) -> Places:
     """Where pins, selectors, items and queries stand, as far as that is in the repository."""
-    from ctxbench.data.datasets.file_lines import DatasetLines
+    from ctxbench.data.datasets.layout import DatasetLines
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.io.yaml_files import line_of
     from ctxbench.report.gate.places import Places

@@ -101,8 +101,8 @@ def report_run(path: Path, told: Told) -> None:
         ParameterError: a dataset has changed since.
     """
     from ctxbench.bench.results import RunFolder
+    from ctxbench.data.datasets.dataset import select_queries
     from ctxbench.data.datasets.lookup import open_dataset
-    from ctxbench.data.datasets.sample import select_queries
     from ctxbench.io.cache import cache_dir
     from ctxbench.text.tokens import open_counter
 

@@ -46,7 +46,7 @@ def settings(
 
 def import_beir(folder: Path, how: ImportSettings, *, out: Path, as_json: bool) -> None:
     """Make a dataset of a BEIR folder."""
-    from ctxbench.data.importers.formats.beir import import_beir as imported
+    from ctxbench.data.importers.formats.qrels import import_beir as imported
 
     _written(lambda: imported(folder, how), out, whole=_documents(how), as_json=as_json)
 
@@ -59,7 +59,7 @@ def import_trec(
     Raises:
         ParameterError: two files are given for one split.
     """
-    from ctxbench.data.importers.formats.trec import import_trec as imported
+    from ctxbench.data.importers.formats.qrels import import_trec as imported
 
     files: dict[str, Path] = {}
     for text in qrels:
@@ -107,7 +107,7 @@ def import_triggers(folder: Path, how: ImportSettings, *, nothing_else: bool, ou
 def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
     """Write a TREC run as answers that `ctxbench score` reads."""
     from ctxbench.data.datasets.lookup import open_dataset
-    from ctxbench.data.importers.formats.trec import answers_of_run, read_run
+    from ctxbench.data.importers.formats.qrels import answers_of_run, read_run
     from ctxbench.io.files import write_atomic
     from ctxbench.io.json_files import dump_jsonl
 

@@ -123,7 +123,7 @@ def import_traces_command(
     ctxbench data import traces log.jsonl --catalog corpus.jsonl --out mine
     """
     from ctxbench.cli.traces import import_traces, redaction
-    from ctxbench.data.traces.import_settings import TraceSettings
+    from ctxbench.data.traces.importer import TraceSettings
 
     settings = TraceSettings.of_folder(out, name=name, licence=licence, history=history, all_offered=all_offered)
     wanted = redaction(redact, off=no_redact)

@@ -102,7 +102,7 @@ def with_unasked(
         heads: as `reuse_answers` gives them.
         bases: the snapshots of its baseline.
     """
-    from ctxbench.data.datasets.sample import select_queries  # most checks need no dataset
+    from ctxbench.data.datasets.dataset import select_queries  # most checks need no dataset
     from ctxbench.gate.comparability import unasked
     from ctxbench.gate.edited_dataset import open_edited
 

@@ -28,9 +28,8 @@ from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import SHOWN_TOO_LITTLE
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import select_queries
 from ctxbench.gate.comparability import unasked
 from ctxbench.gate.plugins import guard_plugins, plugin_steps
 from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, SelectorSnapshot, Unasked, by_state, facts_of

@@ -15,14 +15,13 @@ from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import dataset_folder
-from ctxbench.data.labelling.exposure import read_exposures
 from ctxbench.data.labelling.folder import LabelFolder
 from ctxbench.data.labelling.folder import opened as opened_folder
 from ctxbench.data.labelling.labelling_session import LabellingSession, LabelPrompt, PromptAnswer
 from ctxbench.data.labelling.pool import Pool, make_pool, open_selectors, usual_selectors
 from ctxbench.data.labelling.predict import Predictor
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_into, scopes_of
+from ctxbench.data.labelling.query_files import read_exposures
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_into, scopes_of
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.index.resources import local_resources
 from ctxbench.library.dataset_frames import Data, load

@@ -13,9 +13,8 @@ from ctxbench.bench.prepared import StepChecks
 from ctxbench.bench.progress_listener import nothing_said
 from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.embedder import Embedder
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vectors import open_vectors

@@ -24,9 +24,8 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline, session_rows
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import Rule
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.index.ranked import ranked_by
 from ctxbench.index.resources import LocalResources, local_resources

@@ -10,9 +10,8 @@ from typing import Any
 
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors

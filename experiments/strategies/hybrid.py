@@ -22,9 +22,8 @@ from ctxbench.core.candidates import Candidates, Origin, stacked
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, draw_sample
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import draw_sample
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors

@@ -23,8 +23,8 @@ from regret_page import Team, page
 from ctxbench.bench.metrics import Metric
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.data.datasets.dataset import draw_sample
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import draw_sample
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors

@@ -27,7 +27,7 @@ from ctxbench.bench.summary import summarise_run
 from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import InputError, ParameterError, SelectorError, StorageError, UserError
 from ctxbench.data.datasets import read_dataset
-from ctxbench.data.labelling.query_weights import write_weights
+from ctxbench.data.labelling.query_files import write_weights
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.report.run_tables import comparison_table
 from ctxbench.selectors.pipelines import offered_sizes

@@ -13,7 +13,7 @@ from typing import Any
 
 from ctxbench.core.requests import Message
 from ctxbench.data.traces.message_forms import plain_messages
-from ctxbench.data.traces.records import Call, Interner, MessageSummary, Record, get
+from ctxbench.data.traces.records import Call, Interner, MessageSummary, Record, get, text_or_none
 
 _UNKNOWN_TOOL = re.compile(
     r"(?:unknown|no such|unrecogni[sz]ed|undefined|non-?existent) (?:tool|function)"
@@ -122,8 +122,9 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
     )
 
 
-def set_summary(record: Record, summary: MessageSummary, interner: Interner) -> None:
+def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Interner) -> None:
     """Set the fields of a record that its messages give."""
+    summary = summarise_messages(messages, history=interner.history)
     for field in fields(summary):
         setattr(record, field.name, getattr(summary, field.name))
     record.history, record.after = interner.messages(summary.history), interner.messages(summary.after)
@@ -229,7 +230,7 @@ def _message(entry: Mapping[str, Any]) -> ChatMessage:
     text = plain_text(content)
     if role in ("tool", "function") and not results:
         failed = entry.get("is_error")
-        call_id = _text_or_none(get(entry, "tool_call_id", "id"))
+        call_id = text_or_none(get(entry, "tool_call_id", "id"))
         results = [Result(call_id, text, failed if isinstance(failed, bool) else None)]
     role = "tool" if role == "user" and results else _ROLES.get(role, role)
     named = tuple(call for call in calls if call[1])
@@ -254,15 +255,10 @@ def _is_like_call(part: Mapping[str, Any]) -> bool:
 def _call(part: Mapping[str, Any]) -> tuple[str | None, str]:
     function = part.get("function")
     name = get(function if isinstance(function, dict) else part, "name", "tool_name")
-    return _text_or_none(get(part, "id", "call_id")), str(name or "")
+    return text_or_none(get(part, "id", "call_id")), str(name or "")
 
 
 def _result(part: Mapping[str, Any]) -> Result:
     text = plain_text(get(part, "response", "result", "content") or "")
-    call_id = _text_or_none(get(part, "tool_use_id", "tool_call_id", "id"))
+    call_id = text_or_none(get(part, "tool_use_id", "tool_call_id", "id"))
     return Result(call_id, text, True if part.get("is_error") is True else None)
-
-
-def _text_or_none(value: Any) -> str | None:
-    """An id as text; an empty one is none."""
-    return None if value is None else str(value) or None

@@ -1,13 +1,17 @@
-"""Report what an import of traces found: as data for the card, and in words."""
+"""Report on an import of traces: what it found, as data for the card and in words, and what its catalog means.
+
+The kinds of the catalog's items decide whether an item that was not called is not needed.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ctxbench.data.labelling.exposure import SIGNALS
+from ctxbench.core.items import ITEM_TYPES, Item
+from ctxbench.data.labelling.query_files import SIGNALS
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN
 
 COUNTS: dict[str, tuple[str, ...]] = {
@@ -38,6 +42,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
 }
 """Every count by the part of the card that it stands in; `datasets/traces.md` says what each counts."""
 
+_PLURALS = {"memory": "memories"}
 _SHOWN = 20  # names that the card lists
 _NAMED = 5  # names that a line of the report lists
 
@@ -176,3 +181,49 @@ _SENTENCES = {
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "none"
+
+
+def is_searchable(item: Item) -> bool:
+    """Whether a search may offer an item, so that a request without it was not offered everything."""
+    return item.enabled and item.include == "agent"
+
+
+def tools_alone(items: Iterable[Item]) -> bool:
+    """Whether all items can be called, so that a log shows when one is needed."""
+    return all(item.type == "tool" for item in items)
+
+
+def kind_lines(catalog: Iterable[Item]) -> list[str]:
+    """What a catalog means for the labels of an import, in one or two sentences, one a line."""
+    found = [item for item in catalog if is_searchable(item)]
+    if not found:
+        said = (
+            "What a request did not call counts as unknown, and no request is labelled wholly: the catalog holds "
+            "nothing that a search may offer (all is disabled, always there, or added by hand)."
+        )
+        return [said]
+    if tools_alone(found):
+        said = (
+            "What a request did not call counts as not needed where it was offered all that it may get: of what "
+            f"is searched, the catalog holds tools alone ({len(found):,}), so such a request can be labelled wholly."
+        )
+        return [said, "Elsewhere it counts as unknown, and the request is labelled partly or not at all."]
+    tools = [item for item in found if item.type == "tool"]
+    others = _counted([item for item in found if item.type != "tool"])
+    said = (
+        f"What a request did not call counts as unknown, not as not needed: the catalog holds {others} "
+        f"{f'beside {_counted(tools)}' if tools else 'and no tools'}, and no log shows when what is no tool is needed."
+    )
+    if not tools:
+        return [said]
+    return [
+        said,
+        "Only requests that may get tools alone can be labelled wholly, as all may in a catalog of tools alone.",
+    ]
+
+
+def _counted(items: Sequence[Item]) -> str:
+    """How many items there are of each type: `12 tools`, `3 rules and 1 skill`."""
+    counts = Counter(item.type for item in items)
+    named = [f"{n:,} {one if n == 1 else _PLURALS.get(one, f'{one}s')}" for one in ITEM_TYPES if (n := counts[one])]
+    return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named)

@@ -1,4 +1,10 @@
-"""Read the records of log files, whose documents are turns or spans, with what cannot be read."""
+"""Read the records of log files, whose documents are turns, bodies of requests or spans, with what cannot be read.
+
+A turn is a row of JSON lines: one turn, or one model call, a line. A body of a request to OpenAI or Anthropic, alone or
+with its response, becomes a turn. It is known by its fields: `tools` beside `messages`, or an `input` (OpenAI's
+responses). Its tools are what the model was offered. A line may be a body, or `{"request": body, "response": body}`,
+each also inside a `body`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,7 @@ from ctxbench.data.traces.langfuse import holds_observations, read_observations
 from ctxbench.data.traces.otlp import TURN_MARKS, Span, holds_spans, read_spans
 from ctxbench.data.traces.records import Interner, LogFindings, Record
 from ctxbench.data.traces.spans import SpanReader
-from ctxbench.data.traces.turn_rows import TURN_FIELDS, TurnReader
+from ctxbench.data.traces.turn_rows import TURN_FIELDS, read_turn
 from ctxbench.io.files import iter_lines, read_text, readable
 from ctxbench.io.json_files import parse_json, values_with_lines
 
@@ -55,8 +61,7 @@ def read_records(
             reader.read(data, place, Fault("", path, line))
             n_readable += len(findings.faults) == n_faults
     findings.counts["lines"] = place
-    n_wrong = len({(fault.path, fault.line) for fault in findings.faults})
-    findings.counts["lines_unreadable"] = n_wrong
+    n_wrong = findings.counts["lines_unreadable"] = len({(fault.path, fault.line) for fault in findings.faults})
     if findings.faults and n_wrong > n_readable:
         raise InputError(
             merge_equal_faults(findings.faults), subject=f"traces: {n_wrong} lines cannot be read, {n_readable} can"
@@ -68,10 +73,9 @@ class _DocumentReader:
     """Reads documents one by one, each a turn, spans, or a fault."""
 
     def __init__(self, findings: LogFindings, *, history: int) -> None:
-        interner = Interner()
         self._findings = findings
-        self._turns = TurnReader(findings, interner, history=history)
-        self._spans = SpanReader(findings, interner, history=history)
+        self._interner = Interner(history=history)
+        self._spans = SpanReader(findings, self._interner)
         self._records: list[Record] = []
 
     def records(self) -> list[Record]:
@@ -124,7 +128,7 @@ class _DocumentReader:
         record.doubtful = body.response == "unread"
 
     def _read_turn(self, data: dict[str, Any], place: int, at: Fault) -> Record | None:
-        record = self._turns.read(data, place, Path(at.path or ""), at.line)
+        record = read_turn(data, place, at, findings=self._findings, interner=self._interner)
         self._records += [] if record is None else [record]
         return record
 
@@ -144,11 +148,10 @@ def _documents(
     """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
     path = readable(path, again=True)
     first = next((text for _, text in iter_lines(path, []) if text.strip()), "")
-    if first.strip() in _JSON_STARTS or first.lstrip().startswith("["):
-        objects = _json_objects(path)
-        if objects is not None:
-            yield from ((line, data, 0) for line, data in objects)
-            return
+    spread = first.strip() in _JSON_STARTS or first.lstrip().startswith("[")
+    if spread and (objects := _json_objects(path)) is not None:
+        yield from ((line, data, 0) for line, data in objects)
+        return
     for line, text in iter_lines(path, findings.faults):
         plain = text.strip()
         if not plain:

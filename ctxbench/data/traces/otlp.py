@@ -104,14 +104,13 @@ def _span(data: Mapping[str, Any]) -> Span:
         name=str(data.get("name") or ""),
         start=seconds(get(data, "startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime", "timestamp")),
         attributes=_attributes(data.get("attributes")),
-        events=[_event(entry) for entry in data.get("events") or ()],
+        events=[
+            Event(name=str(entry.get("name") or ""), data=_attributes(entry.get("attributes")))
+            for entry in data.get("events") or ()
+        ],
         failed=code in (2, "2", "ERROR", "STATUS_CODE_ERROR"),
         message=message,
     )
-
-
-def _event(data: Mapping[str, Any]) -> Event:
-    return Event(name=str(data.get("name") or ""), data=_attributes(data.get("attributes")))
 
 
 def _log(data: Mapping[str, Any]) -> Span:

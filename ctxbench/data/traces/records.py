@@ -142,9 +142,14 @@ class LogFindings:
 
 
 class Interner:
-    """Makes equal values one object: a log repeats a conversation's messages in each of its lines."""
+    """Makes equal values one object: a log repeats a conversation's messages in each of its lines.
 
-    def __init__(self) -> None:
+    Attributes:
+        history: how many earlier messages a record keeps at most.
+    """
+
+    def __init__(self, *, history: int = 0) -> None:
+        self.history = history
         self._messages: dict[Message, Message] = {}
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -187,6 +192,11 @@ def _iso(text: str) -> float | None:
 def iso(moment: float) -> str:
     """A time in ISO 8601, UTC, as datasets have it, with microseconds unless they are 0."""
     return datetime.fromtimestamp(moment, UTC).isoformat()
+
+
+def text_or_none(value: Any) -> str | None:
+    """An id as text; an empty one is none."""
+    return None if value is None else str(value) or None
 
 
 def get(data: Mapping[str, Any], *names: str) -> Any:

@@ -9,8 +9,7 @@ import pytest
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.data.traces.ai_sdk_spans import as_gen_ai, operation, recorded_tools
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_traces
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
 from ctxbench.data.traces.otlp import Span
 
 NAMES = ("checkIsbn", "orderBook")

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_traces
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
 from ctxbench.data.traces.langfuse import holds_observations, read_observations
 
 NAMES = ("checkIsbn", "orderBook")

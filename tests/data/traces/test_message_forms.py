@@ -8,8 +8,7 @@ import pytest
 
 from ctxbench.core.items import Catalog, Item
 from ctxbench.data.traces.chat_messages import calls_of, read_messages, summarise_messages
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_traces
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
 
 USER = {"role": "user", "content": [{"type": "text", "text": "Is 978-3 right?"}]}
 

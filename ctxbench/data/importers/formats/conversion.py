@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,11 +65,9 @@ class ImportSettings:
     def __post_init__(self) -> None:
         if self.type not in ITEM_TYPES:
             raise ParameterError(f"item type must be one of {', '.join(ITEM_TYPES)}, got {self.type!r}")
-        fault = name_fault(self.name) if self.name is not None else None
-        if fault:
+        if self.name is not None and (fault := name_fault(self.name)):
             raise ParameterError(fault)
-        unknown_grades = sorted(set((self.grades or {}).values()) - {0, 1, 2})
-        if unknown_grades:
+        if unknown_grades := sorted(set((self.grades or {}).values()) - {0, 1, 2}):
             raise ParameterError(f"a grade is 0 irrelevant, 1 helpful or 2 required, got {unknown_grades[0]}")
 
 
@@ -249,6 +247,12 @@ def unique_entries(what: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
     return unique
 
 
+def refuse_empty(entries: Sized, path: Path, faults: list[Fault], *, expected: str) -> None:
+    """Note that a file holds nothing, unless something is wrong already."""
+    if not entries and not faults:
+        faults.append(Fault(f"the file is empty; expected {expected}", path))
+
+
 def split_name(published: str) -> str:
     """The name of a split in ctxbench for its published name."""
     name = published.lower()
@@ -270,8 +274,7 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
             message = f"the scores are graded: {shown}; say which of them mean required (2), for example {example}"
             raise InputError([Fault(message, where)])
         return {score: 2 if score > 0 else 0 for score in n_labels}
-    missing = [score for score in positive if score not in grades]
-    if missing:
+    if missing := [score for score in positive if score not in grades]:
         shown = ", ".join(str(score) for score in missing[:10])
         raise InputError([Fault(f"scores {shown} occur, and the mapping of grades does not name them", where)])
     return {score: grades.get(score, 0) for score in n_labels}

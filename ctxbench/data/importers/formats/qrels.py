@@ -1,25 +1,100 @@
-"""TREC's files: qrels (`query 0 document relevance`) and runs (`query Q0 document rank score tag`).
+"""Datasets from files of judgments: any folder in BEIR's layout, and TREC's qrels; and runs in TREC's form.
 
-Source: the formats that trec_eval reads (github.com/usnistgov/trec_eval). As there, a run is ordered by falling score,
-the rank that it states is not used, and of equal scores the greater document id comes first.
+* BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, as the loader of github.com/beir-cellar/beir reads them
+  (`beir/datasets/data_loader.py`): qrels have a header, then query id, corpus id and a whole number, separated by tabs,
+  quoted as in CSV.
+* TREC: qrels (`query 0 document relevance`) and runs (`query Q0 document rank score tag`), as trec_eval reads them
+  (github.com/usnistgov/trec_eval). As there, a run is ordered by falling score, the rank that it states is not used,
+  and of equal scores the greater document id comes first.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, ParameterError, raise_faults
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, raise_faults
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.importers.formats.assembly import ODD, Assembly, Judgment, read_documents, read_queries
-from ctxbench.data.importers.formats.beir import score_of
-from ctxbench.data.importers.formats.conversion import Conversion, Draft, ExportedCard, ImportSettings
+from ctxbench.data.importers.formats.conversion import Conversion, Draft, ExportedCard, ImportSettings, refuse_empty
 from ctxbench.io.files import iter_lines
 
-_LABELLING = "As published in TREC's qrels; what is not labelled may do as well."
+HEADER = ("query-id", "corpus-id", "score")
+_BEIR_LABELLING = "As published in BEIR's layout; what is not labelled may do as well."
+_TREC_LABELLING = "As published in TREC's qrels; what is not labelled may do as well."
+
+
+def import_beir(folder: Path | str, settings: ImportSettings | None = None) -> Conversion:
+    """Make a dataset of a BEIR folder. Ids, grades and splits: see `conversion`.
+
+    A query is of the split whose qrels label it (`tuning`, if several do); one that none labels is kept unlabelled, in
+    the split that its id's hash falls in. A folder that `ctxbench data export` wrote gives back the equal dataset.
+
+    Raises:
+        StorageError: a file is missing or cannot be read.
+        InputError: lines that cannot be read, a wrong header, ids that stand twice, scores that contradict each other
+            or need a mapping: all at once, with file and line.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise StorageError(
+            f"cannot read {folder}: no such folder; expected one with corpus.jsonl, queries.jsonl, qrels/"
+        )
+    if (folder / "dataset.yaml").is_file():
+        raise InputError([Fault("this is a dataset of ctxbench already (dataset.yaml); use it as it is", folder)])
+    qrels = sorted((folder / "qrels").glob("*.tsv"))
+    if not qrels:
+        raise StorageError(
+            f"cannot read {folder / 'qrels'}: no .tsv file there; expected one a split, such as test.tsv"
+        )
+    corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
+    draft = Draft(settings or ImportSettings(), ODD)
+    assembly = Assembly(
+        draft=draft,
+        export=ExportedCard.beside(folder, draft.faults),
+        items=read_documents(corpus, draft.settings, draft.faults),
+        queries=read_queries(queries, draft.faults),
+        judgments=[judgment for path in qrels for judgment in read_qrels(path, draft.faults)],
+    )
+    return assembly.conversion(form="BEIR", files=[corpus, queries, *qrels], labelling=_BEIR_LABELLING, where=folder)
+
+
+def read_qrels(path: Path, faults: list[Fault]) -> Iterator[Judgment]:
+    """Read the labels of one qrels file, whose name is the split; faults are added to `faults`."""
+    lines = iter_lines(path, faults)
+    number, header = next(lines, (1, ""))
+    if tuple(header.split("\t")) != HEADER:
+        expected = f"expected {' '.join(HEADER)}, separated by tabs"
+        what = f"the first line must be the header; {expected}, got {header!r:.80}"
+        faults.append(Fault(what if header else f"the file is empty; {expected}", path, number))
+        return
+    for number, text in lines:
+        if not text.strip():
+            continue
+        try:
+            fields = next(csv.reader([text], delimiter="\t")) if '"' in text else text.split("\t")
+        except csv.Error as error:
+            faults.append(Fault(f"malformed line: {error}", path, number))
+            continue
+        if len(fields) != len(HEADER):
+            faults.append(Fault(f"expected 3 fields separated by tabs, got {len(fields)}", path, number))
+            continue
+        score = score_of(fields[2], path, number, faults)
+        if score is not None:
+            yield Judgment(fields[0], fields[1], score, path.stem, path, number)
+
+
+def score_of(text: str, path: Path, line: int, faults: list[Fault]) -> int | None:
+    """The score in a text, a whole number; None, and a fault, if the text is no whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        faults.append(Fault(f"a score must be a whole number, got {text!r:.40}", path, line))
+        return None
 
 
 def import_trec(
@@ -50,7 +125,7 @@ def import_trec(
         judgments=[one for split, path in qrels.items() for one in read_trec_qrels(path, split, draft.faults)],
     )
     files = [corpus, queries, *qrels.values()]
-    return assembly.conversion(form="TREC", files=files, labelling=_LABELLING, where=queries)
+    return assembly.conversion(form="TREC", files=files, labelling=_TREC_LABELLING, where=queries)
 
 
 def read_trec_qrels(path: Path, split: str, faults: list[Fault]) -> Iterator[Judgment]:
@@ -95,8 +170,7 @@ def read_run(path: Path | str) -> dict[str, list[tuple[str, float]]]:
             faults.append(Fault(f"document {document!r} stands twice for query {query!r}", path, number))
         else:
             rows[query][document] = value
-    if not rows and not faults:
-        faults.append(Fault("the file is empty; expected one ranked document a line", path))
+    refuse_empty(rows, path, faults, expected="one ranked document a line")
     raise_faults(faults, subject=str(path))
     return {
         query: sorted(sorted(scores.items(), reverse=True), key=lambda pair: -pair[1]) for query, scores in rows.items()
@@ -128,10 +202,11 @@ def answers_of_run(
     item_ids = {name: ids[0] for name, ids in ids_by_name.items() if len(ids) == 1}
     item_ids |= {item.id: item.id for item in dataset.catalog}
     queries = {query.id: run.get(query.id, ()) for query in dataset.queries}
-    answers = []
-    for query, pairs in queries.items():
-        ranking = [{"id": item_ids[document], "score": score} for document, score in pairs if document in item_ids]
-        answers.append({"query": query, "items": ranking[:keep], "ranking": ranking})
+    rankings = {
+        query: [{"id": item_ids[document], "score": score} for document, score in pairs if document in item_ids]
+        for query, pairs in queries.items()
+    }
+    answers = [{"query": query, "items": rows[:keep], "ranking": rows} for query, rows in rankings.items()]
     return answers, {
         "queries that the dataset does not hold": [query for query in run if query not in queries],
         "queries that the run does not answer": [query for query in queries if query not in run],

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ctxbench.core.items import ItemKey
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.importers.alternatives import group_labels, minimal_groups
+from ctxbench.data.datasets.query_labels import Label, group_labels, minimal_groups
 
 
 def test_a_group_that_holds_another_is_implied_by_it():

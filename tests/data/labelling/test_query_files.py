@@ -6,7 +6,7 @@ import pytest
 
 from ctxbench.core.errors import InputError
 from ctxbench.core.items import ItemKey
-from ctxbench.data.labelling.exposure import EXPOSURE, Exposure, read_exposures, write_exposures
+from ctxbench.data.labelling.query_files import EXPOSURE, Exposure, read_exposures, write_exposures
 
 A, B, C = (ItemKey("tool", "s", name) for name in "abc")
 

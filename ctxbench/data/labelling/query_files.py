@@ -1,6 +1,7 @@
-"""What a log says was offered and called, by query: `exposure.jsonl` beside a dataset that was made of traces.
+"""Files of labelling beside a dataset, by query: what a log says was offered and called, and what queries weigh.
 
-A row is either a set of items, `{"set": 0, "items": [ids]}`, or a query,
+`exposure.jsonl` stands beside a dataset that was made of traces. A row is either a set of items,
+`{"set": 0, "items": [ids]}`, or a query,
 `{"query": id, "offered": 0 or [ids], "called": [ids], "wanted": [ids], "full": true, "signals": [...]}`. A set stands
 before the queries that name it, so that what thousands of queries were offered alike is written once.
 """
@@ -13,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.items import ItemKey
 from ctxbench.io.files import write_atomic
-from ctxbench.io.json_files import dump_json, iter_jsonl
-from ctxbench.io.rows import Row, read_key, read_text_value
+from ctxbench.io.json_files import dump_jsonl, iter_jsonl
+from ctxbench.io.rows import Row, jsonl_rows, read_key, read_text_value
 
 EXPOSURE = "exposure.jsonl"
+FOLDER, LOG, QUEUE = "labelling", "answers.jsonl", "queue.json"
+WEIGHTS = Path(FOLDER, "weights.jsonl")  # of queries that a label queue drew, for whoever measures
 SIGNALS = ("unknown-tool", "searched-again", "shell-instead", "asked-again")
 """Likely misses: the model named a tool that it was not offered; it searched for tools more than once; it used a
 shell; the user asked the same again."""
@@ -61,9 +64,8 @@ def read_exposures(folder: Path | str) -> dict[str, Exposure]:
     faults: list[Fault] = []
     sets: dict[int, tuple[ItemKey, ...]] = {}
     found: dict[str, Exposure] = {}
-    for line, data in iter_jsonl(path, faults):
-        row = Row(data, faults, path, line)
-        if "set" in data:
+    for row in jsonl_rows(path, faults):
+        if "set" in row.data:
             row.refuse_unknown(("set", "items"))
             sets[row.take("set", int, -1)] = _keys(row, "items")
             continue
@@ -71,8 +73,7 @@ def read_exposures(folder: Path | str) -> dict[str, Exposure]:
         if exposure.query in found:
             row.fault(f"query {exposure.query!r} occurs twice; expected one row a query")
         found[exposure.query] = exposure
-    if faults:
-        raise InputError(faults, subject=str(path))
+    raise_faults(faults, subject=str(path))
     return found
 
 
@@ -82,7 +83,7 @@ def write_exposures(exposures: Iterable[Exposure], folder: Path | str) -> None:
     Raises:
         StorageError: the folder cannot be written.
     """
-    write_atomic(Path(folder) / EXPOSURE, "".join(f"{dump_json(row)}\n" for row in _rows(tuple(exposures))))
+    write_atomic(Path(folder) / EXPOSURE, dump_jsonl(_rows(tuple(exposures))))
 
 
 def _rows(exposures: tuple[Exposure, ...]) -> Iterator[Mapping[str, Any]]:
@@ -95,13 +96,14 @@ def _rows(exposures: tuple[Exposure, ...]) -> Iterator[Mapping[str, Any]]:
                 sets[exposure.offered] = len(sets)
                 yield {"set": sets[exposure.offered], "items": offered}
             offered = sets[exposure.offered]
-        row: dict[str, Any] = {"query": exposure.query, "offered": offered, "called": _ids(exposure.called)}
-        if exposure.wanted:
-            row["wanted"] = _ids(exposure.wanted)
-        row["full"] = exposure.full
-        if exposure.signals:
-            row["signals"] = list(exposure.signals)
-        yield row
+        yield {
+            "query": exposure.query,
+            "offered": offered,
+            "called": _ids(exposure.called),
+            **({"wanted": _ids(exposure.wanted)} if exposure.wanted else {}),
+            "full": exposure.full,
+            **({"signals": list(exposure.signals)} if exposure.signals else {}),
+        }
 
 
 def _ids(keys: Iterable[ItemKey]) -> list[str]:
@@ -133,3 +135,37 @@ def _read(row: Row, sets: Mapping[int, tuple[ItemKey, ...]]) -> Exposure:
 
 def _keys(row: Row, name: str) -> tuple[ItemKey, ...]:
     return row.each(name, read_key, expected="an item id")
+
+
+def read_weights(folder: Path) -> dict[str, float]:
+    """How many queries each drawn one stands for, by id; none if no queue has drawn any.
+
+    Raises:
+        StorageError: the file cannot be read.
+        InputError: a line is not what `write_weights` wrote; all faults.
+    """
+    path = folder / WEIGHTS
+    if not path.is_file():
+        return {}
+    faults: list[Fault] = []
+    found = {}
+    for line, row in iter_jsonl(path, faults):
+        query, weight = row.get("query"), row.get("weight")
+        if isinstance(query, str) and isinstance(weight, int | float) and weight > 0:
+            found[query] = float(weight)
+        else:
+            faults.append(
+                Fault("expected a query and its weight above 0; the next `data label` writes it anew", path, line)
+            )
+    raise_faults(faults, subject=str(path))
+    return found
+
+
+def write_weights(folder: Path, weights: Mapping[str, float], strata: Mapping[str, int]) -> None:
+    """Write the weights, whole or not at all.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    rows = ({"query": query, "stratum": strata[query], "weight": weights[query]} for query in sorted(weights))
+    write_atomic(folder / WEIGHTS, dump_jsonl(rows))
