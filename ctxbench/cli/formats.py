@@ -84,13 +84,14 @@ def import_autorag(qa: Path, how: ImportSettings, *, corpus: Path, out: Path, as
 def import_golden(file: Path, how: ImportSettings, *, catalog: str, out: Path, as_json: bool) -> None:
     """Make a dataset of hand-written evals over a catalog."""
     from ctxbench.cli.select import find_catalog
+    from ctxbench.data.datasets.dataset import name_of_path
     from ctxbench.data.importers.formats.golden import import_golden as imported
     from ctxbench.sources.agent_file import is_agent_file
 
     items, agent = find_catalog(catalog), Path(catalog) if is_agent_file(catalog) else None
 
     def make() -> Conversion:
-        conversion = imported(file, items, settings=how)
+        conversion = imported(file, items, settings=replace(how, name=how.name or name_of_path(out, "evals")))
         return replace(conversion, dataset=conversion.dataset.of_agent(agent))
 
     _written(make, out, whole=_GOLDEN, as_json=as_json)
