@@ -1,6 +1,6 @@
 """Undoes in a new baseline what differs from the old one only by the arithmetic of another machine.
 
-A score within the margin (`swaps.noise_margin`) of the old one keeps the old value. So do the order of such items, and
+A score within the margin (`noise_margin`) of the old one keeps the old value. So do the order of such items, and
 an offer of the same selector that differs by a swap among them. Accepting on another machine therefore gives no
 difference to review. A score that creeps by less than the margin each time is still noticed, since it is compared with
 the value that was reviewed.
@@ -19,9 +19,8 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.comparability import Comparability
-from ctxbench.gate.differences import differences
+from ctxbench.gate.differences import differences, is_unmoved, noise_margin
 from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, SelectorSnapshot
-from ctxbench.gate.swaps import is_unmoved, noise_margin
 from ctxbench.io.json_files import dump_json
 
 _NEAR_COMPARED = 4 * NEAR  # candidates that stayed out among which an order by noise is put right

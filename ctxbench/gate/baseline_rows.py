@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 from ctxbench.bench.metrics import parse_metric
@@ -58,16 +59,16 @@ class SessionRow:
 
 def item_row(item: ItemFact) -> dict[str, Any]:
     """An item as a line."""
-    row: dict[str, Any] = {"id": item.id, "hash": item.hash, "tokens": item.tokens}
-    if item.prompt:
-        row["prompt"] = item.prompt
-    if not item.enabled:
-        row["enabled"] = False
-    if item.scopes:
-        row["scopes"] = list(item.scopes)
-    if item.row is not None:
-        row["row"] = {name: value for name, value in item.row.items() if name != "_id"}
-    return row
+    row = {
+        "id": item.id,
+        "hash": item.hash,
+        "tokens": item.tokens,
+        "prompt": item.prompt,
+        "enabled": item.enabled,
+        "scopes": list(item.scopes),
+        "row": None if item.row is None else {name: value for name, value in item.row.items() if name != "_id"},
+    }
+    return _without_defaults(row, {"prompt": "", "enabled": True, "scopes": [], "row": None})
 
 
 def item_from_row(row: Mapping[str, Any]) -> ItemFact:
@@ -92,23 +93,25 @@ def item_from_row(row: Mapping[str, Any]) -> ItemFact:
 
 def query_row(query: QueryFact) -> dict[str, Any]:
     """A query as a line."""
-    row: dict[str, Any] = {"id": query.id}
-    if query.text:
-        row["text"] = query.text
-    row |= {"asked": query.asked, "labelled": query.labelled}
-    if query.required:
-        row["required"] = [one[0] if len(one) == 1 else list(one) for one in query.required]
-    if query.others:
-        row["labels"] = [_label_row(one) for one in query.others]
-    if query.needs_nothing:
-        row["needs"] = "nothing"
-    if query.group != query.id:
-        row["group"] = query.group
-    if query.tags:
-        row["tags"] = list(query.tags)
-    if query.scope:
-        row["scope"] = query.scope
-    return row | {name: list(ids) for name, ids in query.lists.items()}
+    row = {
+        "id": query.id,
+        "text": query.text,
+        "asked": query.asked,
+        "labelled": query.labelled,
+        "required": [one[0] if len(one) == 1 else list(one) for one in query.required],
+        "labels": [_label_row(one) for one in query.others],
+        "needs": "nothing" if query.needs_nothing else "",
+        "group": query.group,
+        "tags": list(query.tags),
+        "scope": query.scope,
+    }
+    usual = {"text": "", "required": [], "labels": [], "needs": "", "group": query.id, "tags": [], "scope": ""}
+    return _without_defaults(row, usual) | {name: list(ids) for name, ids in query.lists.items()}
+
+
+def _without_defaults(row: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without the fields that say what a reader takes where nothing is said."""
+    return {name: value for name, value in row.items() if name not in defaults or value != defaults[name]}
 
 
 def query_from_row(row: Mapping[str, Any]) -> QueryFact:
@@ -157,12 +160,8 @@ def _labels_from_rows(rows: Any) -> tuple[LabelFact, ...]:
 
 def session_items(answer: AnswerFact) -> tuple[str, ...]:
     """The items of the session, which begin an offer: mode and id of each as one text."""
-    held = []
-    for one in answer.offered:
-        if one.origin != "session" or one.score is not None or one.via is not None:
-            break
-        held.append(f"{one.mode} {one.id}")
-    return tuple(held)
+    held = takewhile(lambda one: one.origin == "session" and one.score is None and one.via is None, answer.offered)
+    return tuple(f"{one.mode} {one.id}" for one in held)
 
 
 def session_row(number: int, session: Sequence[str]) -> dict[str, Any]:
@@ -193,19 +192,17 @@ def answer_row(
         rules: numbers of the rules.
         sessions: numbers of what several sessions hold.
     """
-    row: dict[str, Any] = {"query": answer.query}
-    if answer.error:
-        row["error"] = answer.error
     session = session_items(answer)
-    if session:
-        row["session"] = sessions.get(session) or list(session)
-    row["offered"] = [_candidate_row(one) for one in answer.offered[len(session) :]]
-    if answer.near:
-        row["near"] = [_candidate_row(one, rules[one.rule]) for one in answer.near]
-    row["values"] = {
-        name: int(value) if value.is_integer() else value for name, value in values.items() if not math.isnan(value)
+    told = {name: value for name, value in values.items() if not math.isnan(value)}
+    row = {
+        "query": answer.query,
+        "error": answer.error,
+        "session": sessions.get(session) or list(session),
+        "offered": [_candidate_row(one) for one in answer.offered[len(session) :]],
+        "near": [_candidate_row(one, rules[one.rule]) for one in answer.near],
+        "values": {name: int(value) if value.is_integer() else value for name, value in told.items()},
     }
-    return row
+    return _without_defaults(row, {"error": "", "session": [], "near": []})
 
 
 def answer_from_row(
@@ -303,11 +300,7 @@ def _candidate_from_row(row: Any, rules: Sequence[Rule | None] | None) -> Offere
         if type(number) is not int or not 0 <= number < len(rules):
             raise RowError(f"{row[0]} is out by rule {number!r}, which baseline.json does not have")
         rule = rules[number]
-    if len(row) == length:
-        return Offered(
-            id=row[0], score=None if score is None else float(score), mode="agent", origin="search", rule=rule
-        )
-    more = _extras(row[length])
+    more = _extras(row[length]) if len(row) > length else {}
     return Offered(
         id=row[0],
         score=None if score is None else float(score),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from ctxbench.core.candidates import MARGIN
@@ -26,7 +26,9 @@ WAYS = {
 _ITEM_CHANGES = ("new", "enabled", "edited", "renamed", "gone", "disabled")  # what may have been done to an item
 _MAX_NAMED = 5  # subjects that are named where the catalog as a whole is the cause
 _BULK_EDIT = 10  # so many edited items, at least half of the catalog, are one edit
-_NOTHING = "nothing that is under test differs: the selector is not deterministic"
+NONDETERMINISM = Cause(  # where all known inputs are the same
+    kind=CauseKind.UNKNOWN, detail="nothing that is under test differs: the selector is not deterministic"
+)
 
 
 class CauseFinder:
@@ -41,20 +43,12 @@ class CauseFinder:
         """What moved the scores of unchanged items; None where the catalog did, or nothing that is known."""
         own = tuple(one for one in self.inputs.scoring if not one.code)
         if self.inputs.embedder is not None:
-            return _setting_cause(CauseKind.MODEL, own)
+            return setting_cause(own, CauseKind.MODEL)
         if own:
-            return _setting_cause(CauseKind.PARAMETER, own)
-        if self.pair.weighs_the_catalog and self.inputs.catalog:
-            return None
-        return _setting_cause(CauseKind.CODE, self.inputs.code) if self.inputs.code else None
-
-    def nondeterminism(self) -> Cause:
-        """The cause where all known inputs are the same: the selector is not deterministic."""
-        return Cause(kind=CauseKind.UNKNOWN, detail=_NOTHING)
-
-    def setting_cause(self, settings: Sequence[SettingDifference]) -> Cause:
-        """The cause where settings of the user differ."""
-        return _setting_cause(CauseKind.PARAMETER, settings)
+            return setting_cause(own)
+        if self.inputs.code and not (self.pair.weighs_the_catalog and self.inputs.catalog):
+            return setting_cause(self.inputs.code, CauseKind.CODE)
+        return None
 
     def own_cause(self, change: Change) -> Cause:
         """The cause where the item's own score decided, or its number of tokens."""
@@ -95,7 +89,7 @@ class CauseFinder:
         item = self.pair.head_id(change.item)
         sides = self.pair.candidates(change.query)
         here, there = (sides[1], sides[0]) if change.lost else sides  # where it is out, where it is in
-        row = here.rows.get(item)
+        row, rule = here.rows.get(item), here.rule(item)
         by_chunks = row is not None and row.beyond_chunks
         types = () if by_chunks else self.pair.rival_types(item)
         suited = {
@@ -103,7 +97,7 @@ class CauseFinder:
             for name in here.found
             if name in self.pair.changed_items and (not types or name.partition(":")[0] in types)
         }
-        if row is not None and row.rule is not None and row.rule.value("margin") is not None:
+        if rule is not None and rule.value("margin") is not None:
             best = max(here.found, key=here.score, default="")
             if best in suited and here.score(best) > max(map(there.score, there.found), default=-math.inf) + MARGIN:
                 return (best,), _BEST
@@ -123,7 +117,7 @@ class CauseFinder:
         side = self.pair.candidates(change.query)[1 if change.lost else 0]
         if self.inputs.tokens is None or not _is_out_by_budget(side, self.pair.head_id(change.item)):
             return None
-        return self.setting_cause([self.inputs.tokens])
+        return setting_cause([self.inputs.tokens])
 
     def _catalog_cause(self, change: Change) -> Cause:
         """The cause where a choice depends on all candidates, or scores on the whole catalog (BM25, fusion).
@@ -152,9 +146,9 @@ class CauseFinder:
     def _fallback_cause(self) -> Cause:
         """The cause where no other fits: code, else unknown."""
         if self.inputs.code:
-            return _setting_cause(CauseKind.CODE, self.inputs.code)
+            return setting_cause(self.inputs.code, CauseKind.CODE)
         if not self.inputs:
-            return self.nondeterminism()
+            return NONDETERMINISM
         return Cause(kind=CauseKind.UNKNOWN, detail=f"cannot be told from scores; what differs: {self.inputs}")
 
     def cause_by_evidence(self, change: Change, *, moved: bool = False) -> Cause:
@@ -167,15 +161,14 @@ class CauseFinder:
         if moved and self.common_cause is not None:
             return self.common_cause
         cutting = self.inputs.cutting
-        row = (after if change.lost else before).rows.get(item)
-        held = {} if row is None or row.rule is None else dict(row.rule.values)
-        named = [one for one in cutting if one.parameter in held]
+        rule = (after if change.lost else before).rule(item)
+        named = [] if rule is None else [one for one in cutting if one.parameter in dict(rule.values)]
         if named:
-            return self.setting_cause(named)
+            return setting_cause(named)
         if self.blockers(change)[0]:
             return self.rival_cause(change)
         if cutting:
-            return self.setting_cause(cutting)
+            return setting_cause(cutting)
         if touched:
             return self.own_cause(change)
         if self.common_cause is not None and self.common_cause.kind != CauseKind.CODE:
@@ -200,17 +193,17 @@ class CauseFinder:
         answers = {one.path for one in told} <= {"answers", "sha256"}  # another file of answers says nothing of why
         still = not moved and bool(self.pair.score_moves(change.query))
         if told and not answers and not still:
-            return _setting_cause(CauseKind.OUTSIDE, told)
+            return setting_cause(told, CauseKind.OUTSIDE)
         if self.pair.head_id(change.item) in self.pair.changed_items:
             return self.own_cause(change)
         if self.blockers(change)[0]:
             return self.rival_cause(change)
         if told:
-            return _setting_cause(CauseKind.OUTSIDE, told)
+            return setting_cause(told, CauseKind.OUTSIDE)
         if self.inputs.catalog:
             what = "neither this item nor what came in front of it was touched, and what the selector says of itself"
             return Cause(kind=CauseKind.UNKNOWN, detail=f"{what} is the same")
-        return self.nondeterminism()
+        return NONDETERMINISM
 
     def expansion_cause(self, change: Change, via: str | None) -> Cause:
         """The cause for an item that an expansion brought in, where the item that led to it is offered as before."""
@@ -220,7 +213,7 @@ class CauseFinder:
         score = (before if change.lost else after).rows[item].score
         settings = [one for one in self.inputs.cutting if self._is_expansion_setting(one)]
         if settings and _expansion_excludes([one for one in steps if one.kind == "expand"], score):
-            return self.setting_cause(settings)
+            return setting_cause(settings)
         leader = self.pair.head_id(via or "")
         for name in (item, leader):
             if name in self.inputs.edited:
@@ -232,7 +225,7 @@ class CauseFinder:
         rivals = [name for name, one in here.offered.items() if one.origin == "expansion" and name not in there.offered]
         if found := tuple(sorted(set(rivals) & self.pair.changed_items)):
             return self._crowd_cause(found, _FRONT, change)
-        return self.setting_cause(settings) if settings else self.cause_by_evidence(change)
+        return setting_cause(settings) if settings else self.cause_by_evidence(change)
 
     def _is_expansion_setting(self, setting: SettingDifference) -> bool:
         return any(setting.step == one.path for steps in self.pair.steps for one in steps or () if one.kind == "expand")
@@ -247,8 +240,8 @@ def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
     return not on or (score is not None and score < min(lowest))
 
 
-def _setting_cause(kind: CauseKind, settings: Iterable[SettingDifference]) -> Cause:
-    settings = list(settings)
+def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = CauseKind.PARAMETER) -> Cause:
+    """The cause where settings differ: those of the user, a model, or code."""
     said = ", ".join(dict.fromkeys(map(str, settings)))
     return Cause(kind=kind, subjects=tuple(sorted({one.name for one in settings})), detail=said)
 
@@ -289,8 +282,8 @@ def _score_difference(before: float, after: float) -> float:
 
 def _is_out_by_budget(side: QueryCandidates, item: str) -> bool:
     """Whether a budget keeps an item out."""
-    row = side.rows.get(item)
-    return row is not None and row.rule is not None and row.rule.code == BUDGET
+    rule = side.rule(item)
+    return rule is not None and rule.code == BUDGET
 
 
 def _tokens(side: QueryCandidates, name: str) -> int:

@@ -57,7 +57,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ctxbench.core.candidates import MARGIN
-from ctxbench.gate.cause_finder import CauseFinder
+from ctxbench.gate.cause_finder import NONDETERMINISM, CauseFinder, setting_cause
 from ctxbench.gate.input_differences import absence_text
 from ctxbench.gate.model import Cause, CauseKind, Change
 from ctxbench.gate.remedies import find_remedy
@@ -101,6 +101,11 @@ class _ChangeContext:
     base: QueryCandidates
     head: QueryCandidates
 
+    @property
+    def offering(self) -> QueryCandidates:
+        """The side on which the item is offered."""
+        return self.base if self.change.lost else self.head
+
 
 class _ChangeExplainer:
     """Finds the causes of all changes of a selector on a dataset together, so that cuts are replayed only once."""
@@ -140,8 +145,7 @@ class _ChangeExplainer:
 
     def _is_expansion(self, context: _ChangeContext) -> bool:
         """Whether an expansion brought the item in, on the side where it is offered."""
-        side = context.base if context.change.lost else context.head
-        candidate = side.rows.get(context.item)
+        candidate = context.offering.rows.get(context.item)
         return candidate is not None and candidate.origin == "expansion"
 
     def _scores_moved(self, n: int) -> bool:
@@ -150,7 +154,7 @@ class _ChangeExplainer:
     def _explain_scored(self, numbers: Sequence[int]) -> None:
         """Explain changes of items that the search found, or that a session held, where they are offered."""
         if not self.pair.inputs:
-            self.found |= dict.fromkeys(numbers, self.finder.nondeterminism())
+            self.found |= dict.fromkeys(numbers, NONDETERMINISM)
             return
         shifted = {n for n in numbers if self.finder.common_cause is not None and self._scores_moved(n)}
         if all(map(can_replay, self.pair.steps)):
@@ -169,26 +173,26 @@ class _ChangeExplainer:
             self._explain_by_settings(numbers)
             return
         recut = bool(self.pair.inputs.cutting)  # else the cut's share is nothing, whatever is tried
-        kept_in = {}
-        for state in _STATES:
-            if state[2] or recut:
-                kept_in[state] = self._replay_side(numbers, partial(self._replay_case, state=state), cut=state[2])
-        kept_in |= {(*state, False): kept_in[(*state, True)] for state in itertools.product((False, True), repeat=2)
-                    if not recut}  # fmt: skip
+        kept_in = {
+            state: self._replay_side(numbers, partial(self._replay_case, state=state), cut=state[2])
+            for state in _STATES
+            if state[2] or recut
+        }
         by_cut = []
         for place, n in enumerate(numbers):
             change = self.contexts[n].change
-            goes = {state: kept_in[state][place] is not change.lost for state in _STATES}
+            goes = {
+                (own, rivals, cut): kept_in[own, rivals, cut or not recut][place] is not change.lost
+                for own, rivals, cut in _STATES
+            }
             if goes[False, False, False] or not goes[True, True, True]:
                 continue
             parts = shapley(goes)
             factor = _FACTORS[max(range(3), key=lambda i: (round(parts[i], 9), -i))]
             if factor == "cut":
                 by_cut.append(n)
-            elif factor == "own":
-                self.found[n] = self.finder.own_cause(change)
             else:
-                self.found[n] = self.finder.rival_cause(change)
+                self.found[n] = self.finder.own_cause(change) if factor == "own" else self.finder.rival_cause(change)
         self._explain_by_settings(by_cut)
 
     def _replay_case(self, n: int, state: tuple[bool, ...]) -> ReplayCase:
@@ -251,7 +255,7 @@ class _ChangeExplainer:
         if base_steps is None or head_steps is None or not numbers or not settings:
             return
         if len(settings) == 1:
-            self.found |= dict.fromkeys(numbers, self.finder.setting_cause(settings))
+            self.found |= dict.fromkeys(numbers, setting_cause(settings))
             return
         head_cases = [self._replay_case(n, (True, True, True)) for n in numbers]
         base_cases = [self._replay_case(n, (False, False, False)) for n in numbers]
@@ -268,8 +272,7 @@ class _ChangeExplainer:
                 if points > likely.get(n, (0, 0))[0]:
                     likely[n] = (points, place)
         for n in numbers:
-            chosen = settings if n not in likely else (settings[likely[n][1]],)
-            self.found[n] = self.finder.setting_cause(chosen)
+            self.found[n] = setting_cause(settings if n not in likely else [settings[likely[n][1]]])
 
     # The scores of all items moved: another model, another chunker, other code.
 
@@ -340,15 +343,14 @@ class _ChangeExplainer:
             later = []
             for n in waiting:
                 context = self.contexts[n]
-                side = context.base if context.change.lost else context.head
-                via = side.offered[context.item].via
+                via = context.offering.offered[context.item].via
                 leader = known.get((context.change.query, self.pair.head_id(via or ""), context.change.lost))
-                if leader is not None and leader not in self.found:
-                    later.append(n)
-                elif leader is not None:
+                if leader is None:
+                    self.found[n] = self.finder.expansion_cause(context.change, via)
+                elif leader in self.found:
                     self.found[n] = self.found[leader]
                 else:
-                    self.found[n] = self.finder.expansion_cause(context.change, via)
+                    later.append(n)
             if len(later) == len(waiting):  # each leads to the other; none has led from outside
                 self.found |= {n: self.finder.cause_by_evidence(self.contexts[n].change) for n in later}
                 return

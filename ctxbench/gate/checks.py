@@ -17,9 +17,8 @@ from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, PinFai
 from ctxbench.gate.pins import pin_failures
 from ctxbench.gate.prices import price_causes, price_changes
 from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.unmet_requirements import unmet_requirements, unmet_text
 from ctxbench.gate.value_texts import first_ids, queries_text, size
-from ctxbench.gate.verdict import LossFacts, decide_verdict
+from ctxbench.gate.verdict import LossFacts, decide_verdict, unmet_requirements, unmet_text
 
 if TYPE_CHECKING:
     from ctxbench.gate.input_differences import InputDifferences
@@ -90,8 +89,7 @@ def check(
         baseline: the baseline's file or folder as the user named it; empty where two runs are compared.
     """
     found = [_PairCheck.of(*pair, settings) for pair in pairing.pairs]
-    judged = judge_metrics([one.pair for one in found if not one.comparability.reasons], settings)
-    metrics = iter(judged)
+    metrics = iter(judge_metrics([one.pair for one in found if not one.comparability.reasons], settings))
     checks = [one.result(settings, () if one.comparability.reasons else next(metrics)) for one in found]
     return Check(
         name=name,
@@ -155,7 +153,7 @@ class _PairCheck:
         )
         verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
         passed_over = (
-            [f"{unmet_text(unmet)}; passed over (--allow-removed)"] if unmet and settings.allow_removed else []
+            [f"{unmet_text(unmet)}; passed over (--allow-removed)"] if settings.allow_removed and unmet else []
         )
         return SelectorCheck(
             dataset=self.head.dataset,
@@ -269,22 +267,15 @@ def _nondeterminism_notice(head: SelectorSnapshot) -> str:
 
 def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
     """Whether everything that decides the answers of a deterministic selector is the same."""
-    sides = (base, head)
     one, other = base.identity, head.identity
     if any(getattr(one, name) != getattr(other, name) for name in ("selector", "embedder", "tokens", "versions")):
         return False
-    items = [
-        [(name, fact.hash, bool(fact.scopes)) for known in (one.items, one.disabled) for name, fact in known.items()]
-        for one in sides
-    ]
-    return items[0] == items[1]
+    return [*base.contents.items()] == [*head.contents.items()]
 
 
 def _change_texts(changes: Sequence[Change], base: SelectorSnapshot, head: SelectorSnapshot) -> Mapping[str, str]:
     """What the queries with changes ask and the items of changes say; nothing of what is kept out."""
-    found = {}
-    for query in dict.fromkeys(one.query for one in changes):
-        found[query] = head.queries[query].text
+    found = {one.query: head.queries[one.query].text for one in changes}
     for item in dict.fromkeys(one.item for one in changes):
         fact = head.items.get(item) or base.items.get(item)
         row = (fact.row if fact is not None else None) or {}

@@ -80,7 +80,7 @@ def check_gate(
         bases = [] if faults else [*map(with_prices, read_baseline(file.baseline))]
         now = None if faults or latency else reuse_answers(file, bases)
         if now is None:
-            from ctxbench.gate.current_answers import ask  # slow to import
+            from ctxbench.gate.snapshot_sources import ask  # slow to import
 
             now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
         elif (file.baseline / VECTORS).exists():
@@ -130,9 +130,8 @@ def accept(
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
         UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
     """
-    from ctxbench.gate.baseline import has_no_texts, write_baseline
-    from ctxbench.gate.baseline_manifest import summarise_selector
-    from ctxbench.gate.current_answers import ask
+    from ctxbench.gate.baseline import has_no_texts, summarise_selector, write_baseline
+    from ctxbench.gate.snapshot_sources import ask
 
     with gate_file_in_messages(path):
         file, faults = examine_gate(path)

@@ -273,7 +273,7 @@ class SelectorCheck:
         compared: how many queries.
         left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
         changes: of items that went in or out, in the order of the queries; swaps left out.
-        swaps: queries that differ only by items whose scores noise may exchange (`swaps.noise_margin`: at most 1e-5).
+        swaps: queries that differ only by items whose scores noise may exchange (at most 1e-5 apart).
         causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others; then
             items whose price changed, those that add most first.
         metrics: judged, in the order asked.

@@ -99,8 +99,7 @@ def lost_words(change: Change, pair: SnapshotPair) -> str:
     looked_at = chunks if held.pair is None else chunks[held.pair.item_chunk : held.pair.item_chunk + 1]
     gone = [one for chunk in looked_at for one in query_chunks(chunk) if " ".join(one.split()) not in now]
     asked = _words(pair.head.queries[change.query].text)
-    best = max(gone, key=lambda one: (len(asked & _words(one)), len(one)), default="")
-    found = " ".join(best.split())
+    found = " ".join(max(gone, key=lambda one: (len(asked & _words(one)), len(one)), default="").split())
     return f'"{found if len(found) <= _MAX_QUOTED else found[: _MAX_QUOTED - 3] + "..."}"' if found else ""
 
 
@@ -187,11 +186,8 @@ def place_among_rivals(item: str, side: QueryCandidates, step: FlatStep) -> int:
 def deciding_cut(pair: SnapshotPair, row: Candidate) -> FlatStep | None:
     """The step of the head that keeps an item out: one for its type, with a parameter that its rule names."""
     held = () if row.rule is None else row.rule.values
-    for step in pair.steps[1] or ():
-        suits = step.kind in ("cut", "fit") and row.type in step.types
-        if suits and any(name in step.values and step.values[name] == value for name, value in held):
-            return step
-    return None
+    suited = (step for step in pair.steps[1] or () if step.kind in ("cut", "fit") and row.type in step.types)
+    return next((step for step in suited if any((name, value) in step.values.items() for name, value in held)), None)
 
 
 def user_name(name: str, step: FlatStep, pair: SnapshotPair) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.items import ITEM_TYPES
+from ctxbench.core.rules import Rule
 from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import rounded
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
@@ -57,6 +58,11 @@ class QueryCandidates:
         """The best score among the candidates that have no chunk among the best topK."""
         beyond = [name for name, row in self.found.items() if row.beyond_chunks]
         return max(map(self.score, beyond), default=-math.inf)
+
+    def rule(self, name: str) -> Rule | None:
+        """The rule that keeps an item out; None where it is offered, or no candidate."""
+        row = self.rows.get(name)
+        return None if row is None else row.rule
 
     def score(self, name: str) -> float:
         """The score of an item that the search found; minus infinity if the search is not known to have found it."""
@@ -161,23 +167,16 @@ class SnapshotPair:
         By quantiles: the k-th best of those scores becomes the k-th best. Between them a line, beyond them the line
         through the ends; where fewer than two are known, the score stays as it was.
         """
-        pair = self._quantiles(query)
-        if pair is None:
+        sides, both = self.candidates(query), list(self.score_moves(query))
+        if len(both) < 2:
             return score
-        before, after = pair
+        before, after = (sorted(map(side.score, both)) for side in sides)
         low, high = before[0], before[-1]
         if low < score < high:
             return float(np.interp(score, before, after))
         slope = (after[-1] - after[0]) / (high - low) if high > low else 1.0
         end = 0 if score <= low else -1
         return after[end] + slope * (score - before[end])
-
-    def _quantiles(self, query: str) -> tuple[list[float], list[float]] | None:
-        before, after = self.candidates(query)
-        both = list(self.score_moves(query))
-        if len(both) < 2:
-            return None
-        return sorted(map(before.score, both)), sorted(map(after.score, both))
 
     def largest_deviation(self, query: str) -> float:
         """The largest distance of an unchanged item's score from its `expected_score`; 0 where none is known."""

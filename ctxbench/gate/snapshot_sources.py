@@ -8,7 +8,7 @@ import os.path
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,21 +19,25 @@ from ctxbench.bench.experiment_file import SelectorSpec
 from ctxbench.bench.labels import Labels, enough_shown
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.metrics import mean as mean_of
-from ctxbench.bench.prepared import Prepared, count_tokens
-from ctxbench.bench.progress_listener import Progress, silent
+from ctxbench.bench.prepared import Prepared, count_tokens, prepare
+from ctxbench.bench.progress_listener import Notify, Progress, silent
 from ctxbench.bench.provenance import git_commit, versions
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.slices import Slice, joined_slices
 from ctxbench.core.arrays import FloatArray
-from ctxbench.core.errors import ParameterError, StorageError, UserError
+from ctxbench.core.errors import Fault, ParameterError, StorageError, UserError
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import SHOWN_TOO_LITTLE
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.sample import select_queries
 from ctxbench.gate.comparability import unasked
+from ctxbench.gate.edited_dataset import open_edited
+from ctxbench.gate.gate_file import GateFile
 from ctxbench.gate.plugins import guard_plugins, plugin_steps
+from ctxbench.gate.reused_answers import GateAnswers, inputs_of
 from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, SelectorSnapshot, Unasked, by_state, facts_of
+from ctxbench.gate.stored_vectors import baseline_counts, gate_resources
 from ctxbench.gate.table_answers import TableAnswers
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
@@ -329,3 +333,43 @@ def _of_part(
         source=str(store.path),
         judged=dataset,
     )
+
+
+def ask(
+    file: GateFile,
+    *,
+    faults: Sequence[Fault] = (),
+    bases: Sequence[SelectorSnapshot] | None = None,
+    notify: Notify,
+    progress: Progress,
+) -> GateAnswers:
+    """Ask every selector on every dataset.
+
+    Args:
+        file: what is asked.
+        faults: what is wrong in it already, to be reported with the rest.
+        bases: the snapshots of its baseline, whose labels, vectors and token counts are used; None = a baseline is to
+            be written: datasets must be valid, and nothing is taken from the baseline so far.
+        notify: told what takes a moment.
+        progress: told about every slice of queries.
+
+    Raises:
+        InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
+        UserError: a selector of ours fails, or vectors of the baseline are damaged.
+    """
+    opening = partial(open_edited, bases=bases or ())
+    counting = {} if bases is None else {"counting": baseline_counts(bases)}
+    before = [] if bases is not None else _input_hashes(file)
+    prepared = prepare(file.experiment, faults=faults, notify=notify, opening=opening, **counting)
+    told = partial(progress, "embedding texts")
+    resources = gate_resources(prepared, file.baseline, accepting=bases is None, progress=told)
+    snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
+    if bases is None:
+        hashes = zip(prepared.datasets, before, _input_hashes(file), strict=True)
+        inputs = {name: now if now == old else "" for name, old, now in hashes}  # empty for files written to meanwhile
+        snapshots = [replace(one, inputs=inputs[one.dataset]) for one in snapshots]
+    return GateAnswers(snapshots, prepared.references, resources)
+
+
+def _input_hashes(file: GateFile) -> list[str]:
+    return [inputs_of(file.experiment, dataset) for dataset in file.experiment.datasets]

@@ -230,6 +230,12 @@ class SelectorSnapshot:
     inputs: str = ""
     reused: bool = False
 
+    @property
+    def contents(self) -> dict[str, tuple[str, bool]]:
+        """Of every item, disabled or not, the hash and whether a scope holds it, in catalog order."""
+        known = {**self.items, **self.disabled}
+        return {name: (fact.hash, bool(fact.scopes)) for name, fact in known.items()}
+
     def rows_of(self, queries: Sequence[str]) -> IntArray:
         """The rows of some queries in the values of metrics, shape (n_queries,)."""
         row = {query: n for n, query in enumerate(self.queries)}

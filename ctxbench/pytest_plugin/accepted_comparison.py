@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.gate.swaps import is_unmoved, noise_margin, tied_pairs
+from ctxbench.gate.differences import is_unmoved, noise_margin, tied_pairs
 from ctxbench.pytest_plugin import messages
 from ctxbench.pytest_plugin.accepted_file import DIGITS, AcceptedSelection, Key
 from ctxbench.pytest_plugin.explained_request import ExplainedAnswer
@@ -56,7 +56,7 @@ def differences(
     """What went out and what came in, by id, each in the one order; nothing where noise explains it.
 
     Noise explains something only if nothing that decides the answer was changed, nor the accepted ids by hand. Items
-    that changed places, one that went out with one that came in, whose scores are within `swaps.noise_margin` of each
+    that changed places, one that went out with one that came in, whose scores are within `noise_margin` of each
     other now, are left out of both. And all is, if the selector is one of ours and no known score moved by more than
     that: an item lies at a threshold. Order and scores decide nothing else: they are there to be read.
     """

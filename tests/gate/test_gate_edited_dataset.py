@@ -19,7 +19,7 @@ from ctxbench.core.errors import InputError
 from ctxbench.core.items import Catalog
 from ctxbench.data.curation.rebase import rebase_dataset
 from ctxbench.data.datasets import read_dataset, write_dataset
-from ctxbench.gate.baseline import read_baseline
+from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.baseline_rows import RowError, query_from_row, query_row
 from ctxbench.gate.edited_dataset import open_edited, restore_labels
 from ctxbench.gate.gate import accept, check_gate

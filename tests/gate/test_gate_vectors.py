@@ -22,8 +22,9 @@ from ctxbench.core.errors import StorageError
 from ctxbench.embedding.embedder import ModelError
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vector_store import VectorStore, text_hash
-from ctxbench.gate.baseline import read_baseline, write_baseline
+from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_layout import file_hash, manifest_hash
+from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import content_hash
@@ -431,7 +432,7 @@ def test_a_check_counts_no_item_that_the_baseline_knows_with_or_without_texts(ga
 CHECK = """
 import sys
 from pathlib import Path
-from ctxbench.gate.baseline import read_baseline
+from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.stored_vectors import gate_resources, baseline_counts
 from ctxbench.gate.snapshot_sources import take
