@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,8 @@ from ctxbench.gate.baseline_noise import undo_noise
 from ctxbench.gate.baseline_reader import NewerFormatError, read_baseline, read_manifest
 from ctxbench.gate.baseline_rows import answer_row, item_row, query_row, session_items, session_row
 from ctxbench.gate.model import PinFailure
-from ctxbench.gate.snapshots import SelectorSnapshot, without_texts
-from ctxbench.gate.vectors_file import vectors_bytes
+from ctxbench.gate.snapshots import SelectorSnapshot
+from ctxbench.gate.stored_vectors import vectors_bytes
 from ctxbench.io.files import atomic_folder, read_bytes, recover_folder, write_atomic
 from ctxbench.io.json_files import dump_json, dump_jsonl
 
@@ -91,8 +92,8 @@ class AcceptedBaseline:
 
 def has_no_texts(folder: Path) -> bool:
     """Whether there is a baseline that holds no text of any item; False where none can be read."""
-    rows = [item.row for one in _current_snapshots(folder).values() for item in one.items.values()]
-    return bool(rows) and all(row is None for row in rows)
+    rows = {item.row is None for one in _current_snapshots(folder).values() for item in one.items.values()}
+    return rows == {True}
 
 
 def write_baseline(
@@ -156,11 +157,10 @@ def _refuse_unfit_snapshots(snapshots: Sequence[SelectorSnapshot]) -> None:
     if not snapshots:
         raise ParameterError("a baseline of nothing was asked for; at least one selector must be run on a dataset")
     first: dict[str, SelectorSnapshot] = {}
-    names = set()
+    names = Counter((one.dataset, one.selector) for one in snapshots)
     for one in snapshots:
-        if (one.dataset, one.selector) in names:
+        if names[one.dataset, one.selector] > 1:
             raise ParameterError(f"two selectors on {one.dataset} are called {one.selector!r}; rename one")
-        names.add((one.dataset, one.selector))
         other = first.setdefault(one.dataset, one)
         if (one.items, one.disabled, one.queries) != (other.items, other.disabled, other.queries):
             what = f"{other.selector} and {one.selector} were run on different states of dataset {one.dataset}"
@@ -181,20 +181,31 @@ def _current_snapshots(folder: Path) -> dict[tuple[str, str], SelectorSnapshot]:
         return {}
 
 
+def without_texts(snapshot: SelectorSnapshot) -> SelectorSnapshot:
+    """The snapshot without texts that someone wrote; ids, tags and names of scopes stay."""
+    return replace(
+        snapshot,
+        items={name: replace(item, row=None) for name, item in snapshot.items.items()},
+        disabled={name: replace(item, row=None) for name, item in snapshot.disabled.items()},
+        queries={
+            name: replace(query, text="", others=() if any(group for *_, group in query.others) else query.others)
+            for name, query in snapshot.queries.items()
+        },  # names of alternatives are texts, too
+        judged=None,
+    )
+
+
 def _text_files(snapshots: Sequence[SelectorSnapshot]) -> dict[str, bytes]:
     """The files of all datasets, by their path in the folder."""
     files: dict[str, bytes] = {}
     for dataset in dict.fromkeys(one.dataset for one in snapshots):
         several = [one for one in snapshots if one.dataset == dataset]
         sessions = _shared_sessions(several)
-        files[dataset_file(dataset, ITEMS)] = _lines(
-            map(item_row, [*several[0].items.values(), *several[0].disabled.values()])
-        )
+        files[dataset_file(dataset, ITEMS)] = _lines(map(item_row, several[0].all_items.values()))
         files[dataset_file(dataset, QUERIES)] = _lines(map(query_row, several[0].queries.values()))
         if sessions:
-            files[dataset_file(dataset, SESSIONS)] = _lines(
-                session_row(number, held) for held, number in sessions.items()
-            )
+            rows = (session_row(number, held) for held, number in sessions.items())
+            files[dataset_file(dataset, SESSIONS)] = _lines(rows)
         for one in several:
             files[dataset_file(dataset, answers_file(one.selector))] = _answers_file(one, sessions)
     return files
@@ -300,7 +311,7 @@ def manifest(
             named = {"items": ITEMS, "queries": QUERIES, "sessions": SESSIONS}
             paths = {what: dataset_file(one.dataset, name) for what, name in named.items()}
             hashes = {what: file_hash(files[path]) for what, path in paths.items() if path in files}
-            counts = {"items": len(one.items) + len(one.disabled), "queries": len(one.queries)}
+            counts = {"items": len(one.all_items), "queries": len(one.queries)}
             inputs = {"inputs": one.inputs} if one.inputs else {}
             datasets[one.dataset] = {**counts, **inputs, "files": hashes, "selectors": {}}
         about = _selector_row(one, file_hash(files[dataset_file(one.dataset, answers_file(one.selector))]))
@@ -331,24 +342,23 @@ def _versions(one: SelectorSnapshot, libraries: Mapping[str, str] | None) -> dic
 def _selector_row(one: SelectorSnapshot, digest: str) -> dict[str, Any]:
     """The entry of a selector on a dataset: its description, and the means of its metrics."""
     identity = one.identity
-    out: dict[str, Any] = {
-        "outside": identity.outside,
-        "embedder": identity.embedder,
-        "tokens": identity.tokens,
-        "values": dict(identity.values),
-        "description": dict(identity.selector),
-    }
-    if one.repeats > 1:
-        out |= {"repeats": one.repeats, "spread": dict(one.spread), "unsteady": list(one.unsteady)}
+    repeated = {"repeats": one.repeats, "spread": dict(one.spread), "unsteady": list(one.unsteady)}
     number: dict[str, int] = {}
     groups: IntArray = np.array(
         [number.setdefault(query.group, len(number)) for query in one.queries.values()], dtype=np.int64
     )
     worth = _mean_estimates(one, groups) if len(groups) else {}
-    out["metrics"] = {str(metric): _estimate_row(worth.get(metric)) for metric in one.metrics}
-    out["rules"] = {str(place): rule.as_dict() for place, rule in enumerate(rules_of(one)) if rule is not None}
-    out["file"] = digest
-    return out
+    return {
+        "outside": identity.outside,
+        "embedder": identity.embedder,
+        "tokens": identity.tokens,
+        "values": dict(identity.values),
+        "description": dict(identity.selector),
+        **(repeated if one.repeats > 1 else {}),
+        "metrics": {str(metric): _estimate_row(worth.get(metric)) for metric in one.metrics},
+        "rules": {str(place): rule.as_dict() for place, rule in enumerate(rules_of(one)) if rule is not None},
+        "file": digest,
+    }
 
 
 def _mean_estimates(one: SelectorSnapshot, groups: IntArray) -> Mapping[Metric, Estimate]:
@@ -368,10 +378,5 @@ def _estimate_row(one: Estimate | None) -> dict[str, Any]:
     if one is None:
         return {"n": 0}
     numbers = {"mean": one.value, "low": one.interval.low, "high": one.interval.high}
-    out: dict[str, Any] = {name: _rounded(value) for name, value in numbers.items()}
-    out |= {"level": one.interval.level, "n": one.n}
-    return out if one.interval.holds else {**out, "holds": False}
-
-
-def _rounded(value: float) -> float | None:
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    out = {name: float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None for name, value in numbers.items()}
+    return {**out, "level": one.interval.level, "n": one.n, **({} if one.interval.holds else {"holds": False})}

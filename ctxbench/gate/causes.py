@@ -181,7 +181,7 @@ class _ChangeExplainer:
         by_cut = []
         for place, n in enumerate(numbers):
             change = self.contexts[n].change
-            goes = {
+            goes: dict[tuple[bool, ...], bool] = {
                 (own, rivals, cut): kept_in[own, rivals, cut or not recut][place] is not change.lost
                 for own, rivals, cut in _STATES
             }

@@ -221,7 +221,7 @@ class _PairCheck:
         """The pins that do not hold, each with the reason."""
         if not pins:
             return ()
-        from ctxbench.gate.pin_causes import explain_pins
+        from ctxbench.gate.pins import explain_pins
 
         return explain_pins(settings.pins, self._snapshot_pair, changes, queries=self.comparability.queries)
 

@@ -15,8 +15,7 @@ from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate.check_settings import PRICES, CheckSettings
 from ctxbench.gate.questions import Questions, scopes_of
-from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, Unasked
-from ctxbench.gate.table_answers import TableAnswers, failures
+from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, TableAnswers, Unasked, failures
 from ctxbench.gate.value_texts import first_ids, queries_text
 from ctxbench.io.rows import Row
 from ctxbench.selectors.circuit_breaker import NOT_ASKED

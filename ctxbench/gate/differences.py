@@ -12,8 +12,7 @@ from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
-from ctxbench.gate.table_answers import has_all_candidates, offered_ids
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot, has_all_candidates, offered_ids
 
 UNKNOWN = Cause(kind=CauseKind.UNKNOWN)
 

@@ -48,7 +48,7 @@ def open_edited(
     first: dict[str, SelectorSnapshot] = {}
     for one in bases:
         first.setdefault(one.dataset, one)
-    before = {name: [*one.items, *one.disabled] for name, one in first.items()}
+    before = {name: [*one.all_items] for name, one in first.items()}
     dataset = open_dataset(name_or_path, base=base, notify=notify, former_ids=before)
     return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset
 

@@ -19,8 +19,7 @@ from ctxbench.gate.model import Check
 from ctxbench.gate.pins import pin_failures, unknown_pins
 from ctxbench.gate.prices import with_prices
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
-from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.table_answers import failures
+from ctxbench.gate.snapshots import SelectorSnapshot, failures
 from ctxbench.gate.value_texts import queries_text
 
 if TYPE_CHECKING:

@@ -182,25 +182,16 @@ def _metric_verdict(
     base = rows.estimate(metric, settings, head=False)
     head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
-    higher = metric.declaration.better == "higher"
+    harm = -comparison.difference if metric.declaration.better == "higher" else comparison.difference
     return MetricVerdict(
         metric=str(metric),
-        verdict=_verdict(comparison, tolerance, higher=higher),
+        verdict=Verdict.of(harm, tolerated=not exceeds(comparison, tolerance), told=comparison.distinguishable),
         base=base,
         head=head,
         comparison=comparison,
         tolerance=tolerance,
         detectable=rows.detectable(metric, comparison, tolerance=tolerance, family=family),
     )
-
-
-def _verdict(comparison: Comparison, tolerance: float, *, higher: bool) -> Verdict:
-    """The verdict, from the size, the sign and the significance of a difference; `higher` = higher is better."""
-    if not exceeds(comparison, tolerance):
-        return Verdict.SAME
-    if (comparison.difference > 0) is higher:
-        return Verdict.BETTER if comparison.distinguishable else Verdict.SAME
-    return Verdict.WORSE if comparison.distinguishable else Verdict.CANNOT_TELL
 
 
 def exceeds(comparison: Comparison, tolerance: float) -> bool:

@@ -19,6 +19,21 @@ class Verdict(StrEnum):
     CANNOT_TELL = "cannot tell"
     NOT_COMPARABLE = "not comparable"
 
+    @classmethod
+    def of(cls, harm: float, *, tolerated: bool, told: bool) -> Verdict:
+        """The verdict on a difference.
+
+        Args:
+            harm: above 0 where it is for the worse.
+            tolerated: whether it is no larger than what counts as the same.
+            told: whether it is told apart from chance.
+        """
+        if tolerated:
+            return cls.SAME
+        if harm > 0:
+            return cls.WORSE if told else cls.CANNOT_TELL
+        return cls.BETTER if told else cls.SAME
+
     @property
     def severity(self) -> int:
         """0 for the worst verdict, which decides over the others."""

@@ -1,19 +1,24 @@
-"""Checks pins: what must hold for a query, or for every query with a tag, whatever the metrics say."""
+"""Checks pins, what must hold for a query or for every query with a tag, and explains why some do not hold."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ctxbench.core.errors import Fault, suggest
 from ctxbench.gate.check_settings import Pin
-from ctxbench.gate.model import PinFailure
+from ctxbench.gate.model import Cause, Change, PinFailure
 from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, SelectorSnapshot, Unasked
 from ctxbench.gate.value_texts import counted
 
+if TYPE_CHECKING:
+    from ctxbench.gate.snapshot_pair import SnapshotPair
+
+_MAX_NAMED = 3
 ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
 
 
@@ -174,7 +179,7 @@ class _Sides:
         elif wrong := self._unasked_target(pin, meant) or self._missing_target(pin, meant) or self._lost_target(pin):
             yield wrong
         else:
-            items = {name for one in meant if _pin_queries(pin, one) for name in (*one.items, *one.disabled)}
+            items = {name for one in meant if _pin_queries(pin, one) for name in one.all_items}
             where = f" in dataset {pin.dataset}" if pin.dataset else ""
             for item in (*pin.must_include, *pin.must_not_include):
                 if item not in items:
@@ -194,11 +199,8 @@ class _Sides:
             found = [(name, one) for name, one in head.unasked.items() if name == pin.query or pin.tag in one.tags]
             if found:
                 name, one = found[0]
-                others = (
-                    f", as {len(found) - 1:,} more that {'has' if len(found) == 2 else 'have'} it"
-                    if len(found) > 1
-                    else ""
-                )
+                have = "has" if len(found) == 2 else "have"
+                others = f", as {len(found) - 1:,} more that {have} it" if len(found) > 1 else ""
                 only = "" if pin.query else f"no query that is asked has the tag {pin.tag}: "
                 what = f"{only}query {name} is in dataset {head.dataset}, but {one.why}{others}"
                 return f"{what}; {self._mend(head.dataset, one)}, or take the pin out"
@@ -219,8 +221,10 @@ class _Sides:
         if pin.query:
             known = {name for one in meant for name in (*one.queries, *one.unasked)}
             return f"no query {pin.query!r}{where or ' in this check'}{self._closest(pin, 'query', pin.query, known)}"
-        tags = {tag for one in meant for query in one.queries.values() for tag in query.tags}
-        tags |= {tag for one in meant for query in one.unasked.values() for tag in query.tags}
+        asked: list[QueryFact | Unasked] = [
+            query for one in meant for query in (*one.queries.values(), *one.unasked.values())
+        ]
+        tags = {tag for query in asked for tag in query.tags}
         return f"no query has the tag {pin.tag!r}{where}{self._closest(pin, 'tag', pin.tag, tags)}"
 
     def _lost_target(self, pin: Pin) -> str:
@@ -232,3 +236,103 @@ class _Sides:
         if not pin.query:
             return f"no query that is asked now has the tag {pin.tag}; take the pin out, or put the tag back"
         return f"query {pin.query} is no longer in the dataset; take the pin out, or put the query back"
+
+
+def explain_pins(
+    pins: Sequence[Pin], pair: SnapshotPair, changes: Sequence[Change], *, queries: Collection[str]
+) -> tuple[PinFailure, ...]:
+    """Find the pins that do not hold at the head, as `pin_failures` does, and say why each does not.
+
+    Args:
+        pins: of the gate file.
+        pair: base and head.
+        changes: explained.
+        queries: ids of those that were compared; of others nothing more is said.
+    """
+    explainer = _PinExplainer(pair, changes, queries)
+    found = []
+    for pin in pins:
+        now = pin_failures([pin], pair.head, renamed=pair.renamed, before=pair.base)
+        if now:
+            before = {(one.query, one.about) for one in pin_failures([_with_base_ids(pin, pair)], pair.base)}
+            found += [explainer.explain(one, before) for one in now]
+    return tuple(found)
+
+
+def _with_base_ids(pin: Pin, pair: SnapshotPair) -> Pin:
+    """The pin with the ids that items had at the base."""
+    include, exclude = (
+        tuple(pair.base_ids.get(one, one) for one in items) for items in (pin.must_include, pin.must_not_include)
+    )
+    return replace(pin, must_include=include, must_not_include=exclude)
+
+
+class _PinExplainer:
+    """Explains the pins of one selector on one dataset."""
+
+    def __init__(self, pair: SnapshotPair, changes: Sequence[Change], queries: Collection[str]) -> None:
+        self.pair = pair
+        self.queries = frozenset(queries)
+        self.changes: dict[str, dict[str, Change]] = {}
+        for one in changes:
+            self.changes.setdefault(one.query, {})[self.pair.head_id(one.item)] = one
+
+    def explain(self, one: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
+        """The failure with its reasons; a pinned item is wanted back whether or not it is labelled."""
+        if one.query not in self.queries or not one.about:
+            return one
+        change = self.changes.get(one.query, {}).get(self.pair.renamed.get(one.about, one.about))
+        said = "; ".join([one.message, *self._rename_text(one), *self._reasons(one, change, before)])
+        if change is None:
+            return replace(one, message=said)
+        from ctxbench.gate.remedies import find_remedy  # slow to import; most pins hold
+
+        remedy = find_remedy(replace(change, required=True), change.cause, self.pair)
+        return replace(one, message=said, cause=change.cause, remedy=remedy)
+
+    def _rename_text(self, one: PinFailure) -> Iterator[str]:
+        """A notice for a pin that names a renamed item by its old id."""
+        if (new := self.pair.renamed.get(one.about)) is not None:
+            there = any(offered.id == new for offered in self.pair.head.answers[one.query].offered)
+            yield f"{one.about} is {new} now, which the pin is to name{', and is offered' if there else ''}"
+
+    def _reasons(self, one: PinFailure, change: Change | None, before: Collection[tuple[str, str]]) -> Iterator[str]:
+        if change is not None:
+            yield _cause_text(change.cause, self.pair.head_id(change.item))
+            return  # all that there is to say of an item
+        if (one.query, self.pair.base_ids.get(one.about, one.about)) in before:
+            yield "it did not hold in the baseline either"
+        if one.about in (ITEMS, TOKENS):
+            yield from self._added_text(one.query)
+        if one.about == TOKENS:
+            yield from self._grown_text(one.query)
+
+    def _added_text(self, query: str) -> Iterator[str]:
+        """The items that came in, each with its cause."""
+        came = [(name, change) for name, change in self.changes.get(query, {}).items() if not change.lost]
+        if came:
+            yield f"came in: {_first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
+
+    def _grown_text(self, query: str) -> Iterator[str]:
+        """The items that were offered before and take more tokens now."""
+        before, after = self.pair.candidates(query)
+        both = [name for name in after.offered if name in before.offered and after.offered[name].origin != "session"]
+        more = {name: after.rows[name].tokens - before.rows[name].tokens for name in both}
+        grew = sorted((name for name in both if more[name] > 0), key=lambda name: -more[name])
+        if grew:
+            yield f"longer now: {_first_few([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
+
+
+def _cause_text(cause: Cause, item: str) -> str:
+    """`item edited: text edited`, with what the cause names unless that is the item itself."""
+    others = [one for one in cause.subjects if one != item and one not in cause.detail]
+    named = _first_few(others)
+    said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
+    if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
+        return said
+    return f"{cause.kind}: {said}" if said else f"{cause.kind}"
+
+
+def _first_few(said: Sequence[str]) -> str:
+    more = f" and {len(said) - _MAX_NAMED} more" if len(said) > _MAX_NAMED else ""
+    return f"{', '.join(said[:_MAX_NAMED])}{more}"

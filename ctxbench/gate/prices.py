@@ -12,8 +12,7 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.gate.check_settings import PRICES
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind, PriceChange
-from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
-from ctxbench.gate.table_answers import offered_ids
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot, offered_ids
 
 
 def with_prices(side: SelectorSnapshot) -> SelectorSnapshot:

@@ -71,7 +71,7 @@ class Questions:
     ) -> None:
         self._base = base
         self._old = {new: old for old, new in renames.items()}
-        self._known = base.items.keys() | base.disabled.keys()
+        self._known = base.all_items.keys()
         self._both = frozenset(base.items.keys() & {self._old.get(name, name) for name in offered})
         self._before = {scope: ids & self._both for scope, ids in scopes_of(base).items()}
         self._left_scopes = items_without_scope(base, scopes, renames)
@@ -95,7 +95,8 @@ class Questions:
                 return False
         if now.asked == before.asked:
             return True
-        return query is not None and before.asked in map(asked_hash, self._base_versions(query, before, available=told))
+        versions = () if query is None else self._base_versions(query, before, available=told)
+        return any(asked_hash(one.as_row()) == before.asked for one in versions)
 
     def has_same_labels(self, now: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
         """Whether a query has the same labels as at the base; arguments as in `is_same_question`, and its labels."""

@@ -17,8 +17,7 @@ from ctxbench.gate.baseline_rows import rounded
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.input_differences import InputDifferences
 from ctxbench.gate.replay import Candidate
-from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
-from ctxbench.gate.table_answers import has_all_candidates
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot, has_all_candidates
 
 _INDEPENDENT = (
     "dense",

@@ -36,9 +36,17 @@ from ctxbench.gate.edited_dataset import open_edited
 from ctxbench.gate.gate_file import GateFile
 from ctxbench.gate.plugins import guard_plugins, plugin_steps
 from ctxbench.gate.reused_answers import GateAnswers, inputs_of
-from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, SelectorSnapshot, Unasked, by_state, facts_of
+from ctxbench.gate.snapshots import (
+    Identity,
+    ItemFact,
+    QueryFact,
+    SelectorSnapshot,
+    TableAnswers,
+    Unasked,
+    by_state,
+    facts_of,
+)
 from ctxbench.gate.stored_vectors import baseline_counts, gate_resources
-from ctxbench.gate.table_answers import TableAnswers
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.json_files import dump_json

@@ -16,8 +16,7 @@ from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.metric_verdicts import exceeds
 from ctxbench.gate.model import MetricVerdict, PinFailure, UnmetRequirement, Verdict
 from ctxbench.gate.pins import exclusion_reason
-from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.table_answers import offered_ids
+from ctxbench.gate.snapshots import SelectorSnapshot, offered_ids
 from ctxbench.gate.value_texts import first_ids, level, queries_text, signed_difference, size
 
 

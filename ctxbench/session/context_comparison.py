@@ -10,9 +10,8 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Request
 from ctxbench.core.selection import Prompt
 from ctxbench.core.stages import Resources
-from ctxbench.session.agent import Agent
 from ctxbench.session.exchange import Exchange, content_hash, prompt_hash, text_hash
-from ctxbench.session.session import RequestContext, Session
+from ctxbench.session.session import Agent, RequestContext, Session
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -12,9 +12,8 @@ from ctxbench.core.requests import SessionItem
 from ctxbench.io.files import read_text, write_atomic
 from ctxbench.io.json_files import dump_json, parse_json
 from ctxbench.io.rows import Row, read_key, read_text_value
-from ctxbench.session.agent import Agent
 from ctxbench.session.exchange import is_format
-from ctxbench.session.session import Session
+from ctxbench.session.session import Agent, Session
 
 FORMAT = 1
 _FIELDS = ("format", "id", "selector", "items", "removed", "settings", "workspace", "user")

@@ -26,8 +26,7 @@ from ctxbench.gate.differences import Differences
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.gate.snapshot_pair import SnapshotPair
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.table_answers import TableAnswers
+from ctxbench.gate.snapshots import SelectorSnapshot, TableAnswers
 
 HERE = Path(__file__).parent
 OWN = ("workbench", "freight")

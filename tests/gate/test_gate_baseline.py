@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import estimates
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.gate.baseline import write_baseline
+from ctxbench.gate.baseline import without_texts, write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
-from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot, without_texts
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
 from tests.gate.gate_cases import answer, identity, item, item_id, offered, snapshot
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)

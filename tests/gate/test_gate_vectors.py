@@ -28,8 +28,14 @@ from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import content_hash
-from ctxbench.gate.stored_vectors import BaselineCounter, BaselineStore, baseline_counts, gate_resources
-from ctxbench.gate.vectors_file import read_vectors, vectors_bytes
+from ctxbench.gate.stored_vectors import (
+    BaselineCounter,
+    BaselineStore,
+    baseline_counts,
+    gate_resources,
+    read_vectors,
+    vectors_bytes,
+)
 from ctxbench.text.tokens import CharsCounter, FileCounter
 from tests.gate.gate_cases import identity, item, snapshot
 
