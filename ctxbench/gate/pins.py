@@ -133,15 +133,23 @@ def _absence_reason(item: str, fact: AnswerFact, snapshot: SelectorSnapshot) -> 
 
 def exclusion_reason(item: str, query: QueryFact, known: ItemFact) -> str:
     """Why no search for a query may offer an item; empty if it may, or if that is not known."""
-    if item in query.lists.get("removed", ()):
-        return f"the user removed it from the session of query {query.id}"
-    if query.scope and query.scope not in known.scopes:
-        return f"it is not among what query {query.id} may get (scope {query.scope})"
-    if not query.scope and "available" in query.lists and item not in query.lists["available"]:
-        return f"it is not among what query {query.id} may get (its own list of available items)"
-    if known.row is not None and known.row.get("include") == "manual":
-        return "its include mode is manual, so that no search brings it in"
-    return ""
+    listed = query.lists.get("available", [item])
+    reasons = (
+        (item in query.lists.get("removed", ()), f"the user removed it from the session of query {query.id}"),
+        (
+            bool(query.scope) and query.scope not in known.scopes,
+            f"it is not among what query {query.id} may get (scope {query.scope})",
+        ),
+        (
+            not query.scope and item not in listed,
+            f"it is not among what query {query.id} may get (its own list of available items)",
+        ),
+        (
+            known.row is not None and known.row.get("include") == "manual",
+            "its include mode is manual, so that no search brings it in",
+        ),
+    )
+    return next((why for applies, why in reasons if applies), "")
 
 
 def _score_text(score: float | None) -> str:
@@ -221,10 +229,8 @@ class _Sides:
         if pin.query:
             known = {name for one in meant for name in (*one.queries, *one.unasked)}
             return f"no query {pin.query!r}{where or ' in this check'}{self._closest(pin, 'query', pin.query, known)}"
-        asked: list[QueryFact | Unasked] = [
-            query for one in meant for query in (*one.queries.values(), *one.unasked.values())
-        ]
-        tags = {tag for query in asked for tag in query.tags}
+        tags = {tag for one in meant for query in one.queries.values() for tag in query.tags}
+        tags |= {tag for one in meant for query in one.unasked.values() for tag in query.tags}
         return f"no query has the tag {pin.tag!r}{where}{self._closest(pin, 'tag', pin.tag, tags)}"
 
     def _lost_target(self, pin: Pin) -> str:

@@ -108,7 +108,7 @@ class _Taking:
 
     def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[SelectorSnapshot]:
         for selector in self.selectors.values():
-            end.callback(getattr(selector, "close", _nothing))
+            end.callback(getattr(selector, "close", lambda: None))
         rounds = self._asked(repeats, progress)
         facts = facts_of(self.dataset, self.prepared.item_tokens[self.name].tolist())
         return [self._snapshot(name, rounds[name], facts) for name in self.selectors]
@@ -234,10 +234,6 @@ def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
     """As a file has it: lists for tuples."""
     found: dict[str, Any] = json.loads(dump_json(value))
     return found
-
-
-def _nothing() -> None:
-    """What ends a selector that holds nothing."""
 
 
 def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[SelectorSnapshot]:

@@ -86,14 +86,14 @@ def read_accepted(path: Path) -> Selections:
         raise InputError(form.faults)
     found: Selections = {}
     for place, row in enumerate(data["accepted"]):
-        wrong = _wrong(row)
-        one = None if wrong else AcceptedSelection.of_row(row)
-        if one is not None and one.key in found:
-            wrong = f"test {one.key.test} has two selections for {one.key.text!r}; keep one"
-        if wrong:
+        if wrong := _wrong(row):
             form.fault(wrong, "accepted", place)
-        elif one is not None:
-            found[one.key] = one
+            continue
+        one = AcceptedSelection.of_row(row)
+        if one.key in found:
+            what = f"test {one.key.test} has two selections for {one.key.text!r}; keep one"
+            form.fault(what, "accepted", place)
+        found[one.key] = one
     if form.faults:
         raise InputError(form.faults)
     return found

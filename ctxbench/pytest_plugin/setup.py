@@ -63,7 +63,7 @@ class OpenSetup:
     resources: LocalResources
     embedder: str
     memo: dict[str, Any]
-    close: Callable[[], None]
+    close: Callable[[], None] = lambda: None
 
 
 def open_setup(setup: Setup, root: Path) -> OpenSetup:
@@ -99,44 +99,39 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
         resources=resources,
         embedder=embedder,
         memo={},
-        close=partial(_close, ()),
     )
 
 
 def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]:
-    """A selector, its preset if one is named, and what it is called."""
-    from ctxbench.io.yaml_files import load_yaml
+    """A selector, its preset if one is named, and what it is called.
+
+    Raises:
+        ParameterError: a file without a preset holds no pipeline.
+    """
     from ctxbench.selectors.definitions import find_definition, is_file, read_definition
     from ctxbench.selectors.presets import read_presets
 
     file, mark, preset = selector.partition("#")
-    if not mark:
-        if is_file(selector):
-            _refuse_outside(root / selector, selector)
-        found, named = find_definition(selector, base=root)
-        return found, named, found.name if named is None else f"{found.name}/{named}"
     path = root / file
-    data, _ = load_yaml(path)
-    if isinstance(data, Mapping) and "pipeline" in data:
+    if mark and not _holds_pipeline(path):
+        return read_presets(path).definition(preset), preset, f"{path.stem}/{preset}"
+    if mark:
         found = read_definition(path)
         return found, preset, f"{found.name}/{preset}"
-    return read_presets(path).definition(preset), preset, f"{path.stem}/{preset}"
-
-
-def _refuse_outside(path: Path, selector: str) -> None:
-    """Say where a selector outside belongs.
-
-    Raises:
-        ParameterError: the file holds no pipeline.
-    """
-    from ctxbench.io.yaml_files import load_yaml
-
-    data, _ = load_yaml(path)
-    if not isinstance(data, Mapping) or "pipeline" not in data:
+    if is_file(selector) and not _holds_pipeline(path):
         raise ParameterError(
             f"{selector} holds no pipeline: ctxbench_selector takes the YAML file of one, with name and pipeline; a "
             "callable, command or endpoint of your own stands in a gate file, which ctxbench_gate names"
         )
+    found, named = find_definition(selector, base=root)
+    return found, named, found.name if named is None else f"{found.name}/{named}"
+
+
+def _holds_pipeline(path: Path) -> bool:
+    from ctxbench.io.yaml_files import load_yaml
+
+    data, _ = load_yaml(path)
+    return isinstance(data, Mapping) and "pipeline" in data
 
 
 def _of_gate(setup: Setup, path: Path) -> OpenSetup:
@@ -198,6 +193,4 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tup
 
 def _close(selectors: tuple[Selector, ...]) -> None:
     for selector in selectors:
-        close = getattr(selector, "close", None)
-        if close is not None:
-            close()
+        getattr(selector, "close", lambda: None)()

@@ -101,25 +101,22 @@ class Agent:
 
 
 def settled(selector: Definition, base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Value]:
-    """Every setting's value: the selector's defaults, over them `base`, over it what is given, all of it checked.
+    """Every setting's value: the selector's defaults, over them `base`, over it what is given, which is checked.
 
     Unlike a parameter of a run, a setting may be of no effect for now: a threshold is kept while expansion is off.
 
     Raises:
         ParameterError: a setting is unknown or out of range; all of them.
     """
-    wrong, layers = [], []
-    for layer in (base, given):
-        checked = {}
-        for name, value in layer.items():
-            try:
-                checked[name] = selector.checked(name, value)
-            except ParameterError as error:
-                wrong.append(str(error))
-        layers.append(checked)
+    wrong, checked = [], {}
+    for name, value in given.items():
+        try:
+            checked[name] = selector.checked(name, value)
+        except ParameterError as error:
+            wrong.append(str(error))
     if wrong:
         raise ParameterError("; ".join(wrong))
-    return selector.with_defaults(*layers)
+    return selector.with_defaults(base, checked)
 
 
 def _seen(catalog: Catalog, workspace: str | None, user: str | None) -> BoolArray:
@@ -170,7 +167,7 @@ class Session:
             )
         values = settled(self.agent.selector, self.agent.settings, self.settings)
         object.__setattr__(self, "settings", MappingProxyType(values))
-        object.__setattr__(self, "_pipeline", self.agent.selector.pipeline(values))  # refuses what does not go together
+        _ = self.pipeline  # refuses what does not go together
 
     @classmethod
     def start(
@@ -187,11 +184,10 @@ class Session:
         items = tuple(SessionItem(i.key, "always") for i in held if i.enabled and i.include == "always")
         return cls(id=conversation, agent=agent, items=items, settings=settings or {}, workspace=workspace, user=user)
 
-    @property
+    @cached_property
     def pipeline(self) -> Pipeline:
         """The selector with this session's settings."""
-        made: Pipeline = self.__dict__["_pipeline"]
-        return made
+        return self.agent.selector.pipeline(self.settings)
 
     def __contains__(self, key: object) -> bool:
         """Whether the session holds an item, given its key or id."""
