@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxbench.bench.metrics import parse_metric
+from ctxbench.gate.cause_groups import group_changes, price_causes, price_changes
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import Comparability, assess_comparability
 from ctxbench.gate.differences import Differences, differences
 from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
 from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, PinFailure, SelectorCheck, Verdict
 from ctxbench.gate.pins import pin_failures
-from ctxbench.gate.prices import price_causes, price_changes
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.value_texts import first_ids, queries_text, size
 from ctxbench.gate.verdict import LossFacts, decide_verdict, unmet_requirements, unmet_text
@@ -209,7 +209,6 @@ class _PairCheck:
         """The changes with their causes, and their groups by cause."""
         if not self.differences.changes:
             return (), ()
-        from ctxbench.gate.cause_groups import group_changes
         from ctxbench.gate.causes import explain
 
         explained = explain(self._snapshot_pair, self.differences.changes)

@@ -12,12 +12,12 @@ from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.data.datasets.lookup import user_folder
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, gate_file_in_messages
 from ctxbench.gate.baseline_reader import read_baseline
+from ctxbench.gate.cause_groups import with_prices
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.checks import check, pair_snapshots
 from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.model import Check
 from ctxbench.gate.pins import pin_failures, unknown_pins
-from ctxbench.gate.prices import with_prices
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
 from ctxbench.gate.snapshots import SelectorSnapshot, failures
 from ctxbench.gate.value_texts import queries_text
