@@ -51,10 +51,7 @@ def cost_key(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str
 
 
 def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> CauseGroup:
-    tokens = 0
-    for one in changes:
-        fact = (pair.base if one.lost else pair.head).items.get(one.item)
-        tokens += 0 if fact is None else -fact.tokens if one.lost else fact.tokens
+    added = [-pair.base.items[one.item].tokens if one.lost else pair.head.items[one.item].tokens for one in changes]
     lost = {one.query for one in changes if one.lost and one.required}
     queries = sorted({one.query for one in changes}, key=lambda query: (query not in lost, pair.query_places[query]))
     return CauseGroup(
@@ -62,7 +59,7 @@ def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> Cause
         lost=sum(one.lost and one.required for one in changes),
         gained=sum(not one.lost and one.required for one in changes),
         others=sum(not one.required for one in changes),
-        tokens=tokens,
+        tokens=sum(added),
         queries=tuple(queries),
         remedy=_group_remedy([one.remedy for one in changes if one.remedy]),
     )
@@ -76,8 +73,7 @@ def _group_remedy(remedies: Sequence[Remedy]) -> Remedy:
     for one in remedies:
         if one.amount is not None:
             numbers.setdefault(replace(one, amount=None), []).append(one)
-    counts = Counter(remedies)
-    best, most = min(counts.items(), key=lambda pair: (-pair[1], str(pair[0])))
+    best, most = min(Counter(remedies).items(), key=lambda pair: (-pair[1], str(pair[0])))
     for stem, held in sorted(numbers.items(), key=lambda pair: str(pair[0])):
         if len(held) > most or (len(held) == most and best in held):
             in_order = sorted(held, key=lambda one: one.amount or 0.0, reverse=stem.lower)

@@ -14,8 +14,8 @@ from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import Comparability, assess_comparability
 from ctxbench.gate.differences import Differences, differences
 from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
-from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, PinFailure, SelectorCheck, Verdict
-from ctxbench.gate.pins import pin_failures
+from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, SelectorCheck, Verdict
+from ctxbench.gate.pins import explain_pins, pin_failures
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.value_texts import first_ids, queries_text, size
 from ctxbench.gate.verdict import LossFacts, decide_verdict, unmet_requirements, unmet_text
@@ -139,7 +139,8 @@ class _PairCheck:
         changes, causes = self._explain_changes()
         prices = price_changes(self.base, self.head, same, passed_over=differ.swaps)
         unmet = unmet_requirements(self.base, self.head, same)
-        pins = self._explain_pins(settings, pins, changes)
+        if pins:
+            pins = explain_pins(settings.pins, self._snapshot_pair, changes, queries=same.queries)
         needing = [query for query in same.queries if self.head.queries[query].required]
         allowed = settings.allowed(len(needing))
         by_group = self._net_by_group() if self.base.unsteady or self.head.unsteady else None
@@ -213,16 +214,6 @@ class _PairCheck:
 
         explained = explain(self._snapshot_pair, self.differences.changes)
         return explained, group_changes(self._snapshot_pair, explained)
-
-    def _explain_pins(
-        self, settings: CheckSettings, pins: tuple[PinFailure, ...], changes: tuple[Change, ...]
-    ) -> tuple[PinFailure, ...]:
-        """The pins that do not hold, each with the reason."""
-        if not pins:
-            return ()
-        from ctxbench.gate.pins import explain_pins
-
-        return explain_pins(settings.pins, self._snapshot_pair, changes, queries=self.comparability.queries)
 
     def _net_by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxbench.core.errors import Fault
-from ctxbench.core.items import Item
+from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate.check_settings import PRICES, CheckSettings
 from ctxbench.gate.questions import Questions, scopes_of
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, TableAnswers, Unasked, failures
-from ctxbench.gate.value_texts import first_ids, queries_text
+from ctxbench.gate.value_texts import counted, first_ids, queries_text
 from ctxbench.io.rows import Row
 from ctxbench.selectors.circuit_breaker import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
@@ -61,7 +60,9 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
     if base.dataset != head.dataset:
         what = f"{base.source} is of dataset {base.dataset}, {head.source} of {head.dataset}"
         return Comparability(reasons=(f"{what}; name the same dataset, or {_renewal_hint(base)}",))
-    renamed = _find_renames(base, head)
+    gone = [fact for name, fact in base.items.items() if name not in head.items]
+    added = [fact for name, fact in head.items.items() if name not in base.items]
+    renamed = {old.id: new.id for old, new in find_renames(gone, items_of(added)).items()}
     questions = Questions(base, offered=head.items, scopes=scopes_of(head), renames=renamed)
     queries, left_out = _sort_queries(base, head, questions)
     differing = [*_query_differences(base, head, left_out, questions)]
@@ -81,8 +82,7 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         reasons=tuple(reasons),
         renamed=renamed,
         notices=(
-            *_rename_notice(renamed),
-            *_notices(base, head, left_out, settings),
+            *_notices(base, head, left_out, settings, renamed),
             *(f"{what}, left out" for what in differing if settings.allow_removed),
             *_unknown_scopes(base, head, questions),
             *_values_on_one_side(base, head, queries, settings),
@@ -114,8 +114,7 @@ def _sort_queries(
         else:
             found["same" if questions.has_same_labels(now, query, labels) else "relabelled"].append(name)
     found["removed"] = [name for name in base.queries if name not in head.queries]
-    same = tuple(found.pop("same"))
-    return same, {why: tuple(names) for why, names in found.items() if names}
+    return tuple(found.pop("same")), {why: tuple(names) for why, names in found.items() if names}
 
 
 def unasked(whole: Dataset, asked: Dataset) -> dict[str, Unasked]:
@@ -218,10 +217,10 @@ def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
 
 def _missing_metrics(base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> Iterator[str]:
     """Reasons: metrics that cannot be compared."""
-    counted = [str(metric) for metric in settings.metrics if metric.name in PRICES]
-    if counted and base.identity.tokens != head.identity.tokens:
+    prices = [str(metric) for metric in settings.metrics if metric.name in PRICES]
+    if prices and base.identity.tokens != head.identity.tokens:
         how = f"by {base.identity.tokens} in {base.source} and by {head.identity.tokens} in {head.source}"
-        what = f"tokens are counted {how}, so that {' and '.join(counted)} cannot be compared"
+        what = f"tokens are counted {how}, so that {' and '.join(prices)} cannot be compared"
         yield f"{what}; count alike, or {_renewal_hint(base)}"
     for metric in settings.metrics:
         lacking = [side.source for side in (base, head) if not set(metric.parts) <= side.metrics.keys()]
@@ -231,8 +230,16 @@ def _missing_metrics(base: SelectorSnapshot, head: SelectorSnapshot, settings: C
 
 
 def _notices(
-    base: SelectorSnapshot, head: SelectorSnapshot, left_out: Mapping[str, tuple[str, ...]], settings: CheckSettings
+    base: SelectorSnapshot,
+    head: SelectorSnapshot,
+    left_out: Mapping[str, tuple[str, ...]],
+    settings: CheckSettings,
+    renamed: Mapping[str, str],
 ) -> Iterator[str]:
+    """Notices of items renamed, queries that are new, and metrics that neither side has."""
+    if renamed:
+        pairs = [f"{old} is {new} now" for old, new in renamed.items()]
+        yield f"{counted(len(pairs), 'item')} renamed, taken for the same ({first_ids(pairs)})"
     if "new" in left_out:
         ids = left_out["new"]
         remedy = "; --accept takes them in" if base.judged is None else ""
@@ -264,26 +271,22 @@ def _values_on_one_side(
 # ---------------------------------------------------------------------------------------------- renames
 
 
-def _rename_notice(renamed: Mapping[str, str]) -> Iterator[str]:
-    if renamed:
-        pairs = [f"{old} is {new} now" for old, new in renamed.items()]
-        yield f"{len(pairs):,} item{'' if len(pairs) == 1 else 's'} renamed, taken for the same ({first_ids(pairs)})"
-
-
-def _find_renames(base: SelectorSnapshot, head: SelectorSnapshot) -> dict[str, str]:
-    """Ids of renamed items, old to new; none are found where either side has no texts."""
-    gone = [fact for name, fact in base.items.items() if name not in head.items]
-    added = [fact for name, fact in head.items.items() if name not in base.items]
-    if not gone or not added:
+def find_renames(gone: Iterable[ItemFact], added: Sequence[Item]) -> dict[ItemKey, ItemKey]:
+    """Keys of renamed items, old to new; none are found where either side has no texts."""
+    before = items_of(gone)
+    if not before or not added:
         return {}
     from ctxbench.data.curation.renames import propose_renames  # most checks find no item renamed
 
-    renames, _ = propose_renames(items_of(gone), items_of(added))
-    return {one.old.id: one.new.id for one in renames}
+    renames, _ = propose_renames(before, added)
+    return {one.old: one.new for one in renames}
 
 
-def items_of(facts: Sequence[ItemFact]) -> list[Item]:
+def items_of(facts: Iterable[ItemFact]) -> list[Item]:
     """The items whose texts are known."""
-    faults: list[Fault] = []
-    found = [read_item(Row(fact.row, faults, Path(), 0)) for fact in facts if fact.row is not None]
-    return [item for item in found if item is not None]
+    return [item for item in map(item_of, facts) if item is not None]
+
+
+def item_of(fact: ItemFact) -> Item | None:
+    """The item that a fact is of; None where its text is not known."""
+    return None if fact.row is None else read_item(Row(fact.row, [], Path(), 0))

@@ -107,9 +107,7 @@ class _PairValues:
         head = {metric: values[rows[1]] for metric, values in pair.head.metrics.items()}
         if same:
             head = {m: np.where(equal, base[m], values) for m, values in head.items() if m in base}
-        names = [pair.head.queries[query].group for query in pair.queries]
-        code = {name: place for place, name in enumerate(sorted(set(names)))}
-        groups = np.array([code[name] for name in names], dtype=np.int64)
+        _, groups = np.unique([pair.head.queries[query].group for query in pair.queries], return_inverse=True)
         return cls(base, head, groups, max(pair.base.repeats, pair.head.repeats) > 1)
 
     def has(self, metric: Metric) -> bool:

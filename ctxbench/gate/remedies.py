@@ -7,21 +7,16 @@ What a text should say is a hint: no scores are computed for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from ctxbench.core.errors import UserError
-from ctxbench.core.items import Item
 from ctxbench.gate.cause_finder import item_change
+from ctxbench.gate.comparability import item_of
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import NONE
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate
 from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
-from ctxbench.io import rows
-from ctxbench.sources.catalogs import read_item
 from ctxbench.text.chunking.item_chunks import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
 
@@ -83,7 +78,7 @@ def lost_words(change: Change, pair: SnapshotPair) -> str:
     before = pair.base.items.get(pair.base_ids.get(name, name))
     after = pair.head.items.get(name)
     held = {pair.head_id(one.id): one for one in pair.base.answers[change.query].offered}.get(name)
-    if before is None or after is None or before.row is None or after.row is None or held is None:
+    if before is None or after is None or held is None:
         return ""
     retriever = next((one for one in pair.steps[0] or () if "chunks" in one.values), None)
     bodies = any(one.values.get("bodies") for one in pair.steps[0] or ())
@@ -91,7 +86,7 @@ def lost_words(change: Change, pair: SnapshotPair) -> str:
         chunking = ItemChunking(bodies=bodies) if retriever is None else ItemChunking.described(retriever.values)
     except UserError:  # a plugin's rule that is not installed here
         return ""
-    old, new = _item(before.row), _item(after.row)
+    old, new = item_of(before), item_of(after)
     chunks = () if old is None or chunking is None else chunking(old)
     if new is None or (held.pair is not None and held.pair.item_chunk >= len(chunks)):
         return ""
@@ -106,10 +101,6 @@ def lost_words(change: Change, pair: SnapshotPair) -> str:
 def _words(text: str) -> frozenset[str]:
     """The words of a text in lower case, without short ones, which occur everywhere."""
     return frozenset(word for word in re.findall(r"\w+", text.lower()) if len(word) > _SHORT)
-
-
-def _item(fields: Mapping[str, Any]) -> Item | None:
-    return read_item(rows.Row(fields, [], Path(), 0))
 
 
 def _separate_items(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:

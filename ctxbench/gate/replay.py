@@ -130,8 +130,7 @@ def _rank_key(row: Candidate) -> tuple[int, float]:
 
 
 def _in_catalog_order(case: ReplayCase) -> list[Candidate]:
-    own = () if case.own is None else (case.own,)
-    rows = {row.id: row for row in (*case.rivals, *own)}
+    rows = {row.id: row for row in (*case.rivals, case.own) if row is not None}
     return sorted(rows.values(), key=lambda row: row.place)
 
 
@@ -177,25 +176,20 @@ def with_setting(
         other: where the setting is taken from.
         setting: which one.
     """
-    if setting.path == ORDER:
-        order = {one.path: place for place, one in enumerate(other)}
-        return tuple(sorted(steps, key=lambda one: order.get(one.path, len(order))))
     theirs = {one.path: one for one in other}
+    order = {path: place for place, path in enumerate(theirs)}
+    if setting.path == ORDER:
+        return tuple(sorted(steps, key=lambda one: order.get(one.path, len(order))))
     ours = {one.path for one in steps}
     path, name = setting.step, setting.parameter
     if path in theirs and path not in ours:
-        order = {one.path: place for place, one in enumerate(other)}
         behind = [n for n, one in enumerate(steps) if order.get(one.path, -1) > order[path]]
         at = min(behind, default=len(steps))
         return (*steps[:at], theirs[path], *steps[at:])
     if path in ours and path not in theirs:
         return tuple(one for one in steps if one.path != path)
-    out = []
-    for one in steps:
-        if one.path == path and path in theirs and name in theirs[path].values:
-            one = _with_values(one, {**one.values, name: theirs[path].values[name]})
-        out.append(one)
-    return tuple(out)
+    told = {name: theirs[path].values[name]} if path in theirs and name in theirs[path].values else {}
+    return tuple(_with_values(one, {**one.values, **told}) if told and one.path == path else one for one in steps)
 
 
 def _with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:
