@@ -6,7 +6,8 @@ import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -52,12 +53,6 @@ T = TypeVar("T")
 _DAMAGE = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 
-def _conflict_advice(folder: Path) -> str:
-    """What is wrong with a file that git merged, and what to do."""
-    take = f"take one side of the whole folder, whichever (`git checkout --ours -- {shlex.quote(str(folder))}`)"
-    return f"a merge conflict; {take}, and accept again ({accept_command()})"
-
-
 def restore_advice() -> str:
     """What to do about a damaged baseline, for the gate file at hand."""
     return f"bring it back from git, or accept again ({accept_command()})"
@@ -67,16 +62,15 @@ class NewerFormatError(InputError):
     """A baseline that a newer version of ctxbench wrote."""
 
 
-def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = None) -> list[SelectorSnapshot]:
+def read_baseline(folder: Path) -> list[SelectorSnapshot]:
     """Read the snapshots of a baseline, in the order in which they were accepted.
 
     Args:
         folder: as `write_baseline` left it.
-        wanted: (dataset, selector) pairs to read; files of others are not opened. All if not given.
 
     Returns:
-        Those that are there. `near` holds at most `NEAR` candidates, scores have 7 decimals, pairs of chunks and the
-        git commit are left out.
+        Those that are there. `near` holds at most `NEAR` candidates, scores have 7 decimals, pairs of chunks are left
+        out.
 
     Raises:
         StorageError: there is no such folder, or it cannot be read.
@@ -90,7 +84,7 @@ def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = 
         found = [
             snapshot
             for dataset, about in head["datasets"].items()
-            for snapshot in reader.snapshots(head, dataset, about, wanted)
+            for snapshot in reader.snapshots(head, dataset, about)
         ]
     except (UserError, *_DAMAGE) as error:
         raise InputError([Fault(f"damaged ({_error_text(error)}); {restore_advice()}", folder / MANIFEST)]) from error
@@ -163,17 +157,8 @@ class _BaselineReader:
     folder: Path
     faults: list[Fault]
 
-    def snapshots(
-        self,
-        head: Mapping[str, Any],
-        dataset: str,
-        about: Mapping[str, Any],
-        wanted: Collection[tuple[str, str]] | None,
-    ) -> list[SelectorSnapshot]:
+    def snapshots(self, head: Mapping[str, Any], dataset: str, about: Mapping[str, Any]) -> list[SelectorSnapshot]:
         """The snapshots of one dataset; with faults, as far as they can be read."""
-        named = [name for name in about["selectors"] if wanted is None or (dataset, name) in wanted]
-        if not named:
-            return []
         before = len(self.faults)
         items = self._rows_by_id(dataset_file(dataset, ITEMS), about["files"]["items"], item_from_row)
         queries = self._rows_by_id(dataset_file(dataset, QUERIES), about["files"]["queries"], query_from_row)
@@ -184,7 +169,7 @@ class _BaselineReader:
             sessions = sessions if len(self.faults) == found else None
         facts = _DatasetFacts(items, queries, sessions, sound=len(self.faults) == before)
         inputs = _typed(about, "inputs", str, default="")
-        snapshots = [self._snapshot(head, (dataset, name), about["selectors"][name], facts) for name in named]
+        snapshots = [self._snapshot(head, (dataset, name), own, facts) for name, own in about["selectors"].items()]
         return [replace(one, inputs=inputs) for one in snapshots]
 
     def _snapshot(
@@ -357,14 +342,12 @@ def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
     Raises:
         InputError: it is not UTF-8, or no JSON.
     """
-    try:
+    with suppress(ValueError, RecursionError):
         return _DECODER.decode(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {restore_advice()}", path, line)]) from error
-    except (ValueError, RecursionError):
-        pass
     try:
         return parse_json(data.decode("utf-8"), path=path, line=line)
+    except UnicodeDecodeError as error:
+        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {restore_advice()}", path, line)]) from error
     except InputError as error:
         raise InputError(
             [replace(fault, message=f"{fault.message}; {restore_advice()}") for fault in error.faults]
@@ -388,8 +371,9 @@ def _content_faults(data: bytes, path: Path, folder: Path) -> list[Fault]:
     """Faults of a whole file: another encoding, and conflicts that git left, one for each place."""
     if is_utf16(data):
         return [Fault(f"is UTF-16, and must be UTF-8; {restore_advice()}", path, 1)]
-    found = conflicts(data.decode("utf-8", "replace"))
-    return [Fault(_conflict_advice(folder), path, line) for line in found]
+    take = f"take one side of the whole folder, whichever (`git checkout --ours -- {shlex.quote(str(folder))}`)"
+    what = f"a merge conflict; {take}, and accept again ({accept_command()})"
+    return [Fault(what, path, line) for line in conflicts(data.decode("utf-8", "replace"))]
 
 
 def _error_text(error: Exception) -> str:

@@ -65,9 +65,12 @@ def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparability: C
             changes += differ
             if not differ:
                 swaps.append(query)
-    lost = sum(one.required for one in changes if one.lost)
-    gained = sum(one.required for one in changes if not one.lost)
-    return Differences(changes=tuple(changes), swaps=tuple(swaps), lost=lost, gained=gained)
+    return Differences(
+        changes=tuple(changes),
+        swaps=tuple(swaps),
+        lost=sum(one.required for one in changes if one.lost),
+        gained=sum(one.required for one in changes if not one.lost),
+    )
 
 
 class _Snapshots:

@@ -288,7 +288,7 @@ class _PinExplainer:
         if one.query not in self.queries or not one.about:
             return one
         change = self.changes.get(one.query, {}).get(self.pair.renamed.get(one.about, one.about))
-        said = "; ".join([one.message, *self._rename_text(one), *self._reasons(one, change, before)])
+        said = "; ".join([one.message, *self._reasons(one, change, before)])
         if change is None:
             return replace(one, message=said)
         from ctxbench.gate.remedies import find_remedy  # slow to import; most pins hold
@@ -296,34 +296,26 @@ class _PinExplainer:
         remedy = find_remedy(replace(change, required=True), change.cause, self.pair)
         return replace(one, message=said, cause=change.cause, remedy=remedy)
 
-    def _rename_text(self, one: PinFailure) -> Iterator[str]:
-        """A notice for a pin that names a renamed item by its old id."""
+    def _reasons(self, one: PinFailure, change: Change | None, before: Collection[tuple[str, str]]) -> Iterator[str]:
         if (new := self.pair.renamed.get(one.about)) is not None:
             there = any(offered.id == new for offered in self.pair.head.answers[one.query].offered)
             yield f"{one.about} is {new} now, which the pin is to name{', and is offered' if there else ''}"
-
-    def _reasons(self, one: PinFailure, change: Change | None, before: Collection[tuple[str, str]]) -> Iterator[str]:
         if change is not None:
             yield _cause_text(change.cause, self.pair.head_id(change.item))
             return  # all that there is to say of an item
         if (one.query, self.pair.base_ids.get(one.about, one.about)) in before:
             yield "it did not hold in the baseline either"
-        if one.about in (ITEMS, TOKENS):
-            yield from self._added_text(one.query)
+        came = [(name, change) for name, change in self.changes.get(one.query, {}).items() if not change.lost]
+        if came and one.about in (ITEMS, TOKENS):
+            yield f"came in: {_first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
         if one.about == TOKENS:
             yield from self._grown_text(one.query)
 
-    def _added_text(self, query: str) -> Iterator[str]:
-        """The items that came in, each with its cause."""
-        came = [(name, change) for name, change in self.changes.get(query, {}).items() if not change.lost]
-        if came:
-            yield f"came in: {_first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
-
     def _grown_text(self, query: str) -> Iterator[str]:
         """The items that were offered before and take more tokens now."""
-        before, after = self.pair.candidates(query)
-        both = [name for name in after.offered if name in before.offered and after.offered[name].origin != "session"]
-        more = {name: after.rows[name].tokens - before.rows[name].tokens for name in both}
+        was, now = self.pair.candidates(query)
+        both = [name for name, offered in now.offered.items() if name in was.offered and offered.origin != "session"]
+        more = {name: now.rows[name].tokens - was.rows[name].tokens for name in both}
         grew = sorted((name for name in both if more[name] > 0), key=lambda name: -more[name])
         if grew:
             yield f"longer now: {_first_few([f'{name} ({more[name]:+,} tokens)' for name in grew])}"

@@ -21,7 +21,7 @@ from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.metrics import mean as mean_of
 from ctxbench.bench.prepared import Prepared, count_tokens, prepare
 from ctxbench.bench.progress_listener import Notify, Progress, silent
-from ctxbench.bench.provenance import git_commit, versions
+from ctxbench.bench.provenance import versions
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.slices import Slice, joined_slices
 from ctxbench.core.arrays import FloatArray
@@ -78,22 +78,20 @@ def take(
     """
     if resources is None:
         resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
-    commit = git_commit(prepared.experiment.base)
     with ExitStack() as end:
         return [
             one
             for name in prepared.datasets
-            for one in _Taking(prepared, resources, name, commit).snapshots(repeats, progress, end)
+            for one in _Taking(prepared, resources, name).snapshots(repeats, progress, end)
         ]
 
 
 class _Taking:
     """All selectors of an experiment on one dataset."""
 
-    def __init__(self, prepared: Prepared, resources: LocalResources, name: str, commit: str | None) -> None:
+    def __init__(self, prepared: Prepared, resources: LocalResources, name: str) -> None:
         self.prepared = prepared
         self.name = name
-        self.commit = commit
         self.dataset = prepared.datasets[name].judged()
         tokens = np.pad(prepared.item_tokens[name], (0, self.dataset.gone))  # what is gone is never offered
         self.labels = Labels.of(self.dataset, tokens, resources.text_tokens)
@@ -160,7 +158,6 @@ class _Taking:
             embedder=_embedder(description),
             tokens=self.prepared.counter.name,
             versions=versions(),
-            git=self.commit,
             outside=spec.outside,
         )
         return SelectorSnapshot(
@@ -322,7 +319,6 @@ def _of_part(
         embedder=_embedder(about["description"]),
         tokens=manifest["tokens"],
         versions=part.made_by.get("versions", {}),
-        git=part.made_by.get("git"),
         outside=bool(about["outside"]),
     )
     return SelectorSnapshot(

@@ -180,7 +180,6 @@ class Identity:
         embedder: key of the model; empty = the selector uses none.
         tokens: the counter.
         versions: of Python, ctxbench, its code, and libraries.
-        git: commit, or None.
         outside: True for a selector of the user's.
     """
 
@@ -189,7 +188,6 @@ class Identity:
     tokens: str
     values: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
-    git: str | None = None
     outside: bool = False
 
 

@@ -55,11 +55,6 @@ class ExplainedAnswer:
         """What is offered, the session's items among it, by id."""
         return {one.offered.id: one for one in self.chosen}
 
-    @property
-    def kept_out(self) -> dict[str, Explained]:
-        """Candidates that a rule kept out, by id."""
-        return {one.offered.id: one for one in self.left_out}
-
     @cached_property
     def ranking(self) -> tuple[Explained, ...]:
         """Everything that has a score, chosen or not, by score, ties in catalog order.
@@ -172,7 +167,7 @@ def absence_lines(what: str, item: str, asked: ExplainedAnswer) -> list[str]:
         item: id of an item of the catalog that is not offered.
         asked: the answer.
     """
-    one = asked.kept_out.get(item)
+    one = next((one for one in asked.left_out if one.offered.id == item), None)
     if one is None:
         return [f"{what}: {item}", *_no_candidate(item, asked)]
     lines = [f"{what}: {item}", f"{_standing(one, asked)}; kept out by the rule: {one.offered.rule}"]
