@@ -160,9 +160,9 @@ class GateVectors(Vectors):
                 return self.get(texts)
             distinct = list(dict.fromkeys(texts))
             new = len(distinct) - int(self._look_up(distinct)[0].sum())
-            what = f"{new} text{'s have' if new > 1 else ' has'} no vector ({self._lacking})"
             raise ModelError(
-                f"{what}, and the model that would make them cannot be used: {error}. "
+                f"{new} text{'s have' if new > 1 else ' has'} no vector ({self._lacking}), "
+                f"and the model that would make them cannot be used: {error}. "
                 f"Write the vectors on a machine that has the model ({accept_command('--vectors')}) and commit them, "
                 "or install the model here"
             ) from error

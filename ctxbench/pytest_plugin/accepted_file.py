@@ -91,8 +91,7 @@ def read_accepted(path: Path) -> Selections:
             continue
         one = AcceptedSelection.of_row(row)
         if one.key in found:
-            what = f"test {one.key.test} has two selections for {one.key.text!r}; keep one"
-            form.fault(what, "accepted", place)
+            form.fault(f"test {one.key.test} has two selections for {one.key.text!r}; keep one", "accepted", place)
         found[one.key] = one
     if form.faults:
         raise InputError(form.faults)
