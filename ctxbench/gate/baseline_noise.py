@@ -20,8 +20,7 @@ from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.differences import differences, is_unmoved, noise_margin
-from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, SelectorSnapshot
-from ctxbench.io.json_files import dump_json
+from ctxbench.gate.snapshots import NEAR, AnswerFact, SelectorSnapshot
 
 _NEAR_COMPARED = 4 * NEAR  # candidates that stayed out among which an order by noise is put right
 _ROUNDING = 1e-9  # of a metric's value, as a share of it: sums in another order
@@ -105,7 +104,7 @@ class _NoiseFilter:
             and fact.labelled == old.queries[query].labelled
         )
         self._swaps = frozenset(differences(old, new, Comparability(queries=self.same_queries)).swaps)
-        self._same_selector = _selector_inputs(new.identity) == _selector_inputs(old.identity)
+        self._same_selector = new.identity.same_as(old.identity, ["code"])
         self._rows = [{query: row for row, query in enumerate(side.queries)} for side in (new, old)]
 
     def filter_answer(self, answer: AnswerFact) -> AnswerFact:
@@ -160,12 +159,6 @@ class _NoiseFilter:
     def _is_same_item(self, name: str) -> bool:
         now, before = self.new.items.get(name), self.old.items.get(name)
         return now is not None and before is not None and (now.hash, now.tokens) == (before.hash, before.tokens)
-
-
-def _selector_inputs(identity: Identity) -> tuple[object, ...]:
-    """What decides answers beside items and queries, without what differs between machines."""
-    parts = (identity.selector, identity.embedder, identity.tokens, identity.versions.get("code"))
-    return tuple(map(dump_json, parts))
 
 
 def _scores_unmoved(before: AnswerFact, now: AnswerFact, margin: float) -> bool:

@@ -40,6 +40,7 @@ from ctxbench.gate.baseline_rows import (
     item_from_row,
     query_from_row,
     session_from_row,
+    texts,
 )
 from ctxbench.gate.flat_steps import flat_steps
 from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, SelectorSnapshot, by_state
@@ -204,7 +205,7 @@ class _BaselineReader:
             ),
             repeats=_repeats(about),
             spread=_spread(about),
-            unsteady=_texts(about, "unsteady", _typed(about, "unsteady", list, default=[])),
+            unsteady=texts("unsteady", _typed(about, "unsteady", list, default=[])),
             source=str(self.folder),
         )
 
@@ -252,12 +253,6 @@ def _typed(about: Mapping[str, Any], key: str, kind: type[T], *, default: T | No
     if not isinstance(value, kind):
         raise TypeError(f"{key} is {value!r}, expected {kind.__name__}")
     return value
-
-
-def _texts(about: Mapping[str, Any], key: str, values: Sequence[Any]) -> tuple[str, ...]:
-    if not all(isinstance(one, str) for one in values):
-        raise TypeError(f"{key} must hold texts, got {about[key]!r}")
-    return tuple(values)
 
 
 def _rules(about: Mapping[str, Any]) -> tuple[Rule | None, ...]:

@@ -80,14 +80,17 @@ def item_from_row(row: Mapping[str, Any]) -> ItemFact:
     fields = row.get("row")
     if fields is not None and not isinstance(fields, dict):
         raise RowError(f"row must be an object, got {fields!r}")
+    enabled = row.get("enabled", True)
+    if not isinstance(enabled, bool):
+        raise RowError(f"enabled must be true or false, got {enabled!r}")
     return ItemFact(
         id=_text(row, "id"),
         hash=_text(row, "hash"),
         tokens=_whole(row, "tokens"),
         prompt=_text(row, "prompt", default=""),
         row=None if fields is None else {"_id": row["id"], **fields},
-        enabled=_flag(row, "enabled", default=True),
-        scopes=_texts("scopes", row.get("scopes", [])),
+        enabled=enabled,
+        scopes=texts("scopes", row.get("scopes", [])),
     )
 
 
@@ -127,10 +130,10 @@ def query_from_row(row: Mapping[str, Any]) -> QueryFact:
         id=_text(row, "id"),
         asked=_text(row, "asked"),
         labelled=_text(row, "labelled"),
-        required=tuple([(one,) if isinstance(one, str) else _texts("required", one) for one in needs]),
+        required=tuple([(one,) if isinstance(one, str) else texts("required", one) for one in needs]),
         needs_nothing=row.get("needs") == "nothing",
         group=_text(row, "group", default=row.get("id", "")),
-        tags=_texts("tags", row.get("tags", [])),
+        tags=texts("tags", row.get("tags", [])),
         text=_text(row, "text", default=""),
         others=_labels_from_rows(row.get("labels", [])),
         scope=_text(row, "scope", default=""),
@@ -270,11 +273,11 @@ def rounded(score: float | None) -> float | None:
     return None if score is None else round(score, DECIMALS) + 0.0  # no -0.0
 
 
-def _session_candidates(texts: Any) -> tuple[Offered, ...]:
+def _session_candidates(held: Any) -> tuple[Offered, ...]:
     """The items of a session."""
-    parts = [text.split(" ") for text in _texts("a session", texts)]
+    parts = [text.split(" ") for text in texts("a session", held)]
     if any(len(one) != 2 for one in parts):
-        raise RowError(f"a session holds texts of a mode and an id, as in 'always rule:style'; got {texts!r}")
+        raise RowError(f"a session holds texts of a mode and an id, as in 'always rule:style'; got {held!r}")
     return tuple([Offered(id=name, score=None, mode=mode, origin="session") for mode, name in parts])
 
 
@@ -332,14 +335,12 @@ def _text(row: Mapping[str, Any], key: str, *, default: str | None = None) -> st
     return value
 
 
-def _flag(row: Mapping[str, Any], key: str, *, default: bool) -> bool:
-    value = row.get(key, default)
-    if not isinstance(value, bool):
-        raise RowError(f"{key} must be true or false, got {value!r}")
-    return value
+def texts(name: str, values: Any) -> tuple[str, ...]:
+    """The texts of a list.
 
-
-def _texts(name: str, values: Any) -> tuple[str, ...]:
+    Raises:
+        RowError: it is none, or holds something else.
+    """
     if not isinstance(values, list) or not _TEXT.issuperset(map(type, values)):
         raise RowError(f"{name} must hold texts, got {values!r}")
     return tuple(values)
@@ -347,7 +348,7 @@ def _texts(name: str, values: Any) -> tuple[str, ...]:
 
 def _ids(name: str, values: Any) -> tuple[str, ...]:
     """Item ids, which a comparison parses."""
-    ids = _texts(name, values)
+    ids = texts(name, values)
     for one in ids:
         try:
             ItemKey.parse(one)

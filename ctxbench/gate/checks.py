@@ -257,10 +257,9 @@ def _nondeterminism_notice(head: SelectorSnapshot) -> str:
 
 def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
     """Whether everything that decides the answers of a deterministic selector is the same."""
-    one, other = base.identity, head.identity
-    if any(getattr(one, name) != getattr(other, name) for name in ("selector", "embedder", "tokens", "versions")):
-        return False
-    return [*base.contents.items()] == [*head.contents.items()]
+    versions = {*base.identity.versions, *head.identity.versions}
+    same = base.identity.same_as(head.identity, versions)
+    return same and [*base.contents.items()] == [*head.contents.items()]
 
 
 def _change_texts(changes: Sequence[Change], base: SelectorSnapshot, head: SelectorSnapshot) -> Mapping[str, str]:

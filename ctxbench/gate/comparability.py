@@ -12,6 +12,7 @@ import numpy as np
 
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.gate.check_settings import PRICES, CheckSettings
 from ctxbench.gate.questions import Questions, scopes_of
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, TableAnswers, Unasked, failures
@@ -127,18 +128,18 @@ def unasked(whole: Dataset, asked: Dataset) -> dict[str, Unasked]:
     there = {query.id for query in asked.queries}
     splits = {query.split for query in asked.queries}
     unlabelled = set(whole.unlabelled)
-    found = {}
-    for query in whole.queries:
-        if query.id in there:
-            continue
+
+    def why(query: DatasetQuery) -> str:
         if query.id in unlabelled:
-            why = "not labelled in full"
-        elif query.split not in splits:
-            why = f"of split {query.split}, which is not asked"
-        else:
-            why = "not in the sample that is asked"
-        found[query.id] = Unasked(why, labelled=query.id not in unlabelled, tags=query.tags)
-    return found
+            return "not labelled in full"
+        here = query.split in splits
+        return "not in the sample that is asked" if here else f"of split {query.split}, which is not asked"
+
+    return {
+        query.id: Unasked(why(query), labelled=query.id not in unlabelled, tags=query.tags)
+        for query in whole.queries
+        if query.id not in there
+    }
 
 
 def _missing_queries(base: SelectorSnapshot, head: SelectorSnapshot, queries: tuple[str, ...]) -> Iterator[str]:

@@ -85,16 +85,13 @@ class _Snapshots:
     @cached_property
     def same_selector(self) -> bool:
         """Whether selector, model and token counter are the same."""
-        base, head = self.base.identity, self.head.identity
-        return (base.selector, base.embedder, base.tokens) == (head.selector, head.embedder, head.tokens)
+        return self.base.identity.same_as(self.head.identity, ())
 
     @cached_property
     def same_inputs(self) -> bool:
         """Whether selector, code and catalog are the same, so that only noise can have moved scores."""
         base, head = self.base.identity, self.head.identity
-        if base.outside or head.outside or not self.same_selector:
-            return False
-        if any(base.versions.get(name) != head.versions.get(name) for name in ("code", "ctxbench")):
+        if base.outside or head.outside or not base.same_as(head, ("code", "ctxbench")):
             return False
         return self.base.contents == self.head.contents
 

@@ -13,12 +13,11 @@ from ctxbench.core.errors import Fault, suggest
 from ctxbench.gate.check_settings import Pin
 from ctxbench.gate.model import Cause, Change, PinFailure
 from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, SelectorSnapshot, Unasked
-from ctxbench.gate.value_texts import counted
+from ctxbench.gate.value_texts import counted, first_few
 
 if TYPE_CHECKING:
     from ctxbench.gate.snapshot_pair import SnapshotPair
 
-_MAX_NAMED = 3
 ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
 
 
@@ -57,12 +56,14 @@ def pin_failures(
 
 def pin_text(pin: Pin) -> str:
     """A pin in words: `query q17 must include rule:code%20review, at most 10 items`."""
-    parts = [f"must include {', '.join(pin.must_include)}"] if pin.must_include else []
-    parts += [f"must not include {', '.join(pin.must_not_include)}"] if pin.must_not_include else []
-    parts += [] if pin.at_most_items is None else [f"at most {counted(pin.at_most_items, 'item')}"]
-    parts += [] if pin.at_most_tokens is None else [f"at most {counted(pin.at_most_tokens, 'token')}"]
     who = f"query {pin.query}" if pin.query else f"tag {pin.tag}"
-    return f"{who} {', '.join(parts)}"
+    demands = (
+        (bool(pin.must_include), f"must include {', '.join(pin.must_include)}"),
+        (bool(pin.must_not_include), f"must not include {', '.join(pin.must_not_include)}"),
+        (pin.at_most_items is not None, f"at most {counted(pin.at_most_items or 0, 'item')}"),
+        (pin.at_most_tokens is not None, f"at most {counted(pin.at_most_tokens or 0, 'token')}"),
+    )
+    return f"{who} {', '.join(text for made, text in demands if made)}"
 
 
 def unknown_pins(
@@ -307,7 +308,7 @@ class _PinExplainer:
             yield "it did not hold in the baseline either"
         came = [(name, change) for name, change in self.changes.get(one.query, {}).items() if not change.lost]
         if came and one.about in (ITEMS, TOKENS):
-            yield f"came in: {_first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
+            yield f"came in: {first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
         if one.about == TOKENS:
             yield from self._grown_text(one.query)
 
@@ -318,19 +319,14 @@ class _PinExplainer:
         more = {name: now.rows[name].tokens - was.rows[name].tokens for name in both}
         grew = sorted((name for name in both if more[name] > 0), key=lambda name: -more[name])
         if grew:
-            yield f"longer now: {_first_few([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
+            yield f"longer now: {first_few([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
 
 
 def _cause_text(cause: Cause, item: str) -> str:
     """`item edited: text edited`, with what the cause names unless that is the item itself."""
     others = [one for one in cause.subjects if one != item and one not in cause.detail]
-    named = _first_few(others)
+    named = first_few(others)
     said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
     if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
         return said
     return f"{cause.kind}: {said}" if said else f"{cause.kind}"
-
-
-def _first_few(said: Sequence[str]) -> str:
-    more = f" and {len(said) - _MAX_NAMED} more" if len(said) > _MAX_NAMED else ""
-    return f"{', '.join(said[:_MAX_NAMED])}{more}"

@@ -40,27 +40,29 @@ def find_remedy(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
     if not (change.lost and change.required):
         return Remedy()
     item = pair.head_id(change.item)
-    if cause.kind == CauseKind.GONE:
-        back = f"enable {item} again" if item in pair.head.disabled else f"put {item} back"
-        back += " into a scope" if item in pair.head.items else ""
-        return Remedy(f"{back}, or if another item took its place, label that with `ctxbench data rebase`")
-    if cause.kind == CauseKind.RENAMED:
-        return Remedy(f"give {item} its old name back, or say in its description what that said: names are searched")
-    if cause.kind == CauseKind.EDITED and cause.subjects == (item,):
-        back = f"take the edit of {item} back"
-        lost = lost_words(change, pair)
-        if lost:
-            return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
-        return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
-    if cause.kind == CauseKind.CROWDED:
-        return _separate_items(change, cause, pair) or _widen_cut(change, pair) or Remedy(_undo_items(cause, pair))
-    if cause.kind == CauseKind.PARAMETER:
-        return Remedy(_undo_settings(cause, pair))
-    if cause.kind == CauseKind.MODEL:
-        return Remedy("tune the cut for the new model (`ctxbench tune`), or keep the old one")
-    if cause.kind == CauseKind.UNKNOWN and not pair.inputs:
-        return Remedy("ask more than once (`repeats` in the gate file)")
-    return _widen_cut(change, pair)
+    match cause.kind:
+        case CauseKind.GONE:
+            back = f"enable {item} again" if item in pair.head.disabled else f"put {item} back"
+            back += " into a scope" if item in pair.head.items else ""
+            return Remedy(f"{back}, or if another item took its place, label that with `ctxbench data rebase`")
+        case CauseKind.RENAMED:
+            said = "or say in its description what that said: names are searched"
+            return Remedy(f"give {item} its old name back, {said}")
+        case CauseKind.EDITED if cause.subjects == (item,):
+            back = f"take the edit of {item} back"
+            if lost := lost_words(change, pair):
+                return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
+            return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
+        case CauseKind.CROWDED:
+            return _separate_items(change, cause, pair) or _widen_cut(change, pair) or Remedy(_undo_items(cause, pair))
+        case CauseKind.PARAMETER:
+            return Remedy(_undo_settings(cause, pair))
+        case CauseKind.MODEL:
+            return Remedy("tune the cut for the new model (`ctxbench tune`), or keep the old one")
+        case CauseKind.UNKNOWN if not pair.inputs:
+            return Remedy("ask more than once (`repeats` in the gate file)")
+        case _:
+            return _widen_cut(change, pair)
 
 
 def _with_alternative(said: str, other: Remedy) -> Remedy:
@@ -146,16 +148,19 @@ def _widen_cut(change: Change, pair: SnapshotPair) -> Remedy:
     step = None if row is None else deciding_cut(pair, row)
     if row is None or row.score is None or step is None or row.beyond_chunks:
         return Remedy()
-    if (size := _SIZE_PARAMETERS.get(step.name)) is not None:
-        return Remedy(f"raise {user_name(size, step, pair)} to", place_among_rivals(item, after, step))
     best = max((after.score(one) for one in after.found), default=0.0)
-    if step.name == "margin" and step.values.get("of") == "ratio" and best > 0:
-        return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up((best - row.score) / best))
-    if step.name == "margin" and step.values.get("of") == "difference":
-        return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up(best - row.score))
-    if step.name == "at_least":
-        return Remedy(f"lower {user_name('threshold', step, pair)} to", _round_down(row.score), lower=True)
-    return Remedy()
+    match step.name, step.values.get("of"):
+        case (("standard" | "first"), _):
+            size = _SIZE_PARAMETERS[step.name]
+            return Remedy(f"raise {user_name(size, step, pair)} to", place_among_rivals(item, after, step))
+        case "margin", "ratio" if best > 0:
+            return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up((best - row.score) / best))
+        case "margin", "difference":
+            return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up(best - row.score))
+        case "at_least", _:
+            return Remedy(f"lower {user_name('threshold', step, pair)} to", _round_down(row.score), lower=True)
+        case _:
+            return Remedy()
 
 
 def place_among_rivals(item: str, side: QueryCandidates, step: FlatStep) -> int:

@@ -82,15 +82,15 @@ def can_replay(steps: Sequence[FlatStep] | None) -> bool:
     if steps is None:
         return False
     first = next((place for place, one in enumerate(steps) if one.kind == "expand"), len(steps))
-    if any(one.kind == "rank" for one in steps[first:]):  # what the cuts before it saw is in no score that is kept
-        return False
-    if any(one.kind == "fit" for one in steps[first:]) and any(
-        one.kind == "expand" and one.values.get("depth", 1) > 1 for one in steps
-    ):  # a later pass stands behind an earlier one, and which pass brought an item in is not kept
-        return False
-    if any(one.values.get("frame") for one in steps):  # what a prompt costs is not known
-        return False
-    return all(one.name in REPLAYED for one in steps if one.kind not in ("analyse", "retrieve", "rank", "expand"))
+    behind = {one.kind for one in steps[first:]}
+    several = any(one.kind == "expand" and one.values.get("depth", 1) > 1 for one in steps)
+    lacking = (
+        "rank" in behind,  # what the cuts before it saw is in no score that is kept
+        "fit" in behind and several,  # which pass brought an item in is not kept, and one stands behind the other
+        any(one.values.get("frame") for one in steps),  # what a prompt costs is not known
+    )
+    cuts = [one.name for one in steps if one.kind not in ("analyse", "retrieve", "rank", "expand")]
+    return not any(lacking) and all(name in REPLAYED for name in cuts)
 
 
 def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[bool]:

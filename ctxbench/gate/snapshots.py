@@ -190,6 +190,11 @@ class Identity:
     versions: Mapping[str, str] = field(default_factory=dict)
     outside: bool = False
 
+    def same_as(self, other: Identity, versions: Iterable[str]) -> bool:
+        """Whether selector, model, token counter and some versions are the same."""
+        alike = (self.selector, self.embedder, self.tokens) == (other.selector, other.embedder, other.tokens)
+        return alike and all(self.versions.get(name) == other.versions.get(name) for name in versions)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SelectorSnapshot:

@@ -12,6 +12,7 @@ from ctxbench.core.errors import SelectorError, UserError
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import Offered, Selection, selections
 from ctxbench.gate.snapshots import content_hash
+from ctxbench.gate.value_texts import first_few
 from ctxbench.io.visible import joined, message_lines
 from ctxbench.pytest_plugin.setup import OpenSetup
 from ctxbench.selectors.explain import Explained, explain
@@ -179,8 +180,7 @@ def absence_lines(what: str, item: str, asked: ExplainedAnswer) -> list[str]:
         lines.append(f"its best pair: {pair}")
     place = asked.ranking.index(one) if one in asked.ranking else 0
     if front := [f"{other.offered.id}{_scored(' ', other)}" for other in asked.ranking[:place]]:
-        more = f" and {len(front) - _IN_FRONT} more" if len(front) > _IN_FRONT else ""
-        lines.append(f"in front of it: {', '.join(front[:_IN_FRONT])}{more}")
+        lines.append(f"in front of it: {first_few(front, _IN_FRONT)}")
     few = 0 < len(front) <= 2 * _IN_FRONT
     crowd = "; or merge, reword or disable what stands in front of it" if few else ""
     reword = f"say in {_words_of(one)} what such a request asks for"

@@ -159,6 +159,7 @@ class Recorder:
         mine = {place: found for place, found in self._asked.items() if place.module == module}
         if not path.is_file() and not (mine and self.accept):
             return
+        from ctxbench.gate.value_texts import first_few
         from ctxbench.pytest_plugin.accepted_file import read_accepted, write_accepted
 
         before = read_accepted(path) if path.is_file() else {}
@@ -166,7 +167,7 @@ class Recorder:
         stale = [key for key in before if key not in asked and self._unasked(module, key)]
         if not self.accept:
             if stale:
-                named = _some([f"{key.test} “{key.text}”" for key in stale])
+                named = first_few([f"{key.test} “{key.text}”" for key in stale], _SHOWN)
                 self.lines.append(
                     f"{self.shown(path)} holds what no test asks for any more: {named}; "
                     "pytest --ctxbench-accept removes it"
@@ -180,7 +181,7 @@ class Recorder:
         counts = f"{new} new, {changed} changed, {len(stale)} removed, {len(after) - new - changed} as before"
         self.lines.append(f"accepted in {self.shown(path)}: {counts}")
         if left := [place.test for place in mine if not self._ended_well(place)]:
-            self.lines.append(f"not accepted, as the tests did not pass: {_some(left)}")
+            self.lines.append(f"not accepted, as the tests did not pass: {first_few(left, _SHOWN)}")
 
     def _ended_well(self, place: CallerPlace) -> bool:
         """Whether a test passed; what one that failed was offered may not be all that it asks for."""
@@ -207,9 +208,3 @@ class Recorder:
                 remove(path)
             says = "removed" if self.accept else "pytest --ctxbench-accept removes it"
             self.lines.append(f"{self.shown(path)} is of a test module that is gone; {says}")
-
-
-def _some(names: list[str]) -> str:
-    """The first few names, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
