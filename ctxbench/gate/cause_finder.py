@@ -68,12 +68,10 @@ class CauseFinder:
 
     def rival_cause(self, change: Change) -> Cause:
         """The cause where rivals decided: items that came in front of a lost item, or left the place in front of it."""
-        found, way = self.blockers(change)
         if cause := self._counter_cause(change):
             return cause
-        if not found:
-            return self._catalog_cause(change)
-        return self._crowd_cause(found, way, change)
+        found, way = self.blockers(change)
+        return self._crowd_cause(found, way, change) if found else self._catalog_cause(change)
 
     def _crowd_cause(self, subjects: tuple[str, ...], way: str, change: Change, *, named: bool = True) -> Cause:
         """The cause where other items are in the way; `named` False gives only their number."""
@@ -136,7 +134,8 @@ class CauseFinder:
         before, after = self.pair.candidates(change.query)
         own = self.pair.head_id(change.item)
         there = self.pair.changed_items & {*before.found, *after.found} - {own}
-        moved = {name for name in there if abs(_score_difference(before.score(name), after.score(name))) > MARGIN}
+        # the difference is no number where neither side has the item
+        moved = {name for name in there if abs(after.score(name) - before.score(name)) > MARGIN}
         in_or_out = {name for name in moved if (name in before.offered) != (name in after.offered)}
         ahead = {
             name for name in moved if before.score(name) > before.score(own) or after.score(name) > after.score(own)
@@ -211,7 +210,8 @@ class CauseFinder:
         before, after = self.pair.candidates(change.query)
         steps = self.pair.steps[1 if change.lost else 0] or ()
         score = (before if change.lost else after).rows[item].score
-        settings = [one for one in self.inputs.cutting if self._is_expansion_setting(one)]
+        expanding = {one.path for side in self.pair.steps for one in side or () if one.kind == "expand"}
+        settings = [one for one in self.inputs.cutting if one.step in expanding]
         if settings and _expansion_excludes([one for one in steps if one.kind == "expand"], score):
             return setting_cause(settings)
         leader = self.pair.head_id(via or "")
@@ -226,9 +226,6 @@ class CauseFinder:
         if found := tuple(sorted(set(rivals) & self.pair.changed_items)):
             return self._crowd_cause(found, _FRONT, change)
         return setting_cause(settings) if settings else self.cause_by_evidence(change)
-
-    def _is_expansion_setting(self, setting: SettingDifference) -> bool:
-        return any(setting.step == one.path for steps in self.pair.steps for one in steps or () if one.kind == "expand")
 
 
 def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
@@ -273,11 +270,6 @@ def item_change(item: str, pair: SnapshotPair) -> str:
     if item in head.items and item not in inputs.gone:
         return "enabled" if item in base.disabled else "new"
     return "disabled" if item in head.disabled else "gone"
-
-
-def _score_difference(before: float, after: float) -> float:
-    """The difference of two scores, either of which may be minus infinity: 0 where both are."""
-    return 0.0 if before == after else after - before
 
 
 def _is_out_by_budget(side: QueryCandidates, item: str) -> bool:

@@ -144,9 +144,8 @@ def _disabled_differences(base: SelectorSnapshot, head: SelectorSnapshot) -> dic
     found: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys([*base.disabled, *head.disabled]):
         before, after = base.disabled.get(name), head.disabled.get(name)
-        if name in base.items or name in head.items or (before and after and before.hash == after.hash):
-            continue
-        found[name] = () if before is None or after is None else edited_fields(before, after)
+        if not (name in base.items or name in head.items or (before and after and before.hash == after.hash)):
+            found[name] = () if before is None or after is None else edited_fields(before, after)
     return found
 
 
@@ -193,11 +192,11 @@ def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
     before, after = flat_steps(base.selector), flat_steps(head.selector)
     found: dict[str, Any] = {}
     if before is not None and after is not None:
-        named = _with_user_names(list(_step_settings(before, after)), base.values, head.values)
+        named = _with_user_names([*_step_settings(before, after)], base.values, head.values)
         found["settings"] = (*named, *_resource_differences(base.selector, head.selector))
     else:
-        told = tuple(_description_differences(base.selector, head.selector))
-        found["outside" if base.outside or head.outside else "settings"] = told
+        own = "outside" if base.outside or head.outside else "settings"
+        found[own] = tuple(_description_differences(base.selector, head.selector))
     if base.embedder != head.embedder:
         found["embedder"] = SettingDifference(
             name="model", path="embedder", was=base.embedder or NONE, now=head.embedder or NONE
@@ -238,18 +237,17 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
     for path in dict.fromkeys([*olds, *news]):
         old, new = olds.get(path), news.get(path)
         if old is None or new is None:
-            step = old or new
-            sides = [NONE if one is None else _step_text(one) for one in (old, new)]
-            scores = step is not None and step.scores
-            yield SettingDifference(name=path, path=path, step=path, was=sides[0], now=sides[1], scoring=scores)
+            was, now = (NONE if one is None else _step_text(one) for one in (old, new))
+            scores = any(one is not None and one.scores for one in (old, new))
+            yield SettingDifference(name=path, path=path, step=path, was=was, now=now, scoring=scores)
             continue
-        for was, now, own in ((old.values, new.values, True), (old.source, new.source, False)):
-            for name in _differing(was, now):
+        for older, newer, own in ((old.values, new.values, True), (old.source, new.source, False)):
+            for name in _differing(older, newer):
                 yield SettingDifference(
                     name=f"{path}.{name}",
                     path=f"{path}.{name}",
-                    was=_shown(was.get(name)),
-                    now=_shown(now.get(name)),
+                    was=_shown(older.get(name)),
+                    now=_shown(newer.get(name)),
                     scoring=new.scores,
                     code=not own and name != "content",  # what stands in a file that a step reads is the user's own
                     step=path,

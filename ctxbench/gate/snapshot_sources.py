@@ -7,10 +7,11 @@ import json
 import os.path
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -52,7 +53,7 @@ from ctxbench.io.cache import cache_dir
 from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.pipelines import AsManyAs
-from ctxbench.selectors.selector import Answers, Selector
+from ctxbench.selectors.selector import Selector
 from ctxbench.text.tokens import open_counter
 
 _Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
@@ -143,9 +144,12 @@ class _Taking:
         return repeats if isinstance(selector, External) and not isinstance(selector, FileSelector) else 1
 
     def _select(self, name: str, time: int) -> Selector:
-        """The selector as it is asked for the first time, or once more."""
+        """The selector as it is asked at a time: one outside anew, for answers that it kept are not taken again."""
         selector = self.selectors[name]
-        return _Again(selector, time) if isinstance(selector, External) and time else selector
+        if not time or not isinstance(selector, External):
+            return selector
+        again = SimpleNamespace(name=name, describe=selector.describe, select=partial(selector.select, time=time))
+        return cast("Selector", again)
 
     def _snapshot(self, name: str, times: Sequence[Slice], facts: _Facts) -> SelectorSnapshot:
         values = [measured(self.prepared.metrics, self.labels.evidence(answers), answers) for answers in times]
@@ -175,24 +179,6 @@ class _Taking:
             judged=self.dataset,
             unasked=unasked(self.prepared.opened[self.name], self.dataset),
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _Again:
-    """A selector outside that is asked once more; answers kept from an earlier time are not taken for this one's."""
-
-    selector: External
-    time: int
-
-    @property
-    def name(self) -> str:
-        return self.selector.name
-
-    def describe(self) -> dict[str, Any]:
-        return self.selector.describe()
-
-    def select(self, batch: Batch) -> Answers:
-        return self.selector.select(batch, time=self.time)
 
 
 def _spread(values: Sequence[Mapping[Metric, FloatArray]]) -> dict[str, float]:
@@ -357,12 +343,14 @@ def ask(
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
         UserError: a selector of ours fails, or vectors of the baseline are damaged.
     """
-    opening = partial(open_edited, bases=bases or ())
     counting = {} if bases is None else {"counting": baseline_counts(bases)}
     before = [] if bases is not None else _input_hashes(file)
-    prepared = prepare(file.experiment, faults=faults, notify=notify, opening=opening, **counting)
-    told = partial(progress, "embedding texts")
-    resources = gate_resources(prepared, file.baseline, accepting=bases is None, progress=told)
+    prepared = prepare(
+        file.experiment, faults=faults, notify=notify, opening=partial(open_edited, bases=bases or ()), **counting
+    )
+    resources = gate_resources(
+        prepared, file.baseline, accepting=bases is None, progress=partial(progress, "embedding texts")
+    )
     snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
     if bases is None:
         hashes = zip(prepared.datasets, before, _input_hashes(file), strict=True)
