@@ -53,7 +53,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from ctxbench.core.candidates import MARGIN
@@ -62,7 +62,7 @@ from ctxbench.gate.input_differences import absence_text
 from ctxbench.gate.model import Cause, CauseKind, Change
 from ctxbench.gate.remedies import find_remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_setting
-from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
+from ctxbench.gate.snapshot_pair import ChangeContext, SnapshotPair
 
 _FACTORS = ("own", "rivals", "cut")
 _STATES = tuple(itertools.product((False, True), repeat=3))  # which factors are as at the head
@@ -86,35 +86,14 @@ def explain(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _ChangeContext:
-    """A change with the candidates of its query on both sides.
-
-    Attributes:
-        change: the change.
-        item: the id of its item at the head.
-        base, head: the candidates.
-    """
-
-    change: Change
-    item: str
-    base: QueryCandidates
-    head: QueryCandidates
-
-    @property
-    def offering(self) -> QueryCandidates:
-        """The side on which the item is offered."""
-        return self.base if self.change.lost else self.head
-
-
 class _ChangeExplainer:
     """Finds the causes of all changes of a selector on a dataset together, so that cuts are replayed only once."""
 
     def __init__(self, pair: SnapshotPair, changes: Sequence[Change]) -> None:
         self.pair = pair
-        self.contexts = [_ChangeContext(one, pair.head_id(one.item), *pair.candidates(one.query)) for one in changes]
+        self.contexts = [pair.context(one) for one in changes]
         self.finder = CauseFinder(pair)
-        self.found: dict[_ChangeContext, Cause] = {}
+        self.found: dict[ChangeContext, Cause] = {}
 
     def causes(self) -> list[Cause]:
         """The cause of every change, in the order of the changes."""
@@ -125,33 +104,33 @@ class _ChangeExplainer:
         expanded = [one for one in left if self._is_expansion(one)]
         rest = [one for one in left if one not in expanded]
         if self.pair.base.identity.outside or self.pair.head.identity.outside:
-            self.found |= {one: self.finder.outside_cause(self._scores_moved(one), one.change) for one in rest}
+            self.found |= {one: self.finder.outside_cause(self._scores_moved(one), one) for one in rest}
         else:
             self._explain_scored(rest)
         self._explain_expansions(expanded)
         return [self.found[one] for one in self.contexts]
 
-    def _catalog_cause(self, context: _ChangeContext) -> Cause | None:
+    def _catalog_cause(self, context: ChangeContext) -> Cause | None:
         """The cause of a change that the catalog alone tells: the item is gone or new. None for any other change."""
         inputs, head = self.pair.inputs, self.pair.head
-        scoped = bool(head.queries[context.change.query].scope)  # a query without a scope may still get the item
+        scoped = bool(head.queries[context.query].scope)  # a query without a scope may still get the item
         out = context.item not in head.items or scoped
-        if context.change.lost and context.item in inputs.gone and out:
+        if context.lost and context.item in inputs.gone and out:
             return Cause(kind=CauseKind.GONE, subjects=(context.item,), detail=absence_text(context.item, head))
-        if not context.change.lost and context.item in inputs.new:
+        if not context.lost and context.item in inputs.new:
             detail = "no longer disabled" if context.item in self.pair.base.disabled else "new in the catalog"
             return Cause(kind=CauseKind.NEW, subjects=(context.item,), detail=detail)
         return None
 
-    def _is_expansion(self, context: _ChangeContext) -> bool:
+    def _is_expansion(self, context: ChangeContext) -> bool:
         """Whether an expansion brought the item in, on the side where it is offered."""
         candidate = context.offering.rows.get(context.item)
         return candidate is not None and candidate.origin == "expansion"
 
-    def _scores_moved(self, context: _ChangeContext) -> bool:
-        return self.pair.scores_moved(context.change.query)
+    def _scores_moved(self, context: ChangeContext) -> bool:
+        return self.pair.scores_moved(context.query)
 
-    def _explain_scored(self, contexts: Sequence[_ChangeContext]) -> None:
+    def _explain_scored(self, contexts: Sequence[ChangeContext]) -> None:
         """Explain changes of items that the search found, or that a session held, where they are offered."""
         if not self.pair.inputs:
             self.found |= dict.fromkeys(contexts, NONDETERMINISM)
@@ -162,11 +141,11 @@ class _ChangeExplainer:
             self._replay([one for one in contexts if one not in shifted])
         for one in contexts:
             if one not in self.found:
-                self.found[one] = self.finder.cause_by_evidence(one.change, moved=one in shifted)
+                self.found[one] = self.finder.cause_by_evidence(one, moved=one in shifted)
 
     # Only the scores of changed items moved.
 
-    def _replay(self, contexts: Sequence[_ChangeContext]) -> None:
+    def _replay(self, contexts: Sequence[ChangeContext]) -> None:
         """Divide each change among own score, rivals and cut, where a replay gives the offers of both sides."""
         if not self.pair.inputs.catalog and not self.pair.inputs.tokens:
             self._explain_by_settings(contexts)
@@ -179,9 +158,8 @@ class _ChangeExplainer:
         }
         by_cut = []
         for place, one in enumerate(contexts):
-            change = one.change
             goes: dict[tuple[bool, ...], bool] = {
-                (own, rivals, cut): kept_in[own, rivals, cut or not recut][place] is not change.lost
+                (own, rivals, cut): kept_in[own, rivals, cut or not recut][place] is not one.lost
                 for own, rivals, cut in _STATES
             }
             if goes[False, False, False] or not goes[True, True, True]:
@@ -191,10 +169,10 @@ class _ChangeExplainer:
             if factor == "cut":
                 by_cut.append(one)
             else:
-                self.found[one] = self.finder.own_cause(change) if factor == "own" else self.finder.rival_cause(change)
+                self.found[one] = self.finder.own_cause(one) if factor == "own" else self.finder.rival_cause(one)
         self._explain_by_settings(by_cut)
 
-    def _replay_case(self, context: _ChangeContext, state: tuple[bool, ...]) -> ReplayCase:
+    def _replay_case(self, context: ChangeContext, state: tuple[bool, ...]) -> ReplayCase:
         own, rivals, cut = state
         differ = any(one.parameter == "topK" for one in self.pair.inputs.cutting)
         side = context.head if (cut if differ else rivals) else context.base  # how many chunks count, or who has them
@@ -208,7 +186,7 @@ class _ChangeExplainer:
             bar=side.bar,
         )
 
-    def _base_candidate(self, context: _ChangeContext) -> Candidate | None:
+    def _base_candidate(self, context: ChangeContext) -> Candidate | None:
         """The item at the base; if its place there is not kept, with its score at the head, or one just too low."""
         known = context.base.rows.get(context.item)
         if known is not None or context.base.complete:
@@ -220,7 +198,7 @@ class _ChangeExplainer:
         touched = context.item in self.pair.changed_items or row.score > context.base.lowest_score
         return replace(row, score=low) if touched else row
 
-    def _base_rivals(self, context: _ChangeContext) -> list[Candidate]:
+    def _base_rivals(self, context: ChangeContext) -> list[Candidate]:
         """The rivals known at the base, and where only the nearest are kept, unchanged ones with lower scores."""
         rows = [row for name, row in context.base.rows.items() if name != context.item]
         if context.base.complete:
@@ -235,15 +213,15 @@ class _ChangeExplainer:
         ]
         return [*rows, *(row for row in further if row.id != context.item)]
 
-    def _head_rivals(self, context: _ChangeContext) -> list[Candidate]:
+    def _head_rivals(self, context: ChangeContext) -> list[Candidate]:
         return [row for name, row in context.head.rows.items() if name != context.item]
 
     def _replay_side(
-        self, contexts: Sequence[_ChangeContext], case: Callable[[_ChangeContext], ReplayCase], *, cut: bool
+        self, contexts: Sequence[ChangeContext], case: Callable[[ChangeContext], ReplayCase], *, cut: bool
     ) -> list[bool]:
         return replay_cuts(self.pair.steps[1 if cut else 0] or (), [case(one) for one in contexts])
 
-    def _explain_by_settings(self, contexts: Sequence[_ChangeContext]) -> None:
+    def _explain_by_settings(self, contexts: Sequence[ChangeContext]) -> None:
         """Explain changes by the setting of the cut that made them.
 
         A setting is likely that undoes the change where it alone is set back, less so one that alone makes it at the
@@ -266,20 +244,20 @@ class _ChangeExplainer:
             undone = replay_cuts(with_setting(head_steps, base_steps, one), old_bars if topk else head_cases)
             made = replay_cuts(with_setting(base_steps, head_steps, one), new_bars if topk else base_cases)
             for context, kept_if_undone, kept_if_made in zip(contexts, undone, made, strict=True):
-                lost = context.change.lost
+                lost = context.lost
                 points = (kept_if_undone is lost) * 2 + (kept_if_made is not lost)
                 if points > best[context]:
                     best[context], self.found[context] = points, setting_cause([one])
 
     # The scores of all items moved: another model, another chunker, other code.
 
-    def _replay_shifted(self, contexts: Sequence[_ChangeContext]) -> None:
+    def _replay_shifted(self, contexts: Sequence[ChangeContext]) -> None:
         inputs, mover = self.pair.inputs, self.finder.common_cause
         if mover is not None and not inputs.catalog and not inputs.cutting:
             self.found |= dict.fromkeys(contexts, mover)
             return
 
-        def as_is(context: _ChangeContext) -> ReplayCase:
+        def as_is(context: ChangeContext) -> ReplayCase:
             return ReplayCase(
                 own=context.head.rows.get(context.item), rivals=self._head_rivals(context), bar=context.head.bar
             )
@@ -290,37 +268,36 @@ class _ChangeExplainer:
         cut = self._replay_side(contexts, as_is, cut=False) if inputs.cutting else now
         by_cut = []
         for place, one in enumerate(contexts):
-            change = one.change
-            if now[place] is change.lost or mover is None:
+            if now[place] is one.lost or mover is None:
                 continue  # the replay does not give what is there
-            if self._moved_most(one) and unmoved[place] is change.lost:
-                self.found[one] = self.finder.own_cause(change)
-            elif rivals[place] is change.lost and self.finder.blockers(change)[0]:
-                self.found[one] = self.finder.rival_cause(change)
-            elif cut[place] is change.lost:
+            if self._moved_most(one) and unmoved[place] is one.lost:
+                self.found[one] = self.finder.own_cause(one)
+            elif rivals[place] is one.lost and self.finder.blockers(one)[0]:
+                self.found[one] = self.finder.rival_cause(one)
+            elif cut[place] is one.lost:
                 by_cut.append(one)
             else:
                 self.found[one] = mover
         self._explain_by_settings(by_cut)
 
-    def _moved_most(self, context: _ChangeContext) -> bool:
+    def _moved_most(self, context: ChangeContext) -> bool:
         """Whether the score of an edited item moved further, in the direction of its change, than any other."""
         if context.item not in self.pair.changed_items or context.item not in context.base.found:
             return False
-        query = context.change.query
+        query = context.query
         beyond = context.head.score(context.item) - self.pair.expected_score(query, context.base.score(context.item))
-        return (-beyond if context.change.lost else beyond) > self.pair.largest_deviation(query) + MARGIN
+        return (-beyond if context.lost else beyond) > self.pair.largest_deviation(query) + MARGIN
 
-    def _expected_case(self, context: _ChangeContext) -> ReplayCase:
+    def _expected_case(self, context: ChangeContext) -> ReplayCase:
         """The item with the score that it would have if it had moved as those of unchanged items did."""
         row = context.base.rows.get(context.item)
         if row is not None and row.score is not None:
-            row = replace(row, score=self.pair.expected_score(context.change.query, row.score))
+            row = replace(row, score=self.pair.expected_score(context.query, row.score))
         return ReplayCase(own=row, rivals=self._head_rivals(context), bar=context.head.bar)
 
-    def _case_without_changes(self, context: _ChangeContext) -> ReplayCase:
+    def _case_without_changes(self, context: ChangeContext) -> ReplayCase:
         """Rivals without new items, and with items that are gone or edited at their `expected_score`."""
-        query, changed = context.change.query, self.pair.changed_items
+        query, changed = context.query, self.pair.changed_items
         rows = [row for row in self._head_rivals(context) if row.id not in changed or row.score is None]
         touched = [row for name, row in context.base.found.items() if name in changed and name != context.item]
         rows += [replace(row, score=self.pair.expected_score(query, context.base.score(row.id))) for row in touched]
@@ -328,23 +305,23 @@ class _ChangeExplainer:
 
     # Items that an expansion brought in.
 
-    def _explain_expansions(self, contexts: Sequence[_ChangeContext]) -> None:
+    def _explain_expansions(self, contexts: Sequence[ChangeContext]) -> None:
         """Explain items that an expansion brought in by the item that led to them, where that one changed as well."""
-        known = {(one.change.query, one.item, one.change.lost): one for one in self.contexts}
+        known = {(one.query, one.item, one.lost): one for one in self.contexts}
         waiting = contexts
         while waiting:
             later = []
             for one in waiting:
                 via = one.offering.offered[one.item].via
-                leader = known.get((one.change.query, self.pair.head_id(via or ""), one.change.lost))
+                leader = known.get((one.query, self.pair.head_id(via or ""), one.lost))
                 if leader is None:
-                    self.found[one] = self.finder.expansion_cause(one.change, via)
+                    self.found[one] = self.finder.expansion_cause(one, via)
                 elif leader in self.found:
                     self.found[one] = self.found[leader]
                 else:
                     later.append(one)
             if len(later) == len(waiting):  # each leads to the other; none has led from outside
-                self.found |= {one: self.finder.cause_by_evidence(one.change) for one in later}
+                self.found |= {one: self.finder.cause_by_evidence(one) for one in later}
                 return
             waiting = later
 

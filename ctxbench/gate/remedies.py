@@ -16,7 +16,7 @@ from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import NONE
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate
-from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
+from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
 from ctxbench.text.chunking.item_chunks import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
 
@@ -35,11 +35,12 @@ _UNDO_TEXTS = {
 _SIZE_PARAMETERS = {"standard": "topN", "first": "n"}  # by cut, the parameter that counts items
 
 
-def find_remedy(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
+def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
     """Find the remedy for a lost required item; an empty one for other changes, and where nothing can be said."""
-    if not (change.lost and change.required):
+    if not (given.lost and given.required):
         return Remedy()
-    item = pair.head_id(change.item)
+    change = pair.context(given)
+    item = change.item
     match cause.kind:
         case CauseKind.GONE:
             back = f"enable {item} again" if item in pair.head.disabled else f"put {item} back"
@@ -70,16 +71,14 @@ def _with_alternative(said: str, other: Remedy) -> Remedy:
     return replace(other, phrase=f"{said} {other.phrase}") if other else other
 
 
-def lost_words(change: Change, pair: SnapshotPair) -> str:
+def lost_words(change: ChangeContext, pair: SnapshotPair) -> str:
     """The sentence that an edited item was found by and that its text has lost, in quotes.
 
     Where the pair of chunks is not known, as in a baseline, it is the lost sentence that has most of the words of the
     request, of equals the longest. Empty without texts, or where nothing is lost.
     """
-    name = pair.head_id(change.item)
-    before = pair.base.items.get(pair.base_ids.get(name, name))
-    after = pair.head.items.get(name)
-    held = {pair.head_id(one.id): one for one in pair.base.answers[change.query].offered}.get(name)
+    before = pair.base.items.get(pair.base_ids.get(change.item, change.item))
+    after, held = pair.head.items.get(change.item), change.base.offered.get(change.item)
     if before is None or after is None or held is None:
         return ""
     retriever = next((one for one in pair.steps[0] or () if "chunks" in one.values), None)
@@ -105,12 +104,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word for word in re.findall(r"\w+", text.lower()) if len(word) > _SHORT)
 
 
-def _separate_items(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
+def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair) -> Remedy:
     """Advise to tell an item apart from those in front with nearly the same score, where scores are similarities."""
     if pair.weighs_the_catalog:
         return Remedy()
-    _, after = pair.candidates(change.query)
-    item = pair.head_id(change.item)
+    after, item = change.head, change.item
     alike = [name for name in cause.subjects if abs(after.score(name) - after.score(item)) <= _CLOSE]
     if not alike:
         return Remedy()
@@ -140,10 +138,9 @@ def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
     return " and ".join(said)
 
 
-def _widen_cut(change: Change, pair: SnapshotPair) -> Remedy:
+def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
     """Advise to change the parameter of the cut that keeps the item out, to a value that lets it in."""
-    _, after = pair.candidates(change.query)
-    item = pair.head_id(change.item)
+    after, item = change.head, change.item
     row = after.rows.get(item)
     step = None if row is None else deciding_cut(pair, row)
     if row is None or row.score is None or step is None or row.beyond_chunks:

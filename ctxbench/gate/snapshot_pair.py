@@ -16,6 +16,7 @@ from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import rounded
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.input_differences import InputDifferences
+from ctxbench.gate.model import Change
 from ctxbench.gate.replay import Candidate
 from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot, has_all_candidates
 
@@ -69,6 +70,34 @@ class QueryCandidates:
         return -math.inf if row is None or row.score is None else row.score
 
 
+@dataclass(frozen=True, eq=False)
+class ChangeContext:
+    """A change with the candidates of its query on both sides.
+
+    Attributes:
+        query: id of the query.
+        lost: whether the item went out; else it came in.
+        item: the id of the item at the head; the id at the base if it is gone.
+        base, head: the candidates.
+    """
+
+    query: str
+    lost: bool
+    item: str
+    base: QueryCandidates
+    head: QueryCandidates
+
+    @property
+    def offering(self) -> QueryCandidates:
+        """The side on which the item is offered."""
+        return self.base if self.lost else self.head
+
+    @property
+    def lacking(self) -> QueryCandidates:
+        """The side on which it is out."""
+        return self.head if self.lost else self.base
+
+
 class SnapshotPair:
     """Two snapshots of one selector on one dataset, to explain what they offer differently.
 
@@ -118,6 +147,10 @@ class SnapshotPair:
                 self._query_candidates(self.head, query),
             )
         return self._candidates[query]
+
+    def context(self, change: Change) -> ChangeContext:
+        """A change with the candidates of its query."""
+        return ChangeContext(change.query, change.lost, self.head_id(change.item), *self.candidates(change.query))
 
     def _query_candidates(self, snapshot: SelectorSnapshot, query: str) -> QueryCandidates:
         rows = {}
