@@ -42,7 +42,10 @@ def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorS
         raise ParameterError(f"{what}; a baseline needs all of them: run again")
     for query in new.queries:
         _refuse_unfit_answer(new, new.answers[query])
-    rounded_answers = {query: _rounded_answer(new.answers[query]) for query in new.queries}
+    rounded_answers = {
+        query: replace(one, offered=_as_stored(one.offered), near=_as_stored(one.near[:_NEAR_COMPARED]))
+        for query, one in ((query, new.answers[query]) for query in new.queries)
+    }
     values = {metric: column.copy() for metric, column in new.metrics.items()}
     answers = {query: replace(one, near=one.near[:NEAR]) for query, one in rounded_answers.items()}
     if old is not None:
@@ -66,14 +69,8 @@ def _refuse_unfit_answer(new: SelectorSnapshot, answer: AnswerFact) -> None:
             raise ParameterError(f"{new.selector} on {new.dataset}, query {answer.query}: {one.id} {what}")
 
 
-def _rounded_answer(answer: AnswerFact) -> AnswerFact:
-    """The answer with what a baseline says of candidates: rounded scores, and no pairs of chunks."""
-    return replace(
-        answer, offered=_rounded_candidates(answer.offered), near=_rounded_candidates(answer.near[:_NEAR_COMPARED])
-    )
-
-
-def _rounded_candidates(candidates: Sequence[Offered]) -> tuple[Offered, ...]:
+def _as_stored(candidates: Sequence[Offered]) -> tuple[Offered, ...]:
+    """What a baseline says of candidates: rounded scores, and no pairs of chunks."""
     return tuple(
         [
             Offered(id=one.id, score=rounded(one.score), mode=one.mode, origin=one.origin, rule=one.rule, via=one.via)
@@ -147,8 +144,6 @@ class _NoiseFilter:
         if old is None or one.score is None or old.score is None or abs(one.score - old.score) > margin:
             return one
         old_rule = one.rule and old.rule and self._same_selector and self._is_same_item(one.id)
-        if one == old:
-            return one
         return replace(one, score=old.score, rule=old.rule if old_rule else one.rule)
 
     def _has_same_items(self, query: str) -> bool:

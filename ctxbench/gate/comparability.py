@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -178,9 +178,8 @@ def _unknown_scopes(base: SelectorSnapshot, head: SelectorSnapshot, questions: Q
 # ---------------------------------------------------------------------------------------------- answers
 
 
-def _missing_answers(side: SelectorSnapshot, queries: Iterable[str]) -> Iterator[str]:
+def _missing_answers(side: SelectorSnapshot, queries: Collection[str]) -> Iterator[str]:
     """Reasons: queries without an answer, and queries that the selector failed on."""
-    queries = tuple(queries)
     missing = [name for name in queries if name not in side.answers]
     if missing:
         what = f"{queries_text(len(missing))} without an answer in {side.source} ({first_ids(missing)})"

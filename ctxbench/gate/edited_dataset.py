@@ -13,7 +13,7 @@ things are put right in memory; no file is written:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from ctxbench.gate.snapshots import LabelFact, QueryFact, SelectorSnapshot, labe
 def open_edited(
     name_or_path: str | Path,
     *,
-    bases: Iterable[SelectorSnapshot],
+    bases: Sequence[SelectorSnapshot],
     base: Path | None = None,
     notify: Callable[[str], None] = nothing_said,
 ) -> Dataset:
@@ -44,9 +44,7 @@ def open_edited(
     Raises:
         UserError: as `open_dataset`.
     """
-    first: dict[str, SelectorSnapshot] = {}
-    for one in bases:
-        first.setdefault(one.dataset, one)
+    first = {one.dataset: one for one in reversed(bases)}
     before = {name: [*one.all_items] for name, one in first.items()}
     dataset = open_dataset(name_or_path, base=base, notify=notify, former_ids=before)
     return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset

@@ -143,5 +143,4 @@ def _same_description(
 ) -> bool:
     """Whether a selector describes itself as it did in the baseline."""
     now = json.loads(dump_json([description, values]))
-    then = [before.selector, before.values]
-    return not before.outside and before.tokens == counter and now == then
+    return not before.outside and before.tokens == counter and now == [before.selector, before.values]

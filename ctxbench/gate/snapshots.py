@@ -102,9 +102,8 @@ class QueryFact:
     lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, query: DatasetQuery, labels: Iterable[Label]) -> QueryFact:
+    def of(cls, query: DatasetQuery, labels: Sequence[Label]) -> QueryFact:
         """The facts of a query, with its text."""
-        labels = list(labels)
         row = query.as_row()
         labelled = label_facts(labels)
         needs: dict[str, list[str]] = {}

@@ -256,8 +256,7 @@ class Session:
 
         def there(key: ItemKey) -> Item | None:
             place = catalog.find(key)
-            found: Item | None = catalog[place] if place is not None and seen[place] else None
-            return found
+            return catalog[place] if place is not None and seen[place] else None
 
         for one in self.items:
             item = there(one.key)
