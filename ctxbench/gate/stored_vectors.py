@@ -90,39 +90,31 @@ class StoredVectors:
         return found, vectors
 
 
-class BaselineStore:
+class BaselineStore(VectorStore):
     """The vectors of a baseline over this machine's store, which is opened only for texts that the baseline lacks.
 
     Args:
         first: of the baseline.
-        then: this machine's; new vectors go there.
+        identity: of the embedder, whose vectors this machine's store holds; new ones go there.
 
     Raises:
         ValueError: the two are of different embedders, or of vectors of different lengths.
     """
 
-    def __init__(self, first: StoredVectors, then: Store) -> None:
-        lengths = first.vectors.shape[1], then.identity.dimensions
-        if first.embedder != then.identity.key or lengths[0] != lengths[1]:
+    def __init__(self, first: StoredVectors, identity: EmbedderIdentity) -> None:
+        super().__init__(identity)
+        lengths = first.vectors.shape[1], identity.dimensions
+        if first.embedder != identity.key or lengths[0] != lengths[1]:
             of = f"{first.embedder} ({lengths[0]} numbers)"
-            raise ValueError(f"vectors of {of} cannot stand over those of {then.identity.key} ({lengths[1]} numbers)")
-        self.identity = then.identity
-        self.path = then.path
-        self.add = then.add
+            raise ValueError(f"vectors of {of} cannot stand over those of {identity.key} ({lengths[1]} numbers)")
         self._first = first
-        self._then = then
-
-    @property
-    def writable(self) -> bool:
-        """Whether this machine's store can be written."""
-        return self._then.writable
 
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """See `Store.look_up`."""
         found, vectors = self._first.look_up(texts)
         missing = np.flatnonzero(~found).tolist()
         if missing:
-            found[missing], vectors[missing] = self._then.look_up([texts[place] for place in missing])
+            found[missing], vectors[missing] = super().look_up([texts[place] for place in missing])
         return found, vectors
 
 
@@ -216,7 +208,7 @@ def gate_resources(
     elif stored.embedder != own.identity.key:
         lacking = f"{folder / VECTORS} is of {stored.embedder}, the experiment's model is {own.identity.key}"
     else:
-        store, last = (own, stored) if accepting else (BaselineStore(stored, own), None)
+        store, last = (own, stored) if accepting else (BaselineStore(stored, own.identity), None)
         lacking = f"new since {folder / VECTORS} was written"
     vectors = GateVectors(prepared.embedder, store, lacking=lacking, last=last, progress=progress)
     return GateResources(vectors, prepared.counter)

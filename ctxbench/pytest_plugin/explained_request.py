@@ -82,7 +82,7 @@ class ExplainedAnswer:
             ("items in any order", catalog.hash),
             lambda: content_hash(sorted(content_hash(item.as_row()) for item in catalog)),
         )
-        about = [self.opened.selector.describe(), self.opened.embedder, code_hash(), items]
+        about = [self.opened.selector.describe(), self.opened.resources.identity("embedder"), code_hash(), items]
         return content_hash([*about, self.request.as_dict()])
 
     def decided_by(self, offered: Iterable[str]) -> str:

@@ -51,7 +51,6 @@ class OpenSetup:
         catalog: the items.
         selector: ours or outside.
         resources: what ours use.
-        embedder: key of the model.
         memo: outputs of steps that selectors of a gate file share; emptied after each request.
         close: ends processes and connections of outside selectors.
     """
@@ -61,7 +60,6 @@ class OpenSetup:
     catalog: Catalog
     selector: Selector
     resources: LocalResources
-    embedder: str
     memo: dict[str, Any]
     close: Callable[[], None] = lambda: None
 
@@ -89,7 +87,7 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
     path = root / setup.catalog
     catalog = find_catalog(str(path) if path.exists() else setup.catalog)
     definition, preset, label = _definition(setup.selector or _DEFAULT["selector"], root)
-    resources, embedder = _resources(setup.embedder, setup.tokens)
+    resources = _resources(setup.embedder, setup.tokens)
     selector = PipelineSelector(label, definition.pipeline(definition.values(preset)), resources)
     return OpenSetup(
         label=label,
@@ -97,7 +95,6 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
         catalog=catalog,
         selector=selector,
         resources=resources,
-        embedder=embedder,
         memo={},
     )
 
@@ -151,7 +148,7 @@ def _of_gate(setup: Setup, path: Path) -> OpenSetup:
     if label not in selectors:
         raise UnknownNameError("selector", label, selectors, where=f" of gate file {setup.gate}")
     embedder, tokens = setup.embedder or experiment.embedder, setup.tokens or experiment.tokens
-    resources, key = _resources(embedder, tokens, stored=gate.baseline / VECTORS)
+    resources = _resources(embedder, tokens, stored=gate.baseline / VECTORS)
     dataset = open_dataset(datasets[named], base=experiment.base)
     memo: dict[str, Any] = {}
     made = experiment.make_selectors(resources, memo)
@@ -161,14 +158,13 @@ def _of_gate(setup: Setup, path: Path) -> OpenSetup:
         catalog=dataset.catalog,
         selector=made[label],
         resources=resources,
-        embedder=key,
         memo=memo,
         close=partial(_close, tuple(made.values())),
     )
 
 
-def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tuple[LocalResources, str]:
-    """Resources over the vectors of this machine, and the key of the model; no model is loaded.
+def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> LocalResources:
+    """Resources over the vectors of this machine; no model is loaded.
 
     Args:
         embedder, tokens: names; empty = the default.
@@ -186,9 +182,9 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tup
     store: Store = VectorStore(model.identity)
     if stored is not None and stored.exists():
         found = accepted_vectors(stored.parent)
-        store = BaselineStore(found, store) if found.embedder == model.identity.key else store
+        store = BaselineStore(found, model.identity) if found.embedder == model.identity.key else store
     counter = open_counter(tokens or _DEFAULT["tokens"], cache=cache_dir())
-    return LocalResources(Vectors(model, store), counter), model.identity.key
+    return LocalResources(Vectors(model, store), counter)
 
 
 def _close(selectors: tuple[Selector, ...]) -> None:

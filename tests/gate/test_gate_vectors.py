@@ -223,7 +223,7 @@ def test_the_machines_store_is_opened_only_for_what_the_baseline_lacks(tmp_path,
     path = tmp_path / "vectors.npz"
     path.write_bytes(vectors_bytes({"one": one}, embedder.identity.key))
     own = VectorStore(embedder.identity)
-    layered = BaselineStore(read_vectors(path), own)
+    layered = BaselineStore(read_vectors(path), own.identity)
     assert (layered.identity, layered.path) == (embedder.identity, own.path)
     assert layered.look_up(["one"])[0].all()
     assert not cache.exists()
@@ -238,7 +238,7 @@ def test_vectors_of_another_model_cannot_be_layered(tmp_path):
     path = tmp_path / "v.npz"
     path.write_bytes(vectors_bytes(VECTORS, "another"))
     with pytest.raises(ValueError, match="vectors of another"):
-        BaselineStore(read_vectors(path), VectorStore(HashingEmbedder().identity))
+        BaselineStore(read_vectors(path), HashingEmbedder().identity)
 
 
 # ---------------------------------------------------------------------------------------------- a check
