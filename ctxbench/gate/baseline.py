@@ -123,8 +123,7 @@ def write_baseline(
     """
     _refuse_unfit_snapshots(snapshots)
     recover_folder(folder)
-    what = other_content(folder)
-    if what:
+    if what := other_content(folder):
         raise ParameterError(f"{folder} is {what}, no baseline; name another folder for the baseline")
     before = _current_snapshots(folder)
     new = [

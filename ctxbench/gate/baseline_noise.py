@@ -36,8 +36,7 @@ def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorS
     Raises:
         ParameterError: a query has no answer, or one with a score that is no finite number, or an unknown item.
     """
-    lacking = [query for query in new.queries if query not in new.answers]
-    if lacking:
+    if lacking := [query for query in new.queries if query not in new.answers]:
         what = f"{new.selector} on {new.dataset} has no answer to {len(lacking)} queries ({', '.join(lacking[:3])})"
         raise ParameterError(f"{what}; a baseline needs all of them: run again")
     for query in new.queries:

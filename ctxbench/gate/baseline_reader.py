@@ -104,16 +104,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         StorageError: there is no such folder, or it cannot be read.
         InputError: it is no baseline, of another format, or was changed by hand.
     """
-    what = other_content(folder)
-    if what:
+    if what := other_content(folder):
         raise InputError([Fault(f"{folder} is {what}, no baseline; expected a folder that {accept_command()} made")])
     path = folder / MANIFEST
     if not path.exists():
         state = "is empty" if folder.exists() else "is not there"
         raise StorageError(f"there is no baseline: {folder} {state}; make it with {accept_command()}, and commit it")
     data = read_bytes(path)
-    faults = _content_faults(data, path, folder)
-    if faults:
+    if faults := _content_faults(data, path, folder):
         raise InputError(faults)
     head = _parsed(data, path)
     if not isinstance(head, dict) or "format" not in head:

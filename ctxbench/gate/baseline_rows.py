@@ -231,8 +231,7 @@ def answer_from_row(
     for name, value in values.items():
         if not is_number(value):
             raise RowError(f"the value of {name} must be a finite number, got {_short(value)}")
-        expected = _out_of_range(name, value, repeated=repeated)
-        if expected:
+        if expected := _out_of_range(name, value, repeated=repeated):
             raise RowError(f"the value of {name} must be {expected}, got {_short(value)}")
     session = row.get("session", [])
     if type(session) is int:

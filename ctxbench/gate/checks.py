@@ -89,7 +89,12 @@ def check(
         baseline: the baseline's file or folder as the user named it; empty where two runs are compared.
     """
     found = [_PairCheck.of(*pair, settings) for pair in pairing.pairs]
-    metrics = iter(judge_metrics([one.pair for one in found if not one.comparability.reasons], settings))
+    compared = [
+        MetricPair(base=one.base, head=one.head, queries=one.comparability.queries, same=one.differences.swaps)
+        for one in found
+        if not one.comparability.reasons
+    ]
+    metrics = iter(judge_metrics(compared, settings))
     checks = [one.result(settings, () if one.comparability.reasons else next(metrics)) for one in found]
     return Check(
         name=name,
@@ -116,12 +121,6 @@ class _PairCheck:
         differ = Differences() if found.reasons else differences(base, head, found)
         return cls(base=base, head=head, comparability=found, differences=differ)
 
-    @property
-    def pair(self) -> MetricPair:
-        return MetricPair(
-            base=self.base, head=self.head, queries=self.comparability.queries, same=self.differences.swaps
-        )
-
     def result(self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
         """Judge and explain the pair, with its metrics judged already."""
         same, differ = self.comparability, self.differences
@@ -143,13 +142,12 @@ class _PairCheck:
             pins = explain_pins(settings.pins, self._snapshot_pair, changes, queries=same.queries)
         needing = [query for query in same.queries if self.head.queries[query].required]
         allowed = settings.allowed(len(needing))
-        by_group = self._net_by_group() if self.base.unsteady or self.head.unsteady else None
         facts = LossFacts(
             unmet=() if settings.allow_removed else unmet,
             lost=differ.lost,
             gained=differ.gained,
             allowed=allowed,
-            by_group=by_group,
+            by_group=self._net_by_group() if self.base.unsteady or self.head.unsteady else None,
             deterministic=self._deterministic,
         )
         verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
@@ -228,8 +226,7 @@ class _PairCheck:
         if swaps := self.differences.swaps:
             what = f"{queries_text(len(swaps))} differ{'s' if len(swaps) == 1 else ''} only among scores that"
             yield f"{what} noise may exchange (at most 1e-5 apart), counted as the same ({first_ids(swaps)})"
-        unsteady = [one for one in self.comparability.queries if one in {*base.unsteady, *head.unsteady}]
-        if unsteady:
+        if unsteady := [one for one in self.comparability.queries if one in {*base.unsteady, *head.unsteady}]:
             what = f"{queries_text(len(unsteady))} answered otherwise from time to time ({first_ids(unsteady)})"
             yield f"{what}: in the metrics, but not among items lost and gained"
         for side, which in ((base, "baseline"), (head, "now")):

@@ -180,13 +180,11 @@ def _unknown_scopes(base: SelectorSnapshot, head: SelectorSnapshot, questions: Q
 
 def _missing_answers(side: SelectorSnapshot, queries: Collection[str]) -> Iterator[str]:
     """Reasons: queries without an answer, and queries that the selector failed on."""
-    missing = [name for name in queries if name not in side.answers]
-    if missing:
+    if missing := [name for name in queries if name not in side.answers]:
         what = f"{queries_text(len(missing))} without an answer in {side.source} ({first_ids(missing)})"
         yield f"{what}; run it again, whole"
     errors = failures(side.answers)
-    failed = [name for name in queries if name in errors]
-    if failed:
+    if failed := [name for name in queries if name in errors]:
         what = f"{side.selector} failed on {queries_text(len(failed))} in {side.source}"
         why = errors[failed[0]].removeprefix(f"query {failed[0]!r}: ")
         given_up = sum(errors[name].startswith(NOT_ASKED) for name in failed)

@@ -220,8 +220,7 @@ def _refuse_failed_queries(snapshots: Sequence[SelectorSnapshot]) -> None:
     """
     failed = []
     for one in snapshots:
-        wrong = [(query, one.answers[query].error) for query in one.queries if one.answers[query].error]
-        if wrong:
+        if wrong := [(query, one.answers[query].error) for query in one.queries if one.answers[query].error]:
             n, (first, why) = queries_text(len(wrong)), wrong[0]
             failed.append(f"{one.selector} on {one.dataset} failed on {n}, first {first}: {why}")
     if failed:

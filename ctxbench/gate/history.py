@@ -91,8 +91,7 @@ def read_history(
     """
     if limit is not None and limit < 1:
         raise ParameterError(f"the limit must be 1 commit or more, got {limit}")
-    what = other_content(folder)
-    if what:
+    if what := other_content(folder):
         raise ParameterError(
             f"{folder} is {what}, no baseline; expected a gate file, or a folder that {accept_command()} made"
         )

@@ -205,8 +205,7 @@ class _Sides:
         if any(_pin_queries(pin, one) for one in heads):
             return ""
         for head in heads:
-            found = [(name, one) for name, one in head.unasked.items() if name == pin.query or pin.tag in one.tags]
-            if found:
+            if found := [(name, one) for name, one in head.unasked.items() if name == pin.query or pin.tag in one.tags]:
                 name, one = found[0]
                 have = "has" if len(found) == 2 else "have"
                 others = f", as {len(found) - 1:,} more that {have} it" if len(found) > 1 else ""
@@ -259,8 +258,7 @@ def explain_pins(
     explainer = _PinExplainer(pair, changes, queries)
     found = []
     for pin in pins:
-        now = pin_failures([pin], pair.head, renamed=pair.renamed, before=pair.base)
-        if now:
+        if now := pin_failures([pin], pair.head, renamed=pair.renamed, before=pair.base):
             before = {(one.query, one.about) for one in pin_failures([_with_base_ids(pin, pair)], pair.base)}
             found += [explainer.explain(one, before) for one in now]
     return tuple(found)
@@ -317,8 +315,7 @@ class _PinExplainer:
         was, now = self.pair.candidates(query)
         both = [name for name, offered in now.offered.items() if name in was.offered and offered.origin != "session"]
         more = {name: now.rows[name].tokens - was.rows[name].tokens for name in both}
-        grew = sorted((name for name in both if more[name] > 0), key=lambda name: -more[name])
-        if grew:
+        if grew := sorted((name for name in both if more[name] > 0), key=lambda name: -more[name]):
             yield f"longer now: {first_few([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
 
 

@@ -112,8 +112,7 @@ class BaselineStore(VectorStore):
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """See `Store.look_up`."""
         found, vectors = self._first.look_up(texts)
-        missing = np.flatnonzero(~found).tolist()
-        if missing:
+        if missing := np.flatnonzero(~found).tolist():
             found[missing], vectors[missing] = super().look_up([texts[place] for place in missing])
         return found, vectors
 
@@ -267,8 +266,7 @@ class BaselineCounter:
             raise ValueError(f"as many ids as texts are needed, got {len(ids)} and {len(texts)}")
         known = [self._counts.get((name, content_hash(text)), -1) for name, text in zip(ids, texts, strict=True)]
         found = np.array(known, dtype=np.int64)
-        missing = np.flatnonzero(found < 0).tolist()
-        if missing:
+        if missing := np.flatnonzero(found < 0).tolist():
             found[missing] = self._counter.count([ids[place] for place in missing], [texts[place] for place in missing])
         return found
 

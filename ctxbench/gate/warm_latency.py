@@ -184,8 +184,7 @@ class _MemoryResources(Resources):
     def _vectors(self, texts: Sequence[str]) -> Float32Array:
         if not texts:
             return self._shared.vectors(texts)
-        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
-        if missing:
+        if missing := [text for text in dict.fromkeys(texts) if text not in self._known]:
             self._known.update(zip(missing, self._shared.vectors(missing), strict=True))
         return np.stack([self._known[text] for text in texts])
 

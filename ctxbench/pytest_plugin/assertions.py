@@ -77,8 +77,7 @@ class AssertOffers:
             from ctxbench.pytest_plugin.explained_request import fit_to_print
 
             raise fit_to_print(error) from None
-        message = _unmet(asked, wanted, unwanted, max_items=max_items, max_tokens=max_tokens)
-        if message:
+        if message := _unmet(asked, wanted, unwanted, max_items=max_items, max_tokens=max_tokens):
             raise AssertionError(message)
         return asked.selection
 

@@ -160,8 +160,7 @@ class Session:
         if not self.id:
             raise ParameterError("a session needs an id, that of its conversation; got an empty text")
         times = Counter([*(item.key for item in self.items), *self.removed])
-        twice = [key.id for key, n in times.items() if n > 1]
-        if twice:
+        if twice := [key.id for key, n in times.items() if n > 1]:
             raise ParameterError(
                 f"session {self.id!r} has {', '.join(sorted(twice))} twice, or in it and removed; keep one of them"
             )
