@@ -112,12 +112,11 @@ def write_baseline(
         folder: made if it is missing.
         snapshots: at least one; those of one dataset with the same items and queries.
         texts: False keeps out what someone wrote: rows of items, texts of queries.
-        vectors: by text, unit vectors of the texts that a check needs, each of shape (dimensions,); None = a check
-            takes them from this machine's store, or makes them.
+        vectors: by text, unit vectors of the texts that a check needs, each of shape (dimensions,); None = none.
 
     Raises:
-        ParameterError: there is no snapshot, two have one name, a query has no answer or one that is none, those of
-            one dataset are of different states of it, or the folder is something else than a baseline.
+        ParameterError: there is no snapshot, two have one name or one dataset in different states, a query has no
+            answer or one that is none, or the folder is something else than a baseline.
         NewerFormatError: a newer version wrote the baseline.
         StorageError: it cannot be read or written; what was there is unchanged.
     """
@@ -126,17 +125,15 @@ def write_baseline(
     if what := other_content(folder):
         raise ParameterError(f"{folder} is {what}, no baseline; name another folder for the baseline")
     before = _current_snapshots(folder)
-    new = [
-        undo_noise(one if texts else without_texts(one), before.get((one.dataset, one.selector))) for one in snapshots
-    ]
-    here = _current_files(folder)
-    files = _text_files(new)
+    kept = snapshots if texts else [*map(without_texts, snapshots)]
+    new = [undo_noise(one, before.get((one.dataset, one.selector))) for one in kept]
+    here, files = _current_files(folder), _text_files(new)
     embedder = next((one.identity.embedder for one in snapshots if one.identity.embedder), "")
     if vectors and embedder:
         files[VECTORS] = vectors_bytes(vectors, embedder, here.get(VECTORS))
     files[MANIFEST] = _manifest_file(folder, new, files, here)
     changed = sorted(name for name, data in files.items() if here.get(name) != data)
-    removed = sorted(set(here) - set(files))
+    removed = sorted(here.keys() - files)
     if changed or removed:
         with atomic_folder(folder) as temporary:
             _copy_other_files(folder, temporary, here)

@@ -14,7 +14,7 @@ from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import Comparability, assess_comparability
 from ctxbench.gate.differences import Differences, differences
 from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
-from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, SelectorCheck, Verdict
+from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, PinFailure, SelectorCheck, Verdict
 from ctxbench.gate.pins import explain_pins, pin_failures
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.value_texts import first_ids, queries_text, size
@@ -123,18 +123,24 @@ class _PairCheck:
 
     def result(self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
         """Judge and explain the pair, with its metrics judged already."""
-        same, differ = self.comparability, self.differences
+        same = self.comparability
         pins = pin_failures(settings.pins, self.head, renamed=same.renamed, before=self.base)
-        if same.reasons:
-            return SelectorCheck(
-                dataset=self.head.dataset,
-                selector=self.head.selector,
-                verdict=Verdict.NOT_COMPARABLE,
-                reasons=same.reasons,
-                left_out=same.left_out,
-                pins=tuple(one for one in pins if one.about),  # of a query without an answer a reason tells
-                notices=same.notices,
-            )
+        if not same.reasons:
+            return self._judged(settings, metrics, pins)
+        return SelectorCheck(
+            dataset=self.head.dataset,
+            selector=self.head.selector,
+            verdict=Verdict.NOT_COMPARABLE,
+            reasons=same.reasons,
+            left_out=same.left_out,
+            pins=tuple(one for one in pins if one.about),  # of a query without an answer a reason tells
+            notices=same.notices,
+        )
+
+    def _judged(
+        self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...], pins: tuple[PinFailure, ...]
+    ) -> SelectorCheck:
+        same, differ = self.comparability, self.differences
         changes, causes = self._explain_changes()
         prices = price_changes(self.base, self.head, same, passed_over=differ.swaps)
         unmet = unmet_requirements(self.base, self.head, same)

@@ -58,17 +58,13 @@ def check_gate(
 ) -> GateCheck:
     """Compare what every selector of a gate file answers now with the baseline.
 
-    No selector is asked where nothing that decides an answer of any has changed (`reuse_answers`), unless they are
-    timed. No model is loaded while vectors of all texts are with the baseline or in this machine's store. The catalog
-    of a dataset may have been edited by hand (`open_edited`).
+    No selector is asked where nothing that decides an answer has changed (`reuse_answers`), unless they are timed.
 
     Args:
         path: of the gate file.
-        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
-            required items be gone (`unmet`).
+        allow_removed: as in `CheckSettings`.
         latency: time base and head in turns, too, and judge that with the rest.
-        notify: told what takes a moment.
-        progress: told about every slice of queries.
+        notify, progress: told what takes a moment, and about every slice of queries.
 
     Raises:
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
@@ -88,8 +84,8 @@ def check_gate(
             accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
         _refuse_unknown_pins(file, bases, now)
         pairing, settings = pair_snapshots(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
-        baseline = str(file.baseline)
-        found = check(pairing, settings, name=str(path), base=baseline, head="this run", baseline=baseline)
+        place = str(file.baseline)
+        found = check(pairing, settings, name=str(path), base=place, head="this run", baseline=place)
         if latency and now.resources is not None:
             from ctxbench.gate.warm_latency import add_latency  # most checks time nothing
 

@@ -201,6 +201,11 @@ def exceeds(comparison: Comparison, tolerance: float) -> bool:
 # ---------------------------------------------------------------------------------------------- what could be told
 
 
+# Where queries differ with a standard deviation sd, let se = sd / sqrt(n), n what they are worth
+# (`Comparison.worth`). A change D from the first becomes (D + sqrt(D^2 + 4 (z_a + z_b)^2 se^2)) / 2, which solves
+# Connor's equation with D for what it says without those differences; what the second exceeds the tolerance by is
+# joined with z_b se in quadrature; z_a for alpha / family, two-sided, and z_b for the power. With a `size` of 0, as
+# if all got worse alike, these are (z_a + z_b) se and tolerance + z_b se, the common formula for means.
 def detectable(
     comparison: Comparison, *, groups: int, tolerance: float, family: int, size: float, room: float = math.inf
 ) -> float | None:
@@ -213,12 +218,6 @@ def detectable(
     * told apart: k groups that all get worse are, by exact McNemar and sign flips alike, if 2^(1 - k) <= alpha /
       family. So P(X >= k) >= POWER, X binomial(groups, q).
     * beyond the tolerance: P(X x size > groups x tolerance) >= POWER.
-
-    Where queries differ with a standard deviation sd, let se = sd / sqrt(n), n what they are worth
-    (`Comparison.worth`). A change D from the first becomes (D + sqrt(D^2 + 4 (z_a + z_b)^2 se^2)) / 2, which solves
-    Connor's equation with D for what it says without those differences; what the second exceeds the tolerance by is
-    joined with z_b se in quadrature; z_a for alpha / family, two-sided, and z_b for the power. With a `size` of 0, as
-    if all got worse alike, these are (z_a + z_b) se and tolerance + z_b se, the common formula for means.
 
     alpha / family is the strictest step of Holm's, so that more is told where several metrics are worse together; and
     more is told where queries of a group change apart from each other.

@@ -1,4 +1,10 @@
-"""Sessions in files: JSON, names only, so that a session outlives its process."""
+"""Sessions and conversations in files.
+
+A session is one JSON object of names only, so that it outlives its process. Conversations are JSON lines, an exchange a
+line. Several processes and threads may use one file. A line is on disk before `append` returns. What a crash cut short
+is the last line, without its line end; readers pass over it and the next `append` takes it off, as its call never
+returned.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +27,8 @@ from ctxbench.session.exchange import Exchange, is_format, message_hash, read_ex
 from ctxbench.session.session import Agent, Session
 
 FORMAT = 1
+_BOM = b"\xef\xbb\xbf"
+_LAST = 64  # bytes of what was read that must still stand where they stood, or the file is another one
 _FIELDS = ("format", "id", "selector", "items", "removed", "settings", "workspace", "user")
 
 
@@ -91,10 +99,6 @@ def _line_of(name: str, text: str) -> int:
     """The 1-based line of a field: where its name first stands before a colon."""
     found = re.search(rf"{re.escape(dump_json(name))}\s*:", text)
     return 1 if found is None else text.count("\n", 0, found.start()) + 1
-
-
-_BOM = b"\xef\xbb\xbf"
-_LAST = 64  # bytes of what was read that must still stand where they stood, or the file is another one
 
 
 class ConversationStore:
