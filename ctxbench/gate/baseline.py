@@ -23,6 +23,7 @@ from ctxbench.bench.stats import Estimate, estimates, grouped_estimate
 from ctxbench.core.arrays import Float32Array, IntArray
 from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.rules import Rule
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.gate.baseline_layout import (
     FORMAT,
     ITEMS,
@@ -213,11 +214,8 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 def _shared_sessions(snapshots: Sequence[SelectorSnapshot]) -> dict[tuple[str, ...], int]:
     """The sessions that at least two queries have, numbered from 1 on in the order in which they come."""
-    queries: dict[tuple[str, ...], set[str]] = {}
-    for one in snapshots:
-        for query in one.queries:
-            queries.setdefault(session_items(one.answers[query]), set()).add(query)
-    several = [held for held, found in queries.items() if held and len(found) > 1]
+    queries = group_pairs((session_items(one.answers[query]), query) for one in snapshots for query in one.queries)
+    several = [held for held, found in queries.items() if held and len({*found}) > 1]
     return {held: number for number, held in enumerate(several, start=1)}
 
 

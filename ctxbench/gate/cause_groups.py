@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ctxbench.bench.metrics import parse_metric
+from ctxbench.data.datasets.row_groups import connected_rows, group_pairs
 from ctxbench.gate.check_settings import PRICES
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change, PriceChange, Remedy
@@ -38,9 +39,7 @@ def group_changes(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[CauseG
         others; then by kind, detail and subjects.
     """
     merged = _merged_causes({one.cause for one in changes}, pair)
-    held: dict[Cause, list[Change]] = {}
-    for one in changes:
-        held.setdefault(merged[one.cause], []).append(one)
+    held = group_pairs((merged[one.cause], one) for one in changes)
     return tuple(sorted((_group(cause, members, pair) for cause, members in held.items()), key=cost_key))
 
 
@@ -69,10 +68,7 @@ def _group_remedy(remedies: Sequence[Remedy]) -> Remedy:
     """The remedy for most changes; of amounts for one setting, the one that is enough for at least half of them."""
     if not remedies:
         return Remedy()
-    numbers: dict[Remedy, list[Remedy]] = {}
-    for one in remedies:
-        if one.amount is not None:
-            numbers.setdefault(replace(one, amount=None), []).append(one)
+    numbers = group_pairs((replace(one, amount=None), one) for one in remedies if one.amount is not None)
     best, most = min(Counter(remedies).items(), key=lambda pair: (-pair[1], str(pair[0])))
     for stem, held in sorted(numbers.items(), key=lambda pair: str(pair[0])):
         if len(held) > most or (len(held) == most and best in held):
@@ -81,11 +77,10 @@ def _group_remedy(remedies: Sequence[Remedy]) -> Remedy:
     return best
 
 
-def _merged_causes(causes: Iterable[Cause], pair: SnapshotPair) -> dict[Cause, Cause]:
+def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause, Cause]:
     """The cause of the group that each cause is in."""
     from ctxbench.gate.cause_finder import crowd_text  # slow to import; most checks find nothing to explain
 
-    causes = list(causes)
     out = {one: one for one in causes}
     for kind in (CauseKind.NEW, CauseKind.GONE):
         members = [one for one in causes if one.kind == kind]
@@ -94,27 +89,15 @@ def _merged_causes(causes: Iterable[Cause], pair: SnapshotPair) -> dict[Cause, C
             what = " or ".join(sorted({one.detail for one in members}, reverse=True))
             joint = Cause(kind=kind, subjects=tuple(held), detail=f"{len(held)} items {what}")
             out |= dict.fromkeys(members, joint)
-    shared: dict[tuple[CauseKind, str], list[Cause]] = {}
-    for one in causes:
-        if one.kind in _MERGED_KINDS and one.way:
-            shared.setdefault((one.kind, one.way), []).append(one)
+    shared = group_pairs(((one.kind, one.way), one) for one in causes if one.kind in _MERGED_KINDS and one.way)
     for (kind, way), members in shared.items():
-        for subjects in _components([set(one.subjects) for one in members]):
-            own = [one for one in members if subjects.issuperset(one.subjects)]
-            names = tuple(sorted(subjects))
+        for places in connected_rows([one.subjects for one in members]):
+            own = [members[place] for place in places]
+            names = tuple(sorted({item for one in own for item in one.subjects}))
             detail = crowd_text(names, pair, way, lost=kind == CauseKind.CROWDED)
             joint = replace(own[0], subjects=names, detail=detail)
             out |= dict.fromkeys(own, joint)
     return out
-
-
-def _components(sets: Sequence[set[str]]) -> list[set[str]]:
-    """Sets that share a member, directly or through others, as one."""
-    found: list[set[str]] = []
-    for one in sets:
-        apart = [other for other in found if not other & one]
-        found = [*apart, one.union(*(other for other in found if other & one))]
-    return found
 
 
 def with_prices(side: SelectorSnapshot) -> SelectorSnapshot:
@@ -163,14 +146,13 @@ def price_changes(
     other = {name for name, fact in head.items.items() if name in here and here[name].tokens != fact.tokens}
     if not other:
         return ()
-    held: dict[str, list[str]] = {}
-    for query in comparability.queries:
-        if query in passed_over:
-            continue
+
+    def offered_twice(query: str) -> set[str]:
         before = {new.get(one, one) for one in offered_ids(base.answers, query)}
-        for item in offered_ids(head.answers, query):
-            if item in other and item in before:
-                held.setdefault(item, []).append(query)
+        return other.intersection(before, offered_ids(head.answers, query))
+
+    asked = [query for query in comparability.queries if query not in passed_over]
+    held = group_pairs((item, query) for query in asked for item in offered_twice(query))
     from ctxbench.gate.input_differences import edit_text  # most checks find no other price
 
     found = [

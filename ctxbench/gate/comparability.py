@@ -13,6 +13,7 @@ import numpy as np
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.gate.check_settings import PRICES, CheckSettings
 from ctxbench.gate.questions import Questions, scopes_of
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, TableAnswers, Unasked, failures
@@ -158,10 +159,8 @@ def _query_differences(
 ) -> Iterator[str]:
     """Texts about queries of the base that are gone, changed or relabelled, one for each reason."""
     for why, text in LEFT_OUT_REASONS.items():
-        by: dict[str, list[str]] = {}
-        for name in left_out.get(why, ()):
-            there = why == "removed" and name in head.unasked
-            by.setdefault(f"{head.unasked[name].why} now" if there else text, []).append(name)
+        known = head.unasked if why == "removed" else {}
+        by = group_pairs((f"{known[one].why} now" if one in known else text, one) for one in left_out.get(why, ()))
         for said, ids in by.items():
             verb = "is" if len(ids) == 1 else "are"
             what = f"{queries_text(len(ids))} of {base.source} {verb} {said} ({first_ids(ids)})"

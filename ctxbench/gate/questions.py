@@ -21,6 +21,7 @@ from typing import Any
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import SessionItem
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.gate.baseline_rows import session_items
 from ctxbench.gate.snapshots import QueryFact, SelectorSnapshot, asked_hash
 from ctxbench.gate.value_texts import first_ids
@@ -28,10 +29,7 @@ from ctxbench.gate.value_texts import first_ids
 
 def scopes_of(snapshot: SelectorSnapshot) -> dict[str, frozenset[str]]:
     """The ids of the items that can be offered, by the scope that holds them."""
-    found: dict[str, set[str]] = {}
-    for name, fact in snapshot.items.items():
-        for scope in fact.scopes:
-            found.setdefault(scope, set()).add(name)
+    found = group_pairs((scope, name) for name, fact in snapshot.items.items() for scope in fact.scopes)
     return {scope: frozenset(names) for scope, names in found.items()}
 
 

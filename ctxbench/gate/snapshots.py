@@ -16,10 +16,11 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.items import Catalog, Item
 from ctxbench.core.selection import Offered, offered_rows
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.io.json_files import dump_json
 
 if TYPE_CHECKING:
@@ -106,10 +107,8 @@ class QueryFact:
         """The facts of a query, with its text."""
         row = query.as_row()
         labelled = label_facts(labels)
-        needs: dict[str, list[str]] = {}
-        for place, label in enumerate(labels):
-            if label.grade == Grade.REQUIRED:
-                needs.setdefault(label.alternatives or f"\0{place}", []).append(label.item.id)
+        required = [(place, label) for place, label in enumerate(labels) if label.grade == Grade.REQUIRED]
+        needs = group_pairs((label.alternatives or f"\0{place}", label.item.id) for place, label in required)
         return cls(
             id=query.id,
             asked=asked_hash(row),
@@ -297,10 +296,7 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
         dataset: every query labelled, or said to need nothing.
         tokens: prompt tokens of every item that is there, in catalog order.
     """
-    scopes: dict[ItemKey, list[str]] = {}
-    for scope, keys in sorted(dataset.scopes.items()):
-        for key in keys:
-            scopes.setdefault(key, []).append(scope)
+    scopes = group_pairs((key, scope) for scope, keys in sorted(dataset.scopes.items()) for key in keys)
     items = {
         item.id: ItemFact.of(item, int(n), tuple(scopes.get(item.key, ())))
         for item, n in zip(dataset.current_catalog, tokens, strict=True)
