@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError, raise_faults
 from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline_layout import (
     FORMAT,
@@ -89,8 +89,7 @@ def read_baseline(folder: Path) -> list[SelectorSnapshot]:
         ]
     except (UserError, *_DAMAGE) as error:
         raise InputError([Fault(f"damaged ({_error_text(error)}); {restore_advice()}", folder / MANIFEST)]) from error
-    if reader.faults:
-        raise InputError(reader.faults, subject=f"baseline {folder}")
+    raise_faults(reader.faults, subject=f"baseline {folder}")
     if not any(about["selectors"] for about in head["datasets"].values()):
         what = "the baseline holds no selector, so that nothing could be judged"
         raise InputError([Fault(f"{what}; {restore_advice()}", folder / MANIFEST)])
@@ -111,8 +110,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         state = "is empty" if folder.exists() else "is not there"
         raise StorageError(f"there is no baseline: {folder} {state}; make it with {accept_command()}, and commit it")
     data = read_bytes(path)
-    if faults := _content_faults(data, path, folder):
-        raise InputError(faults)
+    raise_faults(_content_faults(data, path, folder))
     head = _parsed(data, path)
     if not isinstance(head, dict) or "format" not in head:
         raise InputError([Fault(f"no baseline: expected an object with a format; {restore_advice()}", path, 1)])

@@ -12,7 +12,7 @@ from typing import Any
 
 from ctxbench.bench.experiment_file import EXPERIMENT_KEYS, Experiment, experiment_of
 from ctxbench.bench.metrics import Metric, parse_metric
-from ctxbench.core.errors import Fault, InputError, UserError, suggest
+from ctxbench.core.errors import Fault, InputError, UserError, raise_faults, suggest
 from ctxbench.core.items import ITEM_TYPES, ItemKey
 from ctxbench.gate.check_settings import METRICS, PRICES, CheckSettings, Pin, Tolerance
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
@@ -53,8 +53,7 @@ def read_gate(path: Path) -> GateFile:
         InputError: anything in it is wrong: all faults, with their lines.
     """
     gate, faults = examine_gate(path)
-    if faults:
-        raise InputError(faults)
+    raise_faults(faults)
     return gate
 
 

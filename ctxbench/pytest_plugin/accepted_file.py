@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ctxbench.core.errors import Fault, InputError, StorageError
+from ctxbench.core.errors import Fault, InputError, StorageError, raise_faults
 from ctxbench.io.files import read_bytes, read_text, write_atomic
 from ctxbench.io.yaml_files import dump_yaml, load_yaml
 from ctxbench.io.yaml_form import YamlForm
@@ -93,8 +93,7 @@ def read_accepted(path: Path) -> Selections:
         if one.key in found:
             form.fault(f"test {one.key.test} has two selections for {one.key.text!r}; keep one", "accepted", place)
         found[one.key] = one
-    if form.faults:
-        raise InputError(form.faults)
+    raise_faults(form.faults)
     return found
 
 

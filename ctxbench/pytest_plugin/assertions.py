@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.core.errors import Fault, ParameterError, UserError, raise_faults, suggest
 from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import OpenSetup, Setup
 
@@ -168,8 +168,7 @@ def _known(catalog: Catalog, **lists: Iterable[str]) -> list[tuple[str, ...]]:
         if twice and not faults:
             raise ParameterError(f"{what} names {twice[0]} twice")
         read.append(tuple(found))
-    if faults:
-        raise InputError(faults)
+    raise_faults(faults)
     return read
 
 
