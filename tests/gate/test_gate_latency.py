@@ -14,12 +14,12 @@ from ctxbench.bench.prepared import open_experiment
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.gate import warm_latency
+from ctxbench.gate.baseline import without_texts
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.checks import SnapshotPairs, check, pair_snapshots
 from ctxbench.gate.flat_steps import rebuild_pipeline
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.snapshot_sources import silent, take
-from ctxbench.gate.snapshots import without_texts
 from ctxbench.gate.warm_latency import add_latency, time_pair
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
