@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import UserError
+from ctxbench.core.items import ItemKey
 from ctxbench.io.files import read_bytes
 from ctxbench.io.json_files import iter_jsonl
+from ctxbench.io.jsonc import entry_lines, read_jsonc
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.agent_file import read_agent
 from ctxbench.sources.catalogs import CORPUS
@@ -81,9 +83,13 @@ class DatasetLines:
         self._places_of = cache(_places_of)
 
     def item(self, folder: Path, item: str) -> tuple[Path, int]:
-        """The catalog of a dataset and the line of an item in it; of an agent's item, the file that it comes from."""
+        """The catalog of a dataset and the line of an item in it.
+
+        Of an agent's item it is the file that it comes from; of a tool that the agent no longer has, the configuration
+        of its servers, and the line of the tool's server where that is still there.
+        """
         if (agent := agent_of(folder)) is not None:
-            return self._places_of(agent).get(item, (agent, 0))
+            return self._places_of(agent).get(item) or _place_of_server(agent, item)
         return folder / CORPUS, self._lines_of(folder / CORPUS).get(item, 0)
 
     def query(self, folder: Path, query: str) -> tuple[Path, int]:
@@ -103,6 +109,18 @@ def _places_of(agent: Path) -> Mapping[str, tuple[Path, int]]:
         return read_agent(agent).places()
     except UserError:
         return {}
+
+
+def _place_of_server(agent: Path, item: str) -> tuple[Path, int]:
+    """The place of the server of a tool; the agent file where that is not known."""
+    try:
+        config, server = read_agent(agent).mcp, ItemKey.parse(item).server
+        if config is None or server is None:
+            return agent, 0
+        lines = entry_lines(read_jsonc(config)[1])
+    except UserError:
+        return agent, 0
+    return config, next((line for path, line in lines.items() if path[-1:] == (server,)), 0)
 
 
 def _lines_of(path: Path) -> Mapping[str, int]:
