@@ -28,6 +28,7 @@ from ctxbench.index.resources import LocalResources
 
 T = TypeVar("T")
 _PROBE = "a"
+_COMBINATORS = {Analyses: "analyse:list", Merge: "retrieve:merge", ByDomain: "refine:by_domain"}
 
 
 class TimedEmbedder:
@@ -182,7 +183,7 @@ def timed(pipeline: Pipeline, clock: Clock) -> Pipeline:
     labels: set[str] = set()
 
     def wrap(step: Step | Analyses | Merge | ByDomain) -> Any:
-        base = f"{step.kind}:{step.name}" if isinstance(step, Step) else _combinator(step)
+        base = f"{step.kind}:{step.name}" if isinstance(step, Step) else _COMBINATORS[type(step)]
         label, number = base, 2
         while label in labels:
             label, number = f"{base} {number}", number + 1
@@ -196,12 +197,6 @@ def timed(pipeline: Pipeline, clock: Clock) -> Pipeline:
         refine=tuple(wrap(step) for step in pipeline.refine),
         format=wrap(pipeline.format),
     )
-
-
-def _combinator(step: Analyses | Merge | ByDomain) -> str:
-    if isinstance(step, Analyses):
-        return "analyse:list"
-    return "retrieve:merge" if isinstance(step, Merge) else "refine:by_domain"
 
 
 def ask(pipeline: Pipeline, catalog: Catalog, request: Request, *, resources: Resources, clock: Clock) -> None:

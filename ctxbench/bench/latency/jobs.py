@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core import registry
 from ctxbench.core.errors import Fault, InputError
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Message, Request, SessionItem
-from ctxbench.core.stages import Analyses, ByDomain, Merge, Step
 from ctxbench.io.files import write_atomic
 from ctxbench.io.json_files import dump_json, dump_jsonl, iter_jsonl, read_json
 
@@ -89,25 +86,3 @@ def read_request(row: Mapping[str, Any]) -> Request:
         tool_results=tuple((result["tool"], result["text"]) for result in row.get("tool_results", ())),
         **{name: row.get(name) for name in ("user", "workspace", "conversation", "turn", "time")},
     )
-
-
-def spec_of(pipeline: Pipeline) -> dict[str, Any]:
-    """The specification that `Pipeline.of` builds an equal pipeline from, by the registered names of its steps."""
-    return {
-        "analyse": _spec(pipeline.analyse),
-        "retrieve": _spec(pipeline.retrieve),
-        "refine": [_spec(step) for step in pipeline.refine],
-        "format": _spec(pipeline.format),
-    }
-
-
-def _spec(step: Step | Analyses | Merge | ByDomain) -> Any:
-    """The specification of a step, or of a combinator and the steps in it."""
-    if isinstance(step, Analyses):
-        return [_spec(one) for one in step.steps]
-    if isinstance(step, Merge):
-        return {"merge": {name: _spec(source) for name, source in step.sources.items()}}
-    if isinstance(step, ByDomain):
-        domains = {", ".join(types): [_spec(one) for one in steps] for types, steps in step.domains.items()}
-        return {"by_domain": domains}
-    return {step.name: registry.parameters(step.call)}
