@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, starts
+from ctxbench.core.arrays import BoolArray, FloatArray, ranges, starts
 from ctxbench.core.candidates import SHOWN, Candidates, stacked
 from ctxbench.core.errors import ParameterError, SelectorError, StorageError
 from ctxbench.core.notes import Note
@@ -164,11 +164,10 @@ def _only(table: Candidates, places: Sequence[int]) -> Candidates:
     """The rows of some requests, in the order of `places`."""
     chosen = np.asarray(places, dtype=np.int64)
     lengths = np.diff(table.start)[chosen]
-    start = starts(lengths)
-    rows = np.arange(int(start[-1]), dtype=np.int64) + np.repeat(table.start[:-1][chosen] - start[:-1], lengths)
+    rows = ranges(table.start[:-1][chosen], lengths)
     arrays = {name: getattr(table, name)[rows] for name in Candidates.row_arrays()}
     columns = {name: column[rows] for name, column in table.columns.items()}
-    return Candidates(start=start, rules=table.rules, columns=columns, notes=table.notes, **arrays)
+    return Candidates(start=starts(lengths), rules=table.rules, columns=columns, notes=table.notes, **arrays)
 
 
 def continuing(table: Candidates) -> BoolArray:

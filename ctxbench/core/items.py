@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
+from ctxbench.core.errors import Fault, ParameterError, check_choice, raise_faults, suggest
 from ctxbench.core.times import instant
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class Item:
     links: tuple[Link, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.type not in ITEM_TYPES:
-            raise ParameterError(f"item type must be one of {', '.join(ITEM_TYPES)}, got {self.type!r}")
+        check_choice("item type", self.type, ITEM_TYPES)
         if not self.name:
             raise ParameterError(f"an item needs a name that is not empty (type {self.type})")
         if self.server == "":
@@ -195,13 +194,9 @@ class Item:
     def as_row(self) -> dict[str, Any]:
         """The item as a row of `corpus.jsonl`: `_id` first, then every field that is not its default."""
         row: dict[str, Any] = {"_id": self.id, "title": self.title or self.name, "text": self.text}
-        for name, default in _DEFAULTS:
-            value = getattr(self, name)
-            if value != default:
-                row[name] = value
-        if self.links:
-            row["links"] = [{"type": link.type, "item": link.item.id} for link in self.links]
-        return row
+        row |= {name: value for name, default in _DEFAULTS if (value := getattr(self, name)) != default}
+        links = [{"type": link.type, "item": link.item.id} for link in self.links]
+        return {**row, "links": links} if links else row
 
 
 _DEFAULTS: tuple[tuple[str, Any], ...] = tuple(
@@ -255,8 +250,7 @@ class Catalog(Sequence[Item]):
                 faults.append(
                     Fault(f"item {item.id} stands at positions {other} and {position}; identities must differ")
                 )
-        if faults:
-            raise InputError(faults, subject="catalog")
+        raise_faults(faults, subject="catalog")
 
     def extended(self, items: Iterable[Item]) -> Catalog:
         """A catalog of these items and, behind them, some more; equal to one made anew from all of them.

@@ -72,8 +72,7 @@ class Masks:
             return mask
         own: BoolArray = mask & self.facts.at(int(self.time[request])) if self.facts is not None else mask.copy()
         own[without] = False
-        frozen(own)
-        return own
+        return frozen(own)
 
     def cells(self, request: Any, item: Any) -> Any:
         """Whether each request may get the item beside it: for two numbers a bool, for arrays one."""
@@ -121,8 +120,7 @@ class Masks:
         whole = np.array([int(mask.sum()) for mask in self.shared], dtype=np.int64)[self.scope]
         owner = owners(self.start)
         taken = np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self))
-        counts: IntArray = whole - taken
-        return counts
+        return np.subtract(whole, taken)
 
     def within(self, items: BoolArray) -> Masks:
         """The same for some items alone, shape (n_items,)."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.notes import Note
 from ctxbench.core.query import Query, together
 from ctxbench.core.requests import Batch
-from ctxbench.core.selection import Prompt
 from ctxbench.core.strategy import Strategy
 
 T = TypeVar("T")
@@ -111,12 +110,6 @@ class Resource(Protocol):
     def value(self) -> Any:
         """What steps get; asked for once."""
         ...
-
-
-Analyse: TypeAlias = Callable[[Batch, Resources], Query]
-Retrieve: TypeAlias = Callable[[Query, Resources], Candidates]
-Refine: TypeAlias = Callable[[Query, Candidates, Resources], Candidates]
-Format: TypeAlias = Callable[[Query, Candidates, Resources], Sequence[Prompt]]
 
 
 _PLAIN, _SILENT = Strategy(), object()

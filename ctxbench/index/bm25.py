@@ -107,8 +107,7 @@ class Bm25Index:
         words = self.words([asked], [1.0]) if isinstance(asked, str) else asked
         number = self._postings.word
         absent = sum(weight * self._absent[number[word]] for word, weight in words.items() if word in number)
-        scores: FloatArray = self._postings.scores(words) + absent
-        return scores
+        return np.add(self._postings.scores(words), absent)
 
     def words_by_chunk(self, chunks: Sequence[str]) -> list[dict[str, float]]:
         """How often each word stands in each chunk; which words count is decided for all of them together."""

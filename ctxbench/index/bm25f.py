@@ -62,7 +62,8 @@ class Bm25fIndex:
         named = [(name, weight) for name, weight in self._weights.items() if weight > 0]
         for share, length, (name, weight) in zip(shares, lengths, named, strict=True):
             held = length > 0
-            share[held] = weight / _norm(length[held], b=self._b[name])
+            words, b = length[held], self._b[name]
+            share[held] = weight / (1.0 - b + b * words / (words.sum() / max(len(words), 1)))
         counts = occurrences.postings(shares)
         n = counts.held()
         idf = counts.by_posting(logarithms(1.0 + (counts.n_items - n + 0.5) / (n + 0.5)))
@@ -75,11 +76,6 @@ class Bm25fIndex:
     def shares_word(self, words: Mapping[str, float]) -> BoolArray:
         """Which items hold a word of the query, shape (n_items,)."""
         return self._postings.shares_word(words)
-
-
-def _norm(length: FloatArray, *, b: float) -> FloatArray:
-    """The length normalisation of the texts of a field, by their words; the mean is over them."""
-    return 1.0 - b + b * length / (length.sum() / len(length)) if len(length) else length
 
 
 def query_words(chunks: Sequence[str], weights: Sequence[float]) -> dict[str, float]:

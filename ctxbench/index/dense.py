@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts, owners
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.core.items import Catalog, Item
@@ -81,14 +81,7 @@ class ChunkMatrix:
     @classmethod
     def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
         """Take rows that are in catalog order."""
-        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, _firsts(item))
-
-
-def _firsts(item: IntArray) -> IntArray:
-    """The row of the first chunk of each item, of rows in catalog order."""
-    new = np.ones(len(item), dtype=np.bool_)
-    new[1:] = item[1:] != item[:-1]
-    return np.flatnonzero(new)
+        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
 
 
 class _Room:
@@ -112,7 +105,7 @@ class _Room:
 
     def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
         """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
-        new = _firsts(item) + self._rows
+        new = np.flatnonzero(firsts(item)) + self._rows
         rows = slice(self._rows, self._rows + len(item))
         items = slice(self._items, self._items + len(new))
         self._item[rows], self._ordinal[rows], self._first[items] = item, ordinal, new
@@ -373,8 +366,7 @@ def nearest(
     exact = row_dots(queries[query].astype(np.float64), matrix.vectors[row]) * weight[query]
     pairs = np.lexsort((query, -exact, row))
     row, query, exact = row[pairs], query[pairs], exact[pairs]
-    winner = np.ones(len(row), dtype=np.bool_)
-    winner[1:] = row[1:] != row[:-1]
+    winner = firsts(row)
     row, query, exact = row[winner], query[winner], exact[winner]
     by_score = np.lexsort((row, -exact))
     return Hits(row[by_score], query[by_score], exact[by_score])
@@ -401,8 +393,7 @@ def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) 
     """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever stands around them."""
     products: FloatArray = right.astype(np.float64)
     products *= left  # exact in either type: a product of float32 numbers fits float64
-    sums: FloatArray = np.add.reduce(products, axis=1)
-    return sums
+    return np.asarray(np.add.reduce(products, axis=1))
 
 
 def multiply(left: Float32Array, right: Float32Array) -> Float32Array:

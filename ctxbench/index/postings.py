@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners, starts
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, firsts, owners, starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +110,7 @@ class Occurrences:
             weight: of an occurrence by its field and item, shape (n_fields, n_items).
         """
         word = owners(self.start)
-        new = np.ones(len(word), dtype=np.bool_)
-        new[1:] = (word[1:] != word[:-1]) | (self.item[1:] != self.item[:-1])
+        new = firsts(word, self.item)
         start = starts(new)
         value = np.bincount(start[1:] - 1, weight[self.field, self.item], minlength=int(start[-1])).astype(np.float64)
         return Postings(weight.shape[1], self.word, start[self.start], self.item[new], value)
@@ -120,5 +119,4 @@ class Occurrences:
 def logarithms(values: FloatArray) -> FloatArray:
     """Natural logarithms, shape (n,), each by itself: a vectorised one may differ in the last bit by its place."""
     distinct, place = np.unique(values, return_inverse=True)
-    found: FloatArray = np.array([math.log(value) for value in distinct.tolist()], dtype=np.float64)[place.reshape(-1)]
-    return found
+    return np.array([math.log(value) for value in distinct.tolist()], dtype=np.float64)[place.reshape(-1)]

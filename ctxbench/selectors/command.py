@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.requests import Batch
 from ctxbench.selectors.circuit_breaker import CircuitBreaker
 from ctxbench.selectors.process import LineProcess, OutputLine
@@ -62,8 +62,7 @@ class CommandOptions:
         if not (math.isfinite(self.start_timeout) and self.start_timeout >= 0):
             raise ParameterError(f"start_timeout must be 0 seconds or more, got {self.start_timeout}")
         for name, value, most in (("concurrency", self.concurrency, 64), ("in_flight", self.in_flight, 1000)):
-            if not 1 <= value <= most:
-                raise ParameterError(f"{name} must be 1 to {most}, got {value}")
+            check_range(name, value, 1, most)
 
 
 @dataclass(slots=True, eq=False)

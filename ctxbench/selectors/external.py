@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
+from ctxbench.core.errors import ParameterError, SelectorError, UserError, check_range, suggest
 from ctxbench.core.query import Query
 from ctxbench.core.registry import check_type
 from ctxbench.core.requests import Batch
@@ -62,8 +62,7 @@ class External:
         """
         if not name:
             raise ParameterError("name must be a text that is not empty")
-        if not 1 <= repeats <= MOST_REPEATS:
-            raise ParameterError(f"repeats must be 1 to {MOST_REPEATS}, got {repeats}")
+        check_range("repeats", repeats, 1, MOST_REPEATS)
         self._name = name
         self._source = source
         self._repeats = repeats

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.errors import ParameterError, SelectorError, check_range
 from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch
 from ctxbench.net.http_connection import (
@@ -87,8 +87,7 @@ class HttpOptions:
             ("retries", self.retries, 0, 10),
         )
         for name, value, least, most in ranges:
-            if not least <= value <= most:
-                raise ParameterError(f"{name} must be {least} to {most}, got {value}")
+            check_range(name, value, least, most)
 
 
 class _FailedError(Exception):

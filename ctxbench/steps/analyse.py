@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.query import ChunkKind, Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.requests import Batch, Request
@@ -140,8 +140,7 @@ class History(Strategy):
     rule: str | Mapping[str, Any] = "sentences"
 
     def __post_init__(self) -> None:
-        if self.turns < 1:
-            raise ParameterError(f"turns must be 1 or more, got {self.turns}")
+        check_range("turns", self.turns, 1)
         if not 0 < self.decay <= 1:
             raise ParameterError(f"decay must be above 0 and at most 1, got {self.decay:g}")
         chunk_rule(self.rule, parameter="rule")
@@ -186,8 +185,7 @@ class ToolResults(Strategy):
     def __post_init__(self) -> None:
         if self.weight <= 0:
             raise ParameterError(f"weight must be above 0, got {self.weight:g}")
-        if self.limit < 1:
-            raise ParameterError(f"limit must be 1 or more, got {self.limit}")
+        check_range("limit", self.limit, 1)
         chunk_rule(self.rule, parameter="rule")
 
     @property

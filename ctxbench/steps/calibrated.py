@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.core.candidates import Candidates, place_among, rescored
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
@@ -161,9 +161,8 @@ class AtLeast(Strategy):
     }
 
     def __post_init__(self) -> None:
-        _check_share("threshold", self.threshold)
-        if self.at_least < 0:
-            raise ParameterError(f"at_least must be 0 or more, got {self.at_least}")
+        check_range("threshold", self.threshold, 0, 1)
+        check_range("at_least", self.at_least, 0)
         if self.at_most is not None and self.at_most < self.at_least:
             raise ParameterError(f"at_most must be at_least or more, which is {self.at_least}, got {self.at_most}")
 
@@ -218,7 +217,7 @@ class Abstain(_FromFile):
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
 
     def __post_init__(self) -> None:
-        _check_share("threshold", self.threshold)
+        check_range("threshold", self.threshold, 0, 1)
         _check_holds(self.calibrations, self.calibrated)
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
@@ -252,11 +251,6 @@ class Abstain(_FromFile):
             rows = (silent & (shown == value))[candidates.request]
             table = table.marked(rows, Rule.of("abstain", probability=value, threshold=self.threshold))
         return table
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ParameterError(f"{name} must be 0 to 1, got {value}")
 
 
 def _check_holds(calibrations: Calibrations, what: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, place_among
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
@@ -44,8 +44,7 @@ class Standard(Strategy):
 
     def __post_init__(self) -> None:
         for name in ("topK", "topN"):
-            if getattr(self, name) < 0:
-                raise ParameterError(f"{name} must be 0 or more, got {getattr(self, name)}")
+            check_range(name, getattr(self, name), 0)
         if not math.isfinite(self.includeScore):
             raise ParameterError(f"includeScore must be a finite number, got {self.includeScore}")
 
@@ -90,8 +89,7 @@ class TopChunks(Strategy):
     topK: int = 20
 
     def __post_init__(self) -> None:
-        if self.topK < 0:
-            raise ParameterError(f"topK must be 0 or more, got {self.topK}")
+        check_range("topK", self.topK, 0)
 
     @property
     def reach(self) -> int:
@@ -134,8 +132,7 @@ class First(Strategy):
     rule_words: ClassVar[Mapping[str, str]] = {"first": "beyond the first n={n}"}
 
     def __post_init__(self) -> None:
-        if self.n < 0:
-            raise ParameterError(f"n must be 0 or more, got {self.n}")
+        check_range("n", self.n, 0)
 
     @property
     def reach(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates, place_among
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
@@ -145,8 +145,7 @@ class Gap(Strategy):
 
 
 def _check_sizes(at_least: int, at_most: int, *, lowest: int) -> None:
-    if at_least < lowest:
-        raise ParameterError(f"at_least must be {lowest} or more, got {at_least}")
+    check_range("at_least", at_least, lowest)
     if at_most < at_least:
         raise ParameterError(f"at_most must not be below at_least, got at_most {at_most} and at_least {at_least}")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, Origin, place_among
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
@@ -50,8 +50,7 @@ class Budget(Strategy):
     rule_words: ClassVar[Mapping[str, str]] = {BUDGET: "beyond the budget of tokens={tokens}"}
 
     def __post_init__(self) -> None:
-        if self.tokens < 0:
-            raise ParameterError(f"tokens must be 0 or more, got {self.tokens}")
+        check_range("tokens", self.tokens, 0)
         if self.frame and self.session:
             raise ParameterError("frame counts what the session holds, too; leave session out")
 
@@ -93,8 +92,7 @@ class Truncate(Strategy):
     rule_words: ClassVar[Mapping[str, str]] = {TOO_LONG: "not one character of it fits into tokens={tokens}"}
 
     def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise ParameterError(f"tokens must be 1 or more, got {self.tokens}")
+        check_range("tokens", self.tokens, 1)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Show the beginnings of what is too long."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError, suggest
+from ctxbench.core.errors import ParameterError, check_choice, check_range, suggest
 from ctxbench.core.items import TEXT_FIELDS
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
@@ -61,11 +61,10 @@ class Bm25(Strategy):
     version: ClassVar[int] = 3  # 3: `URLs` is one word, `class` keeps its s
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise ParameterError(f"variant must be one of {', '.join(VARIANTS)}, got {self.variant!r}")
+        check_choice("variant", self.variant, VARIANTS)
         if self.k1 < 0 or not 0 <= self.b <= 1:
             raise ParameterError(f"k1 must be 0 or more and b 0 to 1, got k1 {self.k1} and b {self.b}")
-        _check_depth(self.depth)
+        check_range("depth", self.depth, 1)
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
@@ -86,11 +85,6 @@ def _weights(query: Query, request: int) -> Sequence[float]:
     """The weights of a request's chunks."""
     weights: list[float] = query.weight[query.start[request] : query.start[request + 1]].tolist()
     return weights
-
-
-def _check_depth(depth: int) -> None:
-    if depth < 1:
-        raise ParameterError(f"depth must be 1 or more, got {depth}")
 
 
 _WEIGHTS = MappingProxyType({"server": 3.0, "name": 3.0, "description": 1.0, "parameters": 1.0, "text": 0.25})
@@ -128,9 +122,8 @@ class Bm25f(Strategy):
             raise ParameterError("weights must not all be 0")
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "b", _by_field("b", self.b, _B, high=1.0))
-        if self.k1 < 0:
-            raise ParameterError(f"k1 must be 0 or more, got {self.k1}")
-        _check_depth(self.depth)
+        check_range("k1", self.k1, 0)
+        check_range("depth", self.depth, 1)
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
@@ -188,11 +181,10 @@ class Fuzzy(Strategy):
 
     def __post_init__(self) -> None:
         for name in ("threshold", "near"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ParameterError(f"{name} must be 0 to 1, got {getattr(self, name)}")
+            check_range(name, getattr(self, name), 0, 1)
         if not self.fields or not set(self.fields) <= set(FUZZY_FIELDS):
             raise ParameterError(f"fields must be some of {', '.join(FUZZY_FIELDS)}, got {list(self.fields)}")
-        _check_depth(self.depth)
+        check_range("depth", self.depth, 1)
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Compare the words of every request with those of the items."""

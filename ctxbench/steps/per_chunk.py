@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.core.arrays import BoolArray, IntArray, firsts
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
@@ -45,8 +45,7 @@ class PerChunk(Strategy):
     }
 
     def __post_init__(self) -> None:
-        if self.minimum < 0:
-            raise ParameterError(f"minimum must be 0 or more, got {self.minimum}")
+        check_range("minimum", self.minimum, 0)
         if not math.isfinite(self.above):
             raise ParameterError(f"above must be a finite number, got {self.above}")
 
@@ -99,11 +98,9 @@ def _rank(table: Candidates, rows: BoolArray, key: IntArray) -> IntArray:
 def _places(at: IntArray, group: IntArray, key: IntArray, n: int) -> IntArray:
     by_key = np.lexsort((at, key, group))
     at, group = at[by_key], group[by_key]
-    new = np.ones(len(at), dtype=np.bool_)
-    new[1:] = group[1:] != group[:-1]
     place = np.arange(len(at), dtype=np.int64)
     out = np.full(n, -1, dtype=np.int64)
-    out[at] = place - np.maximum.accumulate(np.where(new, place, 0))
+    out[at] = place - np.maximum.accumulate(np.where(firsts(group), place, 0))
     return out
 
 

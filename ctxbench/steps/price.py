@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.core.candidates import Candidates, rescored
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
@@ -36,8 +36,7 @@ class Price(Strategy):
     uses: ClassVar[tuple[str, ...]] = ("tokens",)
 
     def __post_init__(self) -> None:
-        if self.overhead < 1:
-            raise ParameterError(f"overhead must be 1 or more, got {self.overhead}")
+        check_range("overhead", self.overhead, 1)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Put the price in the place of the score.

@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
@@ -68,8 +68,7 @@ class Dense(Strategy):
     ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise ParameterError(f"depth must be 1 or more, got {self.depth}")
+        check_range("depth", self.depth, 1)
         takes_top = "top" in (self.over_queries, self.over_chunks)
         if takes_top and self.top is None:
             raise ParameterError(
@@ -228,8 +227,7 @@ class Random(Strategy):
     ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise ParameterError(f"depth must be 1 or more, got {self.depth}")
+        check_range("depth", self.depth, 1)
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Rank by a hash of request and item."""

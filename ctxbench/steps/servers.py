@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_choice, check_range
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
@@ -46,10 +46,8 @@ class Servers(Strategy):
 
     def __post_init__(self) -> None:
         for name in ("servers", "depth"):
-            if getattr(self, name) < 1:
-                raise ParameterError(f"{name} must be 1 or more, got {getattr(self, name)}")
-        if self.pool not in ("max", "mean", "top"):
-            raise ParameterError(f"pool must be one of max, mean, top, got {self.pool!r}")
+            check_range(name, getattr(self, name), 1)
+        check_choice("pool", self.pool, ("max", "mean", "top"))
         if (self.pool == "top") != (self.top is not None):
             raise ParameterError("top, how many of the best tools the mean is of, belongs to pool: top, and only there")
         if self.top is not None and self.top < 1:

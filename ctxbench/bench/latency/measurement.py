@@ -22,7 +22,7 @@ from ctxbench.bench.latency.sized_catalogs import grown, requests_like
 from ctxbench.bench.machine import machine
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.bench.provenance import versions
-from ctxbench.core.errors import ParameterError, UserError
+from ctxbench.core.errors import ParameterError, UserError, check_range
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
@@ -67,8 +67,7 @@ class LatencySettings:
                 f"sizes must be one or more numbers of items from 1 to {_MAX_SIZE:,}, got {self.sizes}"
             )
         for name in ("repeats", "requests"):
-            if getattr(self, name) < 1:
-                raise ParameterError(f"{name} must be 1 or more, got {getattr(self, name)}")
+            check_range(name, getattr(self, name), 1)
         if not self.time_limit_s > 0:
             raise ParameterError(f"time_limit_s must be above 0, got {self.time_limit_s}")
 

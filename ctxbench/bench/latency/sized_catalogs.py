@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 
@@ -31,8 +31,7 @@ def grown(catalog: Catalog, size: int) -> Catalog:
     """
     if not len(catalog):
         raise ParameterError("the catalog is empty; latency needs at least one item")
-    if size < 1:
-        raise ParameterError(f"a catalog's size must be 1 or more, got {size}")
+    check_range("a catalog's size", size, 1)
     items = list(catalog[:size])
     taken = {item.key for item in catalog}
     n = len(catalog)

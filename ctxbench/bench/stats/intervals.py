@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.core.arrays import FloatArray
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount"]
 LEVEL = 0.95
@@ -126,8 +126,7 @@ def wilson(successes: int, n: int, *, level: float = LEVEL) -> Interval:
     Raises:
         ParameterError: not 0 <= successes <= n.
     """
-    if not 0 <= successes <= n:
-        raise ParameterError(f"successes must be 0 to {n}, got {successes}")
+    check_range("successes", successes, 0, n)
     low, high = wilson_bounds(successes / n if n else 0.0, n, level=level)
     return Interval(low=float(low), high=float(high), level=level, method="Wilson", holds=n >= FEW)
 
