@@ -224,10 +224,8 @@ def measured(metrics: Sequence[Metric], evidence: Evidence, answers: Slice) -> d
     """Metrics by query, shape (n_queries,) each; NaN where to have failed is neither to abstain nor to be cheap."""
     values = evaluate(metrics, evidence)
     failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
-    for metric in values:
-        if str(metric) in NOT_OF_FAILED and failed.any():
-            values[metric] = np.where(failed, np.nan, values[metric])
-    return values
+    apart = {metric: np.where(failed, np.nan, values[metric]) for metric in values if str(metric) in NOT_OF_FAILED}
+    return values | apart
 
 
 def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> Slice:

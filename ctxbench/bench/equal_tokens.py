@@ -15,7 +15,7 @@ import numpy as np
 from ctxbench.bench.stats import Comparison, compare, difference_interval, sign_flip
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.stored_pipelines import StoredDomains, StoredPipeline, StoredRefine, StoredStep
+from ctxbench.core.stored_pipelines import StoredDomains, StoredRefine, StoredStep
 from ctxbench.steps.cut import Standard
 from ctxbench.steps.cut_relative import Margin
 
@@ -69,20 +69,16 @@ class AtTokens:
     p_groups: float = math.nan
 
 
-def refining(pipeline: StoredPipeline) -> tuple[StoredRefine, ...]:
-    """The refining steps of a described pipeline, also those of domains, without those that are switched off.
+def refining(steps: Sequence[StoredRefine]) -> tuple[StoredRefine, ...]:
+    """Refining steps of a described pipeline, also those of domains, without those that are switched off.
 
     Off is a step with `enabled: false`; and behind a standard cut a margin of the whole best score, which every score
     above 0 is within, if it may offer as many items as that cut can.
     """
-    return _switched_on(pipeline.refine)
-
-
-def _switched_on(steps: Sequence[StoredRefine]) -> tuple[StoredRefine, ...]:
     kept: list[StoredRefine] = []
     for step in steps:
         if isinstance(step, StoredDomains):
-            kept.append(StoredDomains(tuple((types, _switched_on(own)) for types, own in step.domains)))
+            kept.append(StoredDomains(tuple((types, refining(own)) for types, own in step.domains)))
         elif step.values.get("enabled") is not False and not (kept and _leaves_all(step, kept[-1])):
             kept.append(step)
     return tuple(kept)

@@ -117,19 +117,6 @@ class Experiment:
         return {spec.name: made[spec.name] for spec in self.selectors}
 
 
-def read_experiment(path: Path) -> Experiment:
-    """Read an experiment and check it whole.
-
-    Raises:
-        StorageError: the file is missing or cannot be read.
-        InputError: anything in it is wrong: all faults, with their lines.
-    """
-    experiment, faults = examine(path)
-    if faults:
-        raise InputError(faults)
-    return experiment
-
-
 def examine(path: Path) -> tuple[Experiment, list[Fault]]:
     """Read what can be read of an experiment, and list what is wrong in it, by line.
 
@@ -197,8 +184,7 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
 
     own = external_from_config({"answers": str(answers), "name": answers.stem}, base=Path())
     specs = [SelectorSpec(own.name, lambda _resources, _memo: own, "a selector of the user's", outside=True)]
-    for named in beside:
-        specs.append(shipped_spec(named, name=named))
+    specs += [shipped_spec(named, name=named) for named in beside]
     return Experiment(
         name=own.name,
         about=f"answers of {answers.name}",
@@ -317,7 +303,10 @@ class _ExperimentReader(YamlForm):
         lists = {key: several if isinstance(several, list) else [several] for key, several in vary.items()}
         if any(not (isinstance(entry[key], str) and entry[key]) for key in names[:3] if key in entry):
             return []
-        found, preset = self._tuned(entry) if "presets" in entry else self._find(entry)
+        if "presets" in entry:
+            found, preset = self._tuned(entry)
+        else:
+            found, preset = find_definition(entry["selector"], entry.get("preset"), base=self.base)
         if preset:
             self.attempt(lambda: found.values(preset), *where, "preset")
         for key, value in given.items():
@@ -349,10 +338,7 @@ class _ExperimentReader(YamlForm):
             raise ParameterError("; ".join(idle.values()))
         return specs
 
-    def _find(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
-        return find_definition(entry["selector"], entry.get("preset"), base=self.base)
-
-    def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str]:
+    def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
         """The selector of a tuned preset, with the preset."""
         from ctxbench.selectors.presets import definition_hash, read_presets  # most selectors are not tuned
 
@@ -363,7 +349,7 @@ class _ExperimentReader(YamlForm):
             raise ParameterError(f"presets needs preset, which of those in {path}: {', '.join(file.presets)}")
         found = file.definition(preset)
         if "selector" in entry:
-            asked, _ = self._find(entry)
+            asked, _ = find_definition(entry["selector"], base=self.base)
             if (asked.name, definition_hash(asked)) != (found.name, definition_hash(found)):
                 raise ParameterError(
                     f"a presets file of another selector: {preset!r} of {path} was tuned for {found.name!r}, and "

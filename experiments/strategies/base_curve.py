@@ -33,7 +33,7 @@ def standard_cut(description: Mapping[str, Any]) -> Standard:
         ParameterError: it is no pipeline that ends with its one standard cut, so that it has no curve.
     """
     pipeline = StoredPipeline.of(description)
-    steps = () if pipeline is None else refining(pipeline)
+    steps = () if pipeline is None else refining(pipeline.refine)
     cut = steps[0].made() if len(steps) == 1 and isinstance(steps[0], StoredStep) else None
     if not isinstance(cut, Standard):
         raise ParameterError("the selector that all are compared with must be a search with one standard cut")

@@ -157,10 +157,13 @@ def stored(*refine):
 def test_steps_that_are_switched_off_are_no_refining_steps():
     off = {"step": "expand:expansion", "version": 1, "enabled": False}
     on = {**off, "enabled": True}
-    assert refining(stored(STEP, MARGIN, off, on)) == stored(STEP, on).refine
+    assert refining(stored(STEP, MARGIN, off, on).refine) == stored(STEP, on).refine
     domains = {"step": "by_domain", "domains": [["tool", [STEP, MARGIN]], ["*", [MARGIN, STEP, off]]]}
-    assert refining(stored(domains)) == stored({**domains, "domains": [["tool", [STEP]], ["*", [MARGIN, STEP]]]}).refine
-    assert refining(stored()) == ()
+    assert (
+        refining(stored(domains).refine)
+        == stored({**domains, "domains": [["tool", [STEP]], ["*", [MARGIN, STEP]]]}).refine
+    )
+    assert refining(stored().refine) == ()
 
 
 @pytest.mark.parametrize(
@@ -174,9 +177,9 @@ def test_steps_that_are_switched_off_are_no_refining_steps():
 )
 def test_a_margin_that_may_leave_something_out_is_a_step(change):
     both = stored(STEP, {**MARGIN, **change})
-    assert refining(both) == both.refine
+    assert refining(both.refine) == both.refine
 
 
 def test_a_margin_alone_is_a_step_also_where_it_is_of_the_whole_score():
     alone = stored(MARGIN)
-    assert refining(alone) == alone.refine, "without a standard cut before it, it leaves out negative scores"
+    assert refining(alone.refine) == alone.refine, "without a standard cut before it, it leaves out negative scores"

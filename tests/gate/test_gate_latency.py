@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.experiment_file import read_experiment
 from ctxbench.bench.latency import interleaved
 from ctxbench.bench.prepared import open_experiment
 from ctxbench.core.errors import SelectorError
@@ -21,6 +20,7 @@ from ctxbench.gate.model import Verdict
 from ctxbench.gate.snapshot_sources import silent, take
 from ctxbench.gate.snapshots import without_texts
 from ctxbench.gate.warm_latency import add_latency, time_pair
+from tests.experiment_files import read_experiment
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import ctxbench.index.related as related
 from ctxbench.index.dense import ChunkMatrix
-from ctxbench.index.pairs import best_pairs, every_pair
-from ctxbench.index.pairs import Edges
+from ctxbench.index.pairs import Edges, best_pairs, every_pair
 from ctxbench.index.related import Asked, Relatives, either
 
 

@@ -198,15 +198,14 @@ class Evidence:
 
     def __post_init__(self) -> None:
         n = self.judgments.n_queries
-        lengths = {"offered": len(self.offered.start) - 1}
-        if self.rankings is not None:
-            lengths["rankings"] = len(self.rankings.start) - 1
-        if self.pool is not None:
-            lengths["pool"] = len(self.pool)
-        if self.model_use is not None:
-            lengths["model_use"] = self.model_use.shape[1]
+        lengths = {
+            "offered": len(self.offered.start) - 1,
+            "rankings": None if self.rankings is None else len(self.rankings.start) - 1,
+            "pool": None if self.pool is None else len(self.pool),
+            "model_use": None if self.model_use is None else self.model_use.shape[1],
+        }
         for name, length in lengths.items():
-            if length != n:
+            if length not in (n, None):
                 raise ParameterError(f"{name}: {length} queries, but the judgments have {n}; join them by query id")
         highest = max((int(part.item.max()) for part in (self.offered, self.judgments) if len(part.item)), default=-1)
         catalogs = {
@@ -245,8 +244,7 @@ def _hold(table: Judgments | OfferedItems | Rankings, what: str, *columns: str) 
         value = getattr(table, name)
         if value is not None:
             array = np.array(value, dtype=np.bool_ if name == "enough" else np.int64)
-            frozen(array)
-            object.__setattr__(table, name, array)
+            object.__setattr__(table, name, frozen(array))
     n = len(table.item)
     for name in columns:
         value = getattr(table, name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ctxbench.bench.metrics.declared import ALIASES, METRICS, Declaration
 from ctxbench.bench.metrics.inputs import DEPTH
-from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError
+from ctxbench.core.errors import Fault, ParameterError, UnknownNameError, raise_faults
 
 _FORM = re.compile(r"([A-Za-z_]+)(?:@([0-9]+))?")
 
@@ -95,8 +95,7 @@ def parse_metrics(texts: Sequence[str]) -> tuple[Metric, ...]:
             found[parse_metric(text)] = None
         except (UnknownNameError, ParameterError) as error:
             faults.append(Fault(str(error)))
-    if faults:
-        raise InputError(faults, subject="metrics")
+    raise_faults(faults, subject="metrics")
     return tuple(found)
 
 

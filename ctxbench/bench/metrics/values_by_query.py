@@ -50,12 +50,8 @@ def unavailable(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, s
         "model_use": "no step of the selector asks a language model",
     }
     lacks = {name: reason for name, reason in reasons.items() if getattr(evidence, name) is None}
-    out = {}
-    for metric in metrics:
-        missing = [lacks[name] for name in metric.declaration.needs if name in lacks]
-        if missing:
-            out[metric] = "; ".join(missing)
-    return out
+    missing = {metric: [lacks[name] for name in metric.declaration.needs if name in lacks] for metric in metrics}
+    return {metric: "; ".join(found) for metric, found in missing.items() if found}
 
 
 def evaluate(metrics: Iterable[Metric], evidence: Evidence) -> dict[Metric, FloatArray]:
@@ -108,12 +104,9 @@ def summarise(metrics: Iterable[Metric], values: Mapping[Metric, FloatArray]) ->
         For each metric, in the order asked, its mean; metrics whose values (or whose parts') are not there are
         left out.
     """
-    out = {}
-    for metric in metrics:
-        if all(part in values for part in metric.parts):
-            means = [mean(values[part]) for part in metric.parts]
-            out[metric] = bits_over_random(*means) if metric.declaration.parts else means[0]
-    return out
+    there = [metric for metric in metrics if all(part in values for part in metric.parts)]
+    means = {metric: [mean(values[part]) for part in metric.parts] for metric in there}
+    return {one: bits_over_random(*found) if one.declaration.parts else found[0] for one, found in means.items()}
 
 
 def group_means(values: FloatArray, groups: Mapping[str, npt.NDArray[np.int64]]) -> list[GroupMean]:
@@ -132,10 +125,12 @@ def worst_group(
     """The group whose mean is worst for this metric; of equals the larger, then the first by name.
 
     Of many small groups the worst is often only the unluckiest: `min_n` leaves out those with fewer queries that
-    the metric applies to. None if no group has as many.
+    the metric applies to. None if fewer than two groups have as many.
     """
     if min_n < 1:
         raise ParameterError(f"min_n must be at least 1, got {min_n}")
     sign = 1.0 if metric.declaration.better == "higher" else -1.0
     found = [group for group in group_means(values, groups) if group.mean.n >= min_n]
-    return min(found, key=lambda group: (sign * group.mean.value, -group.mean.n, group.group), default=None)
+    if len(found) < 2:
+        return None
+    return min(found, key=lambda group: (sign * group.mean.value, -group.mean.n, group.group))

@@ -26,7 +26,6 @@ from ctxbench.bench.stats.paired import (
     difference_interval,
     holm,
     mcnemar_exact,
-    needed_n,
     sign_flip,
     standardised_difference,
 )
@@ -54,7 +53,6 @@ __all__ = [
     "holm",
     "mcnemar_exact",
     "moment_bounds",
-    "needed_n",
     "share_bounds",
     "share_interval",
     "sign_flip",

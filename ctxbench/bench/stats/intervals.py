@@ -303,9 +303,7 @@ def bootstrap_interval(
     below = (np.count_nonzero(draws < value) + 0.5 * np.count_nonzero(draws == value)) / resamples
     bias = _NORMAL.inv_cdf(min(max(below, 1.0 / resamples), 1.0 - 1.0 / resamples))
     acceleration = _acceleration(statistic((rows.sum(axis=0) - rows) / (n - 1)))
-    ends = []
-    for deviate in (bias - z, bias + z):
-        ends.append(_NORMAL.cdf(bias + deviate / max(1.0 - acceleration * deviate, 1e-9)))
+    ends = [_NORMAL.cdf(bias + away / max(1.0 - acceleration * away, 1e-9)) for away in (bias - z, bias + z)]
     low, high = (float(end) for end in np.quantile(draws, ends, method="inverted_cdf"))
     holds = n >= SMALL and low < high
     return Interval(low=low, high=high, level=level, method="BCa bootstrap", holds=holds)
