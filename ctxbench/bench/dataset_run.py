@@ -239,7 +239,7 @@ def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> 
     begin = time.perf_counter()
     if like is not None and isinstance(selector, AsManyAs):
         errors = {row: like.errors[query] for row, query in enumerate(batch.ids) if query in like.errors}
-        answers = selector.sized(batch, offered_sizes(like), errors)
+        answers = selector.sized(batch, offered_sizes(like.candidates), errors)
     else:
         answers = selector.select(batch)
     seconds = time.perf_counter() - begin

@@ -16,9 +16,8 @@ from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition, is_file, rooted
-from ctxbench.selectors.oracle import ABOUT, ORACLE, Oracle, Required
 from ctxbench.selectors.parameters import Value, shown
-from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
+from ctxbench.selectors.pipelines import ABOUT, ORACLE, AsManyAs, Oracle, PipelineSelector, Required
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Selector
 
 DEFAULT_METRICS = (
@@ -112,7 +111,7 @@ class Experiment:
         for spec in sorted(self.selectors, key=lambda spec: spec.like is not None):
             selector = spec.make(resources, memo)
             if isinstance(selector, Oracle) and required is not None:
-                selector = selector.knowing(required)
+                selector = replace(selector, required=required)
             made[spec.name] = AsManyAs(spec.name, selector, made[spec.like]) if spec.like is not None else selector
         return {spec.name: made[spec.name] for spec in self.selectors}
 

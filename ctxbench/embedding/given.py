@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.core.errors import ParameterError, suggest
-from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError, OnDone
+from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError, OnDone, unheard
 from ctxbench.embedding.vector_store import Store, text_hash
 
 KIND = "python"  # as `open_embedder` knows them
@@ -105,8 +105,8 @@ class FunctionEmbedder:
         self._probe = self._called([_PROBE])[0]
         self._dimensions = len(self._probe)
         # another revision each time: answers that a run folder keeps may be of another function of this name
-        self._identity = EmbedderIdentity(self._name, secrets.token_hex(8), "python", "float32", self._dimensions)
-        self.store: Store = _MemoryStore(self._identity)
+        self.identity = EmbedderIdentity(self._name, secrets.token_hex(8), "python", "float32", self._dimensions)
+        self.store: Store = _MemoryStore(self.identity)
 
     def look_again(self) -> None:
         """Begin anew where the function gives another vector than before, as a model does that was trained further."""
@@ -116,12 +116,7 @@ class FunctionEmbedder:
         if now.shape != self._probe.shape or np.abs(now - self._probe).max() > _SAME:
             self._begin()
 
-    @property
-    def identity(self) -> EmbedderIdentity:
-        """Who made the vectors."""
-        return self._identity
-
-    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
         """Embed texts; see `Embedder.embed`. That a row depends on its text alone is up to the function."""
         vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
         for first in range(0, len(texts), BATCH):
@@ -129,8 +124,7 @@ class FunctionEmbedder:
             found = self._called(part)
             for place, vector in enumerate(found, first):
                 vectors[place] = vector
-                if on_done is not None:
-                    on_done(place, vectors[place])
+                on_done(place, vectors[place])
         return vectors
 
     def _called(self, texts: list[str]) -> Float32Array:
@@ -162,8 +156,7 @@ class FunctionEmbedder:
             place = int(wrong[0])
             what = "has no length" if length[place] == 0 else "holds NaN or infinity"
             raise ModelError(f"embedder {self._name!r}: the vector of text {texts[place]!r:.60} {what}")
-        unit: Float32Array = (found / length[:, None]).astype(np.float32)
-        return unit
+        return np.asarray(found / length[:, None], dtype=np.float32)
 
 
 class _MemoryStore:

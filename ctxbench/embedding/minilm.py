@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.errors import ParameterError
-from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, unheard, well_formed
 from ctxbench.embedding.model_files import MODEL_FILE, REPOSITORY, SHA256, find_weights
 from ctxbench.embedding.onnx_graph import HIDDEN, minilm_graph, read_header
 
@@ -21,13 +21,6 @@ MAX_PIECES = 256  # the model's published limit, [CLS] and [SEP] included
 _WINDOW = 512  # texts that are tokenised, sorted by length and computed before the next ones are looked at
 _CALL_PIECES = 256  # word pieces a call: more gain nothing and cost memory
 
-_IDENTITY = EmbedderIdentity(
-    model=REPOSITORY,
-    revision=SHA256[MODEL_FILE][:12],
-    backend="onnxruntime-graph1",  # counts up when graph.py or the pooling below changes a vector
-    quantisation="float32",
-    dimensions=HIDDEN,
-)
 _Batch: TypeAlias = tuple[list[int], list[list[int]]]  # positions of texts, and their word pieces, of equal number
 
 
@@ -44,6 +37,14 @@ class MiniLM:
         threads: calls at a time, >= 1; None: as many as there are processors for this process.
     """
 
+    identity = EmbedderIdentity(
+        model=REPOSITORY,
+        revision=SHA256[MODEL_FILE][:12],
+        backend="onnxruntime-graph1",  # counts up when graph.py or the pooling below changes a vector
+        quantisation="float32",
+        dimensions=HIDDEN,
+    )
+
     def __init__(self, weights: Path | None = None, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
             raise ParameterError(f"threads must be at least 1, got {threads}")
@@ -52,12 +53,7 @@ class MiniLM:
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
 
-    @property
-    def identity(self) -> EmbedderIdentity:
-        """Who made the vectors."""
-        return _IDENTITY
-
-    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         vectors = np.empty((len(texts), HIDDEN), dtype=np.float32)
         for start in range(0, len(texts), _WINDOW):
@@ -65,8 +61,7 @@ class MiniLM:
             for positions, rows in self._computed(window):
                 for position, row in zip(positions, rows, strict=True):
                     vectors[start + position] = row
-                    if on_done is not None:
-                        on_done(start + position, vectors[start + position])
+                    on_done(start + position, vectors[start + position])
         return vectors
 
     def _computed(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Float32Array]]:

@@ -39,11 +39,6 @@ class VectorStats:
     def __add__(self, other: VectorStats) -> VectorStats:
         return VectorStats(self.embedded + other.embedded, self.found + other.found, self.unsaved + other.unsaved)
 
-    @property
-    def model_loaded(self) -> bool:
-        """Whether the embedder had to be asked, which loads its model."""
-        return self.embedded > 0
-
 
 def open_vectors(embedder: Embedder, *, progress: Callable[[int, int], None] | None = None) -> Vectors:
     """Vectors over the store of this machine, or over an embedder's own; see `Vectors`. No model is loaded."""
@@ -80,17 +75,12 @@ class Vectors:
         self._store = store
         self.progress = progress
         self._memory: dict[bytes, Float32Array] = {}
-        self._stats = VectorStats()
+        self.stats = VectorStats()
 
     @property
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors."""
         return self._embedder.identity
-
-    @property
-    def stats(self) -> VectorStats:
-        """What was done so far, over all calls."""
-        return self._stats
 
     def get(self, texts: Sequence[str]) -> Float32Array:
         """Return the vectors of texts.
@@ -138,14 +128,14 @@ class Vectors:
         else:
             self._memory.update((text_hash(text), row) for text, row in zip(texts, vectors, strict=True))
             unsaved = len(texts) if self._store is not None else 0
-            if self._store is not None and unsaved and not self._stats.unsaved:
+            if self._store is not None and unsaved and not self.stats.unsaved:
                 _log.warning("%s cannot be written: new vectors are kept in memory only", self._store.path)
         self._count(embedded=len(texts), unsaved=unsaved)
         if self.progress is not None:
             self.progress(done, total)
 
     def _count(self, *, embedded: int = 0, found: int = 0, unsaved: int = 0) -> None:
-        self._stats += VectorStats(embedded, found, unsaved)
+        self.stats += VectorStats(embedded, found, unsaved)
 
 
 class _Making:

@@ -20,10 +20,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_choice
 from ctxbench.core.requests import Batch
 from ctxbench.io.files import read_bytes
-from ctxbench.selectors.protocol import RawAnswer, Source, catalog_items, check_send, quoted, shown_path
+from ctxbench.selectors.protocol import SENDS, RawAnswer, Source, catalog_items, quoted, shown_path
 from ctxbench.selectors.user_code import EndedError, confined
 
 
@@ -59,7 +59,7 @@ class CallableSource(Source):
         Raises:
             ParameterError: it cannot be called so.
         """
-        check_send(send)
+        check_choice("send", send, SENDS)
         if not callable(function) or inspect.isclass(function):
             raise ParameterError(f"callable must be a function or an object that can be called, got {function!r}")
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):

@@ -52,15 +52,10 @@ class Explained:
 
     def as_dict(self) -> dict[str, Any]:
         """The candidate as JSON."""
-        row = {**self.offered.as_dict(), "tokens": self.tokens}
-        row.pop("pair", None)
-        if self.probability is not None:
-            row["probability"] = self.probability
-        if self.loads is not None:
-            row["loads"] = self.loads
-        if self.item_chunk:
-            row["pair"] = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk}
-        return row
+        told = {name: value for name, value in self.offered.as_dict().items() if name != "pair"}
+        pair = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk} if self.item_chunk else None
+        row = {**told, "tokens": self.tokens, "probability": self.probability, "loads": self.loads, "pair": pair}
+        return {name: value for name, value in row.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,6 +124,7 @@ def explain(
     chunks = outcome.query.chunks(0) if searched else ()
     explained = _Explainer(pipeline, catalog, chunks, outcome.candidates, resources)
     chosen = tuple(map(explained, selection.chosen))
+    fitted = [step.call for step in refining_steps(pipeline.refine) if isinstance(step.call, Probability)]
     return Explanation(
         selection=selection,
         text=request.text,
@@ -141,14 +137,9 @@ def explain(
         not_searched=_not_searched(batch, searched=searched),
         eligible=int(batch.eligible.counts().sum()) if searched else 0,
         catalog=catalog,
-        outside=max((step.outside(table, catalog, resources) for step in _fitted(pipeline)), default=0.0),
+        outside=max((step.outside(table, catalog, resources) for step in fitted), default=0.0),
         search_off=not searched,
     )
-
-
-def _fitted(pipeline: Pipeline) -> list[Probability]:
-    """The steps of a pipeline that score by a fitted probability."""
-    return [step.call for step in refining_steps(pipeline.refine) if isinstance(step.call, Probability)]
 
 
 def _not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:

