@@ -122,6 +122,23 @@ def check_range(name: str, value: float, low: float, high: float = math.inf) -> 
         raise ParameterError(f"{name} must be {wanted}, got {value}")
 
 
+def number_within(name: str, value: object, low: float, high: float = math.inf) -> float:
+    """A value of a mapping as a finite number within a range, ends included.
+
+    Raises:
+        ParameterError: it is none, or lies outside.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or not low <= value <= high
+    ):
+        wanted = "a number" if math.isinf(low) else f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
+        raise ParameterError(f"{name} must be {wanted}, got {value!r}")
+    return float(value)
+
+
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Hold a value to the names that it may have.
 

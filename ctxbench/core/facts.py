@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ _NONE = -1  # code of an item without a workspace, user or conversation
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FactCodes:
-    """One text of every item, such as its workspace, as codes.
+    """One text of every item, such as its workspace, as codes; or another value that may be missing.
 
     Attributes:
         code: shape (n_items,), a place in `names`; -1 = none.
@@ -27,12 +27,12 @@ class FactCodes:
     """
 
     code: IntArray
-    names: tuple[str, ...]
+    names: tuple[Any, ...]
 
     @classmethod
-    def of(cls, texts: Iterable[str | None]) -> FactCodes:
+    def of(cls, texts: Iterable[Hashable]) -> FactCodes:
         """Number distinct texts in the order in which they come."""
-        known: dict[str, int] = {}
+        known: dict[Hashable, int] = {}
         code = np.array([_NONE if one is None else known.setdefault(one, len(known)) for one in texts], dtype=np.int64)
         return cls(code=frozen(code), names=tuple(known))
 
@@ -171,14 +171,14 @@ class Facts:
         """True for the items of this workspace and user, or of nobody, shape (n_items,)."""
         return self.workspace.open_to(workspace) & self.user.open_to(user)
 
-    def at(self, time: int) -> BoolArray:
-        """True for the items that are there at a time, shape (n_items,).
+    def at(self, time: int | IntArray, item: IntArray | slice = slice(None)) -> BoolArray:
+        """True for the items that are there at a time, shape (n_items,); of some items, each at a time of its own.
 
         `LATEST`, the time of a request that has none, is after all that was created and before nothing's end: what has
         an end is gone.
         """
-        there: BoolArray = (self.created <= time) & (time < self.until)
-        return there if time != LATEST else self.until == LATEST
+        created, until = self.created[item], self.until[item]
+        return np.where(np.equal(time, LATEST), until == LATEST, (created <= time) & (time < until))
 
     def linked(self, item: int) -> Sequence[tuple[str, int]]:
         """The links of an item: type and position."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray, frozen, owners
-from ctxbench.core.facts import LATEST, Facts
+from ctxbench.core.facts import Facts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,9 +83,7 @@ class Masks:
     def _cells(self, request: IntArray, item: IntArray) -> BoolArray:
         out = self._of_scope(request, item)
         if self.facts is not None:
-            time, until = self.time[request], self.facts.until[item]
-            there = (self.facts.created[item] <= time) & (time < until)
-            out &= np.where(time == LATEST, until == LATEST, there)
+            out &= self.facts.at(self.time[request], item)
         out &= ~np.isin(request * self.n_items + item, owners(self.start) * self.n_items + self.without)
         return out
 

@@ -313,7 +313,7 @@ def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Ite
     if len(broken):
         raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
     size = max(1, BLOCK // max(len(matrix.item), 1))
-    for first, last in _blocks(start, size):
+    for first, last in blocks(start, size):
         for rows in parts_of(int(start[first]), int(start[last]), size):
             product = multiply(queries[rows], matrix.vectors)
             for request in range(first, last):
@@ -416,7 +416,7 @@ def _blas() -> Any:
     return _controller[0]
 
 
-def _blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
+def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
     """Runs of requests that have at most `per_block` query chunks together (or are a single request)."""
     first, n = 0, len(start) - 1
     while first < n:

@@ -20,7 +20,7 @@ from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import check_choice, check_range
 from ctxbench.core.items import Catalog, Item
-from ctxbench.index.dense import BLOCK, ChunkMatrix, multiply
+from ctxbench.index.dense import BLOCK, ChunkMatrix, blocks, multiply
 from ctxbench.index.pairs import Edges, best_pairs, dots, every_pair, heads, held_places, spans
 
 T = TypeVar("T", bound=np.generic)
@@ -303,13 +303,7 @@ class _ChunkView:
         by_chunk = self._spec.similarity == "max"
         height = np.diff(self._span)[rows] if by_chunk else np.ones(len(rows), dtype=np.int64)
         width = len(self._matrix.item) if by_chunk else len(self.held)
-        ends = starts(height)
-        first = 0
-        while first < len(rows):
-            last = int(np.searchsorted(ends, ends[first] + BLOCK // max(width, 1), side="right")) - 1
-            last = min(max(last, first + 1), len(rows))
-            yield rows[first:last]
-            first = last
+        return (rows[first:last] for first, last in blocks(starts(height), BLOCK // max(width, 1)))
 
     def _block(self, rows: IntArray, limit: int | None) -> Edges:
         proposed, chunks = self._proposed(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -51,13 +50,9 @@ class Relatives:
     def __init__(self, matrix: ChunkMatrix, *, only_heads: bool = False) -> None:
         self.matrix = matrix
         self._compared = heads(matrix) if only_heads else matrix
-        self._span = spans(self._compared)
+        self._span, self._whole_span = spans(self._compared), spans(matrix)
         self._held = matrix.item[matrix.first]
         self._rows: dict[int, Float32Array] = {}
-
-    @cached_property
-    def _whole_span(self) -> IntArray:
-        return spans(self.matrix)
 
     def lent(
         self, items: IntArray, *, most: int = 0, above: float | None = None, asked: Asked | None = None

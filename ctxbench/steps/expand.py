@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.core.errors import ParameterError, check_range, suggest
-from ctxbench.core.items import ITEM_TYPES, Catalog, Item
+from ctxbench.core.items import ITEM_TYPES, Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
@@ -200,13 +200,10 @@ class _Work:
             allowed = query.batch.eligible[request] & _of_types(query.batch.catalog, step.types, resources)
             allowed[candidates.item[rows][chosen[rows]]] = False
             self._allowed[request] = allowed
-        self._asked: dict[int, Asked] = self._queries() if step.query_weight or self._lends else {}
+        asks = step.query_weight or step.lend or step.lend_above is not None
+        self._asked: dict[int, Asked] = self._queries() if asks else {}
         self._relatives = self._chunks() if step.by != "graph" or step.query_weight else None
         self._graph = self._find_graph() if step.by != "chunks" and self._leading else None
-
-    @property
-    def _lends(self) -> bool:
-        return bool(self._step.lend) or self._step.lend_above is not None
 
     def next_pass(self) -> dict[int, Edges]:
         """What is found next, by request; it leads in the pass after. Requests without are left out."""
@@ -295,8 +292,10 @@ def _leading(
 
 def _of_types(catalog: Catalog, types: tuple[str, ...], resources: Resources) -> BoolArray:
     """Which items are of some types, shape (n_items,); all where none is named."""
-
-    def make(items: Sequence[Item]) -> BoolArray:
-        return np.array([not types or item.type in types for item in items], dtype=np.bool_)
-
-    return row_over(catalog, resources, ("of types", types), over=("type",), make=make)
+    return row_over(
+        catalog,
+        resources,
+        ("of types", types),
+        over=("type",),
+        make=lambda items: np.array([not types or item.type in types for item in items], dtype=np.bool_),
+    )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError, check_choice, check_range, suggest
+from ctxbench.core.errors import ParameterError, check_choice, check_range, number_within, suggest
 from ctxbench.core.items import TEXT_FIELDS
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
@@ -57,7 +57,6 @@ class Bm25(Strategy):
     stem: bool = True
     server: bool = True
     bodies: bool = later(False)
-    ranks: ClassVar[bool] = True
     version: ClassVar[int] = 3  # 3: `URLs` is one word, `class` keeps its s
 
     def __post_init__(self) -> None:
@@ -113,7 +112,6 @@ class Bm25f(Strategy):
     b: Mapping[str, float] = field(default_factory=dict)
     k1: float = 1.5
     depth: int = DEPTH
-    ranks: ClassVar[bool] = True
     version: ClassVar[int] = 3  # 3: `URLs` is one word
 
     def __post_init__(self) -> None:
@@ -150,10 +148,7 @@ def _by_field(name: str, given: Mapping[str, float], default: Mapping[str, float
     for one, value in given.items():
         if one not in FIELDS:
             raise ParameterError(f"{name}: no field is called {one!r}{suggest(str(one), FIELDS)}")
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and 0 <= value <= high):
-            wanted = "0 or more" if math.isinf(high) else f"0 to {high:g}"
-            raise ParameterError(f"{name}: {one} must be {wanted}, got {value!r}")
+        number_within(f"{name}: {one}", value, 0.0, high)
     return {one: float(given.get(one, default[one])) for one in FIELDS}
 
 
@@ -177,7 +172,6 @@ class Fuzzy(Strategy):
     near: float = 0.8
     fields: tuple[str, ...] = ("name",)
     depth: int = DEPTH
-    ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("threshold", "near"):

@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray, firsts
 from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates, rescored
-from ctxbench.core.errors import ParameterError, check_choice, check_range
+from ctxbench.core.errors import ParameterError, check_choice, check_range, number_within
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
@@ -102,7 +102,9 @@ class Weighted(Strategy):
     def __post_init__(self) -> None:
         for name, low in (("weights", 0.0), ("lowest", -math.inf)):
             given = getattr(self, name)
-            object.__setattr__(self, name, {str(one): _number(name, one, given[one], low) for one in given})
+            object.__setattr__(
+                self, name, {str(one): number_within(f"{name}: {one}", given[one], low) for one in given}
+            )
         if self.weights and not any(self.weights.values()):
             raise ParameterError("weights must not all be 0")
         check_choice("normalise", self.normalise, NORMALISE)
@@ -161,7 +163,7 @@ class Weighted(Strategy):
         weights = fit.values.get("weights")
         if not isinstance(weights, Mapping) or not any(weights.values()):
             raise ParameterError(f"the fit {fit} holds no weights; fit again with {self.calibrations.command(WEIGHTS)}")
-        return {str(name): _number("weights", name, value, 0.0) for name, value in weights.items()}
+        return {str(name): number_within(f"weights: {name}", value, 0.0) for name, value in weights.items()}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Score by the weighted mean; `chunk_rank` becomes the place in the new order.
@@ -271,15 +273,6 @@ def _bound(source: str, score: FloatArray, lowest: Mapping[str, float]) -> float
     if len(score) and float(score.min()) < lowest[source] - MARGIN:
         raise ParameterError(f"lowest says that {source} gives at least {lowest[source]:g}, got {score.min():g}")
     return lowest[source]
-
-
-def _number(name: str, source: object, value: object, low: float) -> float:
-    """The value of a source as a number of at least `low`."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not (good and value >= low):  # type: ignore[operator]
-        wanted = "a number" if math.isinf(low) else f"{low:g} or more"
-        raise ParameterError(f"{name}: {source} must be {wanted}, got {value!r}")
-    return float(value)  # type: ignore[arg-type]
 
 
 def _list(names: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from ctxbench.core.stages import EMBEDDER, Resources
 from ctxbench.core.strategy import Strategy, later
 from ctxbench.index.dense import ChunkMatrix, Embed, Hits, by_best_pair, dense_index, query_vectors
 from ctxbench.index.pooling import Pooling, pooled_search
-from ctxbench.index.ranked import DEPTH, ranked_by
+from ctxbench.index.ranked import DEPTH, of_hits, ranked_by
 from ctxbench.index.versions import row_over
 from ctxbench.text.chunking.chunk_rules import chunk_rule
 from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
@@ -65,7 +65,6 @@ class Dense(Strategy):
     top: int | None = None
     bodies: bool = later(False)
     embedder: str = later("")
-    ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_range("depth", self.depth, 1)
@@ -154,27 +153,8 @@ def best_of_items(hits: Sequence[Hits], matrix: ChunkMatrix, *, group: IntArray,
         group: shape (n_items,); of the items with the same number only the best is kept.
         depth: items kept a request.
     """
-    request: list[IntArray] = []
-    place: list[IntArray] = []
-    for row, hit in enumerate(hits):
-        _, first = np.unique(group[matrix.item[hit.row]], return_index=True)
-        kept = np.sort(first)[:depth].astype(np.int64)
-        place.append(kept)
-        request.append(np.full(len(kept), row, dtype=np.int64))
-
-    def gather(values: Sequence[FloatArray] | Sequence[IntArray]) -> FloatArray:
-        return np.concatenate([value[kept] for value, kept in zip(values, place, strict=True)])
-
-    chunk = gather([hit.row for hit in hits]).astype(np.int64)
-    return Candidates.build(
-        len(hits),
-        np.concatenate(request),
-        matrix.item[chunk],
-        score=gather([hit.score for hit in hits]),
-        chunk_rank=np.concatenate(place),
-        query_chunk=gather([hit.query_chunk for hit in hits]),
-        item_chunk=matrix.ordinal[chunk],
-    )
+    first = [np.unique(group[matrix.item[hit.row]], return_index=True)[1] for hit in hits]
+    return of_hits(hits, [np.sort(places)[:depth].astype(np.int64) for places in first], matrix)
 
 
 @dataclass(frozen=True)
@@ -202,8 +182,6 @@ class Nothing(Strategy):
     Nothing is embedded, indexed or counted. Cost: none. Source: document 000, "Per-Agent Configuration".
     """
 
-    ranks: ClassVar[bool] = True
-
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find nothing."""
         return Candidates.empty(len(query.batch))
@@ -224,7 +202,6 @@ class Random(Strategy):
 
     seed: int = 0
     depth: int = DEPTH
-    ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_range("depth", self.depth, 1)
@@ -252,5 +229,4 @@ def _uniform(bits: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> FloatArray:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     bits = bits ^ (bits >> np.uint64(31))
-    out: FloatArray = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
-    return out
+    return np.divide((bits >> np.uint64(11)).astype(np.float64) + 0.5, 2.0**53)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,12 +10,12 @@ import numpy as np
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, check_choice, check_range
-from ctxbench.core.items import Catalog
+from ctxbench.core.facts import FactCodes
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.index.dense import ChunkMatrix, Hits, by_best_pair, dense_index
-from ctxbench.index.ranked import DEPTH
+from ctxbench.index.ranked import DEPTH, of_hits
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,6 @@ class Servers(Strategy):
     top: int | None = None
     depth: int = DEPTH
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
-    ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("servers", "depth"):
@@ -61,9 +59,10 @@ class Servers(Strategy):
         matrix = dense_index(batch.catalog, resources).matrix(needed, resources.vectors)
         if matrix is None or not asking.any() or not needed.any():
             return Candidates.empty(len(batch))
-        server = _server_numbers(batch.catalog)
+        server = FactCodes.of(item.server for item in batch.catalog).code
         hits = by_best_pair(query, resources.vectors, matrix, depth=len(batch.catalog))
-        return _tables([self._kept(one, matrix, server) for one in hits], matrix)
+        kept, places = zip(*(self._kept(one, matrix, server) for one in hits), strict=True)
+        return of_hits(kept, places, matrix)
 
     def _kept(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> tuple[Hits, IntArray]:
         """What the best servers hold of a request's hits, best first, and the first hit of each item to be found."""
@@ -98,33 +97,9 @@ def best_servers(
     which, value = which[nth < limit], value[nth < limit]
     pooled = np.bincount(which, value, len(number)) / np.bincount(which, minlength=len(number))
     last = np.partition(pooled, len(pooled) - servers)[len(pooled) - servers]
-    best: IntArray = number[pooled >= last]
-    return best
-
-
-def _server_numbers(catalog: Catalog) -> IntArray:
-    """The number of every item's server, shape (n_items,); -1 = none."""
-    known: dict[str, int] = {}
-    return np.array(
-        [-1 if item.server is None else known.setdefault(item.server, len(known)) for item in catalog], dtype=np.int64
-    )
+    return np.asarray(number[pooled >= last])
 
 
 def _firsts(item: IntArray) -> IntArray:
     """Where each item stands for the first time, rising."""
     return np.sort(np.unique(item, return_index=True)[1]).astype(np.int64)
-
-
-def _tables(found: Sequence[tuple[Hits, IntArray]], matrix: ChunkMatrix) -> Candidates:
-    """Candidates of the hits that stand at the places given for each request."""
-    request = np.repeat(np.arange(len(found), dtype=np.int64), [len(place) for _, place in found])
-    row = np.concatenate([hits.row[place] for hits, place in found])
-    return Candidates.build(
-        len(found),
-        request,
-        matrix.item[row],
-        score=np.concatenate([hits.score[place] for hits, place in found]),
-        chunk_rank=np.concatenate([place for _, place in found]),
-        query_chunk=np.concatenate([hits.query_chunk[place] for hits, place in found]),
-        item_chunk=matrix.ordinal[row],
-    )

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, owners
 from ctxbench.core.errors import ParameterError
+from ctxbench.core.facts import FactCodes
 
 DEPTH = 100  # how far down a ranking is read
 
@@ -162,8 +163,8 @@ class Kinship:
             raise ParameterError(f"{len(names)} names, {len(servers)} servers and {len(types)} types; expected as many")
         telling = len(set(servers) - {""}) > 1
         rows = [
-            _codes([(t, s) if s and telling else None for t, s in zip(types, servers, strict=True)]),
-            _codes([(t, name_stem(n)) for n, t in zip(names, types, strict=True)]),
+            FactCodes.of((t, s) if s and telling else None for t, s in zip(types, servers, strict=True)).code,
+            FactCodes.of((t, name_stem(n)) for n, t in zip(names, types, strict=True)).code,
         ]
         if near is not None:
             rows.append(np.asarray(near, dtype=np.int64))
@@ -230,12 +231,6 @@ def name_stem(name: str) -> str:
         return parent[1].lower()
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+", name)
     return " ".join(words[:2]).lower() or name
-
-
-def _codes(keys: Sequence[object | None]) -> IntArray:
-    """Number equal keys alike, None as -1, in order of first appearance; shape (n,)."""
-    seen: dict[object, int] = {}
-    return np.array([-1 if key is None else seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
 
 
 def _hold(table: Judgments | OfferedItems | Rankings, what: str, *columns: str) -> None:
