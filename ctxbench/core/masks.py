@@ -77,15 +77,12 @@ class Masks:
     def cells(self, request: Any, item: Any) -> Any:
         """Whether each request may get the item beside it: for two numbers a bool, for arrays one."""
         requests, items = np.broadcast_arrays(np.asarray(request), np.asarray(item))
-        flat = self._cells(requests.ravel().astype(np.int64), items.ravel().astype(np.int64))
-        return flat.reshape(requests.shape) if requests.shape else bool(flat[0])
-
-    def _cells(self, request: IntArray, item: IntArray) -> BoolArray:
-        out = self._of_scope(request, item)
+        of, at = requests.ravel().astype(np.int64), items.ravel().astype(np.int64)
+        flat = self._of_scope(of, at)
         if self.facts is not None:
-            out &= self.facts.at(self.time[request], item)
-        out &= ~np.isin(request * self.n_items + item, owners(self.start) * self.n_items + self.without)
-        return out
+            flat &= self.facts.at(self.time[of], at)
+        flat &= ~np.isin(of * self.n_items + at, owners(self.start) * self.n_items + self.without)
+        return flat.reshape(requests.shape) if requests.shape else bool(flat[0])
 
     def _of_scope(self, request: IntArray, item: IntArray) -> BoolArray:
         """Whether the scope of each request has the item beside it, shape (n,)."""

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -164,8 +164,7 @@ class Pipeline:
 
     def prompts(self, outcome: Outcome, resources: Resources) -> Sequence[Prompt]:
         """What the model would be sent, one prompt a request."""
-        prompts: Sequence[Prompt] = self.format.call(outcome.query, outcome.candidates, resources)
-        return prompts
+        return cast("Sequence[Prompt]", self.format.call(outcome.query, outcome.candidates, resources))
 
 
 class _Once:
@@ -186,8 +185,7 @@ class _Once:
         self._key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
         if self._key not in self._memo:
             self._memo[self._key] = make()
-        found: T = self._memo[self._key]
-        return found
+        return cast("T", self._memo[self._key])
 
 
 def _with_notes(table: Candidates, query: Query) -> Candidates:

@@ -16,10 +16,6 @@ from ctxbench.core.errors import EmbeddingError
 OnDone: TypeAlias = Callable[[int, Float32Array], None]
 
 
-def unheard(_position: int, _vector: Float32Array) -> None:
-    """Ignore that a vector is made."""
-
-
 class ModelError(EmbeddingError):
     """The model itself is missing, wrong or not loadable: no text is at fault."""
 
@@ -62,7 +58,7 @@ class Embedder(Protocol):
         """Who made the vectors; known without loading the model."""
         ...
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts. The first call loads the model.
 
         Args:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.core.errors import ParameterError, suggest
-from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError, OnDone, unheard
+from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError, OnDone
 from ctxbench.embedding.vector_store import Store, text_hash
 
 KIND = "python"  # as `open_embedder` knows them
@@ -116,7 +116,7 @@ class FunctionEmbedder:
         if now.shape != self._probe.shape or np.abs(now - self._probe).max() > _SAME:
             self._begin()
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. That a row depends on its text alone is up to the function."""
         vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
         for first in range(0, len(texts), BATCH):
@@ -124,7 +124,8 @@ class FunctionEmbedder:
             found = self._called(part)
             for place, vector in enumerate(found, first):
                 vectors[place] = vector
-                on_done(place, vectors[place])
+                if on_done is not None:
+                    on_done(place, vectors[place])
         return vectors
 
     def _called(self, texts: list[str]) -> Float32Array:

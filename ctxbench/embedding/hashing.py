@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.errors import check_range
-from ctxbench.embedding.embedder import EmbedderIdentity, OnDone, unheard, well_formed
+from ctxbench.embedding.embedder import EmbedderIdentity, OnDone, well_formed
 
 _WORD = re.compile(r"\w+")
 _WORD_WEIGHT = 4  # a shared word says more than a shared trigram, of which a word has several
@@ -35,12 +35,13 @@ class HashingEmbedder:
         """Who made the vectors."""
         return self._identity
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. A text without a word has the vector of one fixed feature."""
         vectors = np.zeros((len(texts), self._identity.dimensions), dtype=np.float32)
         for position, text in enumerate(texts):
             vectors[position] = self._one(text)
-            on_done(position, vectors[position])
+            if on_done is not None:
+                on_done(position, vectors[position])
         return vectors
 
     def _one(self, text: str) -> Float32Array:

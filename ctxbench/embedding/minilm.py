@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.errors import ParameterError
-from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, unheard, well_formed
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.embedding.model_files import MODEL_FILE, REPOSITORY, SHA256, find_weights
 from ctxbench.embedding.onnx_graph import HIDDEN, minilm_graph, read_header
 
@@ -53,7 +53,7 @@ class MiniLM:
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         vectors = np.empty((len(texts), HIDDEN), dtype=np.float32)
         for start in range(0, len(texts), _WINDOW):
@@ -61,7 +61,8 @@ class MiniLM:
             for positions, rows in self._computed(window):
                 for position, row in zip(positions, rows, strict=True):
                     vectors[start + position] = row
-                    on_done(start + position, vectors[start + position])
+                    if on_done is not None:
+                        on_done(start + position, vectors[start + position])
         return vectors
 
     def _computed(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Float32Array]]:

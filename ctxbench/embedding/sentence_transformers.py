@@ -14,7 +14,7 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.installation import install_command
-from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, unheard, well_formed
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.embedding.model_files import file_sha256
 from ctxbench.net.http_connection import offline
 
@@ -66,7 +66,7 @@ class SentenceTransformerEmbedder:
             )
         return self._identity
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         dimensions = self.identity.dimensions
         vectors = np.empty((len(texts), dimensions), dtype=np.float32)
@@ -80,7 +80,8 @@ class SentenceTransformerEmbedder:
                     raise ModelError(f"{self._name} makes vectors of {len(vector)} numbers, its files say {dimensions}")
                 with np.errstate(invalid="ignore"):  # a zero vector becomes NaN, which is refused where it is stored
                     vectors[position] = vector / np.sqrt(vector @ vector)
-                on_done(position, vectors[position])
+                if on_done is not None:
+                    on_done(position, vectors[position])
         return vectors
 
     def _load(self) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.installation import install_command
-from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, unheard, well_formed
+from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
 from ctxbench.embedding.model_files import model_sha256, package_files
 from ctxbench.embedding.onnx_graph import read_header
 
@@ -62,7 +62,7 @@ class WordLlama:
             )
         return self._identity
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""
         vectors = np.empty((len(texts), _DIMENSIONS), dtype=np.float32)
         for start in range(0, len(texts), _WINDOW):
@@ -70,7 +70,8 @@ class WordLlama:
             window = [well_formed(text) or " " for text in texts[start : start + _WINDOW]]
             for position, pieces in enumerate(tokenizer.encode_batch(window, add_special_tokens=False), start):
                 vectors[position] = _mean(table, pieces.ids)
-                on_done(position, vectors[position])
+                if on_done is not None:
+                    on_done(position, vectors[position])
         return vectors
 
     def _load(self) -> tuple[Float32Array, Any]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.core.arrays import BoolArray, FloatArray, owners
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
 from ctxbench.index.postings import Occurrences, Postings, logarithms
@@ -91,7 +91,7 @@ class Bm25Index:
         share = counts.value / (counts.value + norm[counts.item])
         if variant == "bm25+":
             share *= k1 + 1.0
-        self._postings = replace(counts, value=counts.by_posting(idf) * share)
+        self._postings = replace(counts, value=idf[owners(counts.start)] * share)
         self._absent: list[float] = (idf if variant == "bm25+" else 0.0 * idf).tolist()  # of a word that is not there
 
     def words(self, chunks: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
@@ -139,7 +139,7 @@ def _text(item: Item, *, server: bool, bodies: bool) -> str:
 
 def _idf(counts: Postings, variant: str) -> FloatArray:
     """The inverse document frequency of every word, shape (n_words,)."""
-    n = counts.held().astype(np.float64)
+    n = np.diff(counts.start).astype(np.float64)
     if variant == "bm25+":
         return logarithms((counts.n_items + 1) / n)
     odds = (counts.n_items - n + 0.5) / (n + 0.5)

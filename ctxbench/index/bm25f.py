@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.core.arrays import BoolArray, FloatArray, owners
 from ctxbench.core.items import Catalog, Item
 from ctxbench.index.fields import field_words
 from ctxbench.index.postings import Occurrences, logarithms
@@ -65,8 +65,8 @@ class Bm25fIndex:
             words, b = length[held], self._b[name]
             share[held] = weight / (1.0 - b + b * words / (words.sum() / max(len(words), 1)))
         counts = occurrences.postings(shares)
-        n = counts.held()
-        idf = counts.by_posting(logarithms(1.0 + (counts.n_items - n + 0.5) / (n + 0.5)))
+        n = np.diff(counts.start)
+        idf = logarithms(1.0 + (counts.n_items - n + 0.5) / (n + 0.5))[owners(counts.start)]
         self._postings = replace(counts, value=idf * (counts.value / (self._k1 + counts.value)))
 
     def scores(self, words: Mapping[str, float]) -> FloatArray:

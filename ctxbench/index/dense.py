@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -144,8 +144,7 @@ class DenseIndex:
             return None
         if name not in self._made:
             self._made[name] = make(self._matrix)
-        found: T = self._made[name]
-        return found
+        return cast("T", self._made[name])
 
     def matrix(self, needed: BoolArray, embed: Embed, *, skip_failed: bool = False) -> ChunkMatrix | None:
         """The vectors of all items held, once those in `needed`, shape (n_items,), are among them.

@@ -49,14 +49,6 @@ class Postings:
             shares[self.item[self.of(word)]] = True
         return shares
 
-    def held(self) -> IntArray:
-        """How many items hold each word, shape (n_words,)."""
-        return np.diff(self.start)
-
-    def by_posting(self, by_word: FloatArray) -> FloatArray:
-        """A value a word, shape (n_words,), for each of its postings, shape (n_postings,)."""
-        return by_word[owners(self.start)]
-
 
 @dataclass(frozen=True, eq=False)
 class Occurrences:

@@ -14,7 +14,7 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Request
+from ctxbench.core.requests import Batch, Only, Request
 from ctxbench.core.selection import Offered, Prompt, Selection, selections
 from ctxbench.core.stages import Resources, Step
 from ctxbench.selectors.pair_texts import Chunkings, refining_steps
@@ -146,24 +146,20 @@ def _not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
     held, eligible, seen = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
-    restricted = batch.requests[0].only
-    only = None if restricted is None else restricted.of(batch.catalog)
+    only = (batch.requests[0].only or Only()).of(batch.catalog)
     reasons: Counter[str] = Counter()
     for position, item in enumerate(batch.catalog):
         if position in held or not seen[position] or (eligible[position] and searched):
             continue
-        if eligible[position]:
-            reasons[SEARCH_OFF] += 1
-        elif not item.enabled:
-            reasons["not enabled"] += 1
-        elif position in removed:
-            reasons["removed from the session"] += 1
-        elif item.include != "agent":
-            reasons[f"include mode {item.include}"] += 1
-        elif only is not None and not only[position]:
-            reasons["outside of what this request is restricted to"] += 1
-        else:
-            reasons["not available to this request"] += 1
+        whys = (
+            (SEARCH_OFF, eligible[position]),
+            ("not enabled", not item.enabled),
+            ("removed from the session", position in removed),
+            (f"include mode {item.include}", item.include != "agent"),
+            ("outside of what this request is restricted to", not only[position]),
+            ("not available to this request", True),
+        )
+        reasons[next(why for why, holds in whys if holds)] += 1
     return dict(reasons)
 
 

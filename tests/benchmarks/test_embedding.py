@@ -121,7 +121,9 @@ def test_one_query(benchmark, minilm):
 
 
 def test_first_vector_in_a_fresh_process(benchmark):
-    script = "from ctxbench.embedding import open_embedder; open_embedder().embed(['where are the logs?'])"
+    script = (
+        "from ctxbench.embedding.embedder_names import open_embedder; open_embedder().embed(['where are the logs?'])"
+    )
     command = [sys.executable, "-c", script]
     subprocess.run(command, check=True, timeout=120)  # the weights' hash is checked here, once
     benchmark.pedantic(subprocess.run, args=(command,), kwargs={"check": True}, rounds=ROUNDS)

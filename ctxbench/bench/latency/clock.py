@@ -23,7 +23,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Analyses, ByDomain, Merge, Resources, Step
-from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, OnDone, unheard
+from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, OnDone
 from ctxbench.index.resources import LocalResources
 
 T = TypeVar("T")
@@ -56,16 +56,17 @@ class TimedEmbedder:
             self._inner.embed([_PROBE])
             self.load_s = time.perf_counter() - begin
 
-    def embed(self, texts: Sequence[str], *, on_done: OnDone = unheard) -> Float32Array:
+    def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`."""
         self.load()
         aside = 0.0
 
         def timed(position: int, vector: Float32Array) -> None:
             nonlocal aside
-            start = time.perf_counter()
-            on_done(position, vector)
-            aside += time.perf_counter() - start
+            if on_done is not None:
+                start = time.perf_counter()
+                on_done(position, vector)
+                aside += time.perf_counter() - start
 
         begin = time.perf_counter()
         vectors = self._inner.embed(texts, on_done=timed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Message, Request, SessionItem
 from ctxbench.io.files import write_atomic
@@ -68,8 +68,7 @@ def read_items(path: Path) -> Catalog:
     """
     faults: list[Fault] = []
     items = [Item(**row) for _, row in iter_jsonl(path, faults)]
-    if faults:
-        raise InputError(faults)
+    raise_faults(faults)
     return Catalog(items)
 
 
