@@ -9,9 +9,8 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray, owners
 from ctxbench.core.items import Catalog, Item
-from ctxbench.index.fields import field_words
 from ctxbench.index.postings import Occurrences, logarithms
-from ctxbench.index.words import name_words, weighted_words
+from ctxbench.index.words import field_words, name_words, weighted_words
 
 
 class Bm25fIndex:

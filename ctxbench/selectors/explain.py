@@ -19,8 +19,7 @@ from ctxbench.core.selection import Offered, Prompt, Selection, selections
 from ctxbench.core.stages import Resources, Step
 from ctxbench.selectors.pair_texts import Chunkings, refining_steps
 from ctxbench.selectors.pipelines import check_fits
-from ctxbench.steps.calibrated import Probability
-from ctxbench.steps.price import PROBABILITY
+from ctxbench.steps.calibrated import PROBABILITY_COLUMN, Probability
 from ctxbench.steps.retrieve import Nothing
 
 SEARCH_OFF = "the search is off"
@@ -175,7 +174,7 @@ class _Explainer:
         self._resources = resources
         self._chunkings = Chunkings.of(pipeline)
         self._tokens = table.prices(resources.tokens(catalog)).tolist()
-        self._probability = table.columns.get(PROBABILITY, np.full(len(table), np.nan)).tolist()
+        self._probability = table.columns.get(PROBABILITY_COLUMN, np.full(len(table), np.nan)).tolist()
         self._row = {item: row for row, item in enumerate(table.item.tolist())}
 
     def __call__(self, offered: Offered) -> Explained:

@@ -16,12 +16,11 @@ from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy, later
 from ctxbench.index.bm25 import VARIANTS, bm25_index
 from ctxbench.index.bm25f import Bm25fIndex, query_words
-from ctxbench.index.fields import FIELDS
 from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
 from ctxbench.index.fuzzy import FuzzyIndex
 from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.index.versions import index_over
-from ctxbench.index.words import WordRule
+from ctxbench.index.words import FIELDS, WordRule
 
 _TOGETHER = 256  # requests whose words are compared with the catalog's at once, to bound memory
 
