@@ -16,8 +16,7 @@ from ctxbench.bench.stats import Comparison, compare, difference_interval, sign_
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.stored_pipelines import StoredDomains, StoredRefine, StoredStep
-from ctxbench.steps.cut import Standard
-from ctxbench.steps.cut_relative import Margin
+from ctxbench.steps.cut import Margin, Standard
 
 LENGTHS = (*range(31), 40, 50, 75, 100)
 _AROUND = 2  # points to either side that the slope of the curve is taken over

@@ -14,8 +14,7 @@ from ctxbench.core.items import TEXT_FIELDS
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy, later
-from ctxbench.index.bm25 import VARIANTS, bm25_index
-from ctxbench.index.bm25f import Bm25fIndex, query_words
+from ctxbench.index.bm25 import VARIANTS, Bm25fIndex, bm25_index, query_words
 from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
 from ctxbench.index.fuzzy import FuzzyIndex
 from ctxbench.index.ranked import DEPTH, ranked_by

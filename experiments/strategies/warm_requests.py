@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctxbench.bench.latency.interleaved import Contender, seconds_in_turns
+from ctxbench.bench.latency.clock import Contender, seconds_in_turns
 from ctxbench.bench.latency.latency_results import Summary, summarise
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.items import Catalog

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from warm_requests import warm_in_turns
 
-from ctxbench.bench.latency.interleaved import Contender, seconds_in_turns
+from ctxbench.bench.latency.clock import Contender, seconds_in_turns
 from ctxbench.core import registry
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item

@@ -4,7 +4,7 @@ from math import log
 
 import numpy as np
 
-from ctxbench.index.postings import Occurrences, logarithms
+from ctxbench.index.bm25 import Occurrences, logarithms
 
 
 def counted(texts, *, item, n_items, weight=None, field=None):
