@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from ctxbench.core.errors import Fault, ParameterError, check_choice, raise_faults, suggest
-from ctxbench.core.times import instant
+from ctxbench.core.times import named_instant
 
 if TYPE_CHECKING:
     from ctxbench.core.facts import Facts
@@ -133,20 +133,13 @@ class Item:
             self._check_facts()
 
     def _check_facts(self) -> None:
-        begun, ended = (self._instant(name) for name in ("created", "until"))
+        begun, ended = (named_instant(name, getattr(self, name), f" (item {self.id})") for name in ("created", "until"))
         if begun is not None and ended is not None and ended < begun:
             raise ParameterError(
                 f"until ({self.until}) is before created ({self.created}); an item ends after it began (item {self.id})"
             )
         if self.confidence is not None and not 0 <= self.confidence <= 1:
             raise ParameterError(f"confidence must be 0 to 1, got {self.confidence} (item {self.id})")
-
-    def _instant(self, name: str) -> int | None:
-        text = getattr(self, name)
-        try:
-            return None if text is None else instant(text)
-        except ParameterError as error:
-            raise ParameterError(f"{name} {error} (item {self.id})") from None
 
     @property
     def key(self) -> ItemKey:

@@ -17,7 +17,7 @@ from ctxbench.core.errors import Fault, ParameterError, check_range, raise_fault
 from ctxbench.core.facts import EARLIEST, LATEST
 from ctxbench.core.items import ITEM_TYPES, Catalog, ItemKey
 from ctxbench.core.masks import Masks
-from ctxbench.core.times import instant
+from ctxbench.core.times import instant, named_instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,8 @@ class Only:
                 raise ParameterError(f"no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
         if self.confidence is not None:
             check_range("confidence", self.confidence, 0, 1)
-        for name in ("since", "before"):
-            text = getattr(self, name)
-            try:
-                instant(text or "1970-01-01")
-            except ParameterError as error:
-                raise ParameterError(f"{name} {error}") from None
-        if self.since is not None and self.before is not None and instant(self.since) >= instant(self.before):
+        since, before = (named_instant(name, getattr(self, name) or None) for name in ("since", "before"))
+        if since is not None and before is not None and since >= before:
             raise ParameterError(f"since ({self.since}) must be before before ({self.before}); nothing would be left")
 
     def as_dict(self) -> dict[str, Any]:

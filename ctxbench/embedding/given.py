@@ -14,7 +14,7 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError, OnDone
-from ctxbench.embedding.vector_store import Store, text_hash
+from ctxbench.embedding.vectors import Store, text_hash
 
 KIND = "python"  # as `open_embedder` knows them
 BATCH = 256  # texts of one call

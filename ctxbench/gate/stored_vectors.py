@@ -11,8 +11,7 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.core.errors import InputError, StorageError
 from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError
-from ctxbench.embedding.vector_store import Store, VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Store, Vectors, VectorStore
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, accept_command, file_hash
 from ctxbench.gate.baseline_reader import read_manifest
 from ctxbench.gate.snapshots import SelectorSnapshot, content_hash

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import StorageError
-from ctxbench.embedding.vector_store import UNIT_TOLERANCE, text_hash
+from ctxbench.embedding.vectors import UNIT_TOLERANCE, text_hash
 from ctxbench.gate.baseline_layout import accept_command
 from ctxbench.io.files import read_bytes
 from ctxbench.io.json_files import dump_json

@@ -21,7 +21,7 @@ import pytest
 from ctxbench.embedding.embedder import EmbedderIdentity
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.model_files import find_weights
-from ctxbench.embedding.vector_store import VectorStore
+from ctxbench.embedding.vectors import VectorStore
 
 THREADS = 2
 ROUNDS = 5

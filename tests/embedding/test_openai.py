@@ -20,8 +20,7 @@ from ctxbench.core.errors import EmbeddingError, ParameterError
 from ctxbench.embedding.embedder import ModelError
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.openai import OpenAIEmbedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.net import openai_server as server_module
 from tests.local_server import Server
 

@@ -15,8 +15,7 @@ from ctxbench.embedding import vectors as vectors_module
 from ctxbench.embedding.embedder import EmbedderIdentity, ModelError
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors, VectorStats
+from ctxbench.embedding.vectors import Vectors, VectorStats, VectorStore
 
 
 class Recorder(HashingEmbedder):

@@ -14,8 +14,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.text.tokens import open_counter
 

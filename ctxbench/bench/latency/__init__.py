@@ -17,7 +17,7 @@ from ctxbench.bench.latency.latency_results import (
     summarise,
 )
 from ctxbench.bench.latency.measurement import LatencySettings, measure
-from ctxbench.bench.latency.sized_catalogs import grown, requests_like
+from ctxbench.bench.latency.trial_inputs import grown, requests_like
 
 __all__ = [
     "PARTS_OF_A_STEP",

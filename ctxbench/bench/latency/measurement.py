@@ -16,9 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from ctxbench.bench.latency.jobs import Job, write_items
 from ctxbench.bench.latency.latency_results import STATES, LatencyResult, Timings, Trial
-from ctxbench.bench.latency.sized_catalogs import grown, requests_like
+from ctxbench.bench.latency.trial_inputs import Job, grown, requests_like, write_items
 from ctxbench.bench.machine import machine
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.bench.provenance import versions

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.latency.clock import Clock, TimedEmbedder, TimedResources, ask, timed
-from ctxbench.bench.latency.jobs import Job, read_items, read_request
+from ctxbench.bench.latency.trial_inputs import Job, read_items, read_request
 from ctxbench.bench.machine import blas, peak_mib
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.console import say

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.bench.latency import measurement
-from ctxbench.bench.latency.jobs import Job, write_items
+from ctxbench.bench.latency.trial_inputs import Job, write_items
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import Catalog, Item
 from tests.children import child

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ctxbench.bench.latency.jobs import read_items, read_request, write_items
+from ctxbench.bench.latency.trial_inputs import read_items, read_request, write_items
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Message, Request, SessionItem
 
