@@ -302,10 +302,7 @@ class _ExperimentReader(YamlForm):
         lists = {key: several if isinstance(several, list) else [several] for key, several in vary.items()}
         if any(not (isinstance(entry[key], str) and entry[key]) for key in names[:3] if key in entry):
             return []
-        if "presets" in entry:
-            found, preset = self._tuned(entry)
-        else:
-            found, preset = find_definition(entry["selector"], entry.get("preset"), base=self.base)
+        found, preset = self._tuned(entry) if "presets" in entry else self._find(entry)
         if preset:
             self.attempt(lambda: found.values(preset), *where, "preset")
         for key, value in given.items():
@@ -337,6 +334,9 @@ class _ExperimentReader(YamlForm):
             raise ParameterError("; ".join(idle.values()))
         return specs
 
+    def _find(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
+        return find_definition(entry["selector"], entry.get("preset"), base=self.base)
+
     def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
         """The selector of a tuned preset, with the preset."""
         from ctxbench.selectors.presets import definition_hash, read_presets  # most selectors are not tuned
@@ -348,7 +348,7 @@ class _ExperimentReader(YamlForm):
             raise ParameterError(f"presets needs preset, which of those in {path}: {', '.join(file.presets)}")
         found = file.definition(preset)
         if "selector" in entry:
-            asked, _ = find_definition(entry["selector"], base=self.base)
+            asked, _ = self._find(entry)
             if (asked.name, definition_hash(asked)) != (found.name, definition_hash(found)):
                 raise ParameterError(
                     f"a presets file of another selector: {preset!r} of {path} was tuned for {found.name!r}, and "

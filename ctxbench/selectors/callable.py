@@ -149,9 +149,7 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
     path = _file_of(place, base)
     if path is not None and not path.is_file():
         raise ParameterError(f"callable {spec!r}: there is no file {place}")
-    folder = str((base if path is None else path.parent).absolute())
-    if folder not in sys.path:  # behind everything that is installed
-        sys.path.append(folder)
+    _importable(base if path is None else path.parent)
     try:
         with confined():
             found: Any = importlib.import_module(place) if path is None else _module_of(path)
@@ -247,6 +245,13 @@ def _neighbours(folder: Path, *, own: bool = False) -> dict[str, tuple[Path, str
 def _real(place: str) -> str:
     """Where a path really leads, with a separator behind it: what lies below it begins with that."""
     return str(Path(place).resolve() / "_")[:-1]
+
+
+def _importable(folder: Path) -> None:
+    """Let modules of `folder` be found, behind everything that is installed."""
+    name = str(folder.absolute())
+    if name not in sys.path:
+        sys.path.append(name)
 
 
 def _source_of(function: Callable[..., Any]) -> Path | None:

@@ -111,11 +111,7 @@ def measure(
     """
     settings = settings or LatencySettings()
     asked = requests_like(catalog, settings.requests + 1) if requests is None else requests
-    if isinstance(subject, Pipeline):
-        pipeline = subject
-    else:
-        found, preset = find_definition(subject)
-        pipeline = found.pipeline(found.values(preset))
+    pipeline = subject if isinstance(subject, Pipeline) else named_pipeline(subject)
     embedder = open_embedder(settings.embedder)
     uses = {use for step in (pipeline.retrieve, *pipeline.refine) for use in step.uses}
     if own := sorted(use for use in uses if kind_of(use) == EMBEDDER != use):
@@ -146,6 +142,16 @@ def measure(
         started=started,
         trials=tuple(bench.trials),
     )
+
+
+def named_pipeline(name: str) -> Pipeline:
+    """The pipeline of a selector: a shipped one, `semantic`, one of its presets, `semantic/normal`, or a YAML file.
+
+    Raises:
+        UserError: there is no such selector or preset, or the file is missing or faulty.
+    """
+    found, preset = find_definition(name)
+    return found.pipeline(found.values(preset))
 
 
 @contextmanager

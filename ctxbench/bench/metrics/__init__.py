@@ -13,7 +13,7 @@ from ctxbench.bench.metrics.inputs import (
     Via,
     name_stem,
 )
-from ctxbench.bench.metrics.metric_values import (
+from ctxbench.bench.metrics.named_metrics import (
     GroupMean,
     Mean,
     Metric,

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.bench.metrics.metric_values import Metric, summarise
+from ctxbench.bench.metrics.named_metrics import Metric, summarise
 from ctxbench.bench.stats.intervals import (
     FEW,
     LEVEL,
