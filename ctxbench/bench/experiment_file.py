@@ -16,9 +16,8 @@ from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition, is_file, rooted
-from ctxbench.selectors.oracle import ABOUT, ORACLE, Oracle, Required
 from ctxbench.selectors.parameters import Value, shown
-from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
+from ctxbench.selectors.pipelines import ABOUT, ORACLE, AsManyAs, Oracle, PipelineSelector, Required
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Selector
 
 DEFAULT_METRICS = (
@@ -112,22 +111,9 @@ class Experiment:
         for spec in sorted(self.selectors, key=lambda spec: spec.like is not None):
             selector = spec.make(resources, memo)
             if isinstance(selector, Oracle) and required is not None:
-                selector = selector.knowing(required)
+                selector = replace(selector, required=required)
             made[spec.name] = AsManyAs(spec.name, selector, made[spec.like]) if spec.like is not None else selector
         return {spec.name: made[spec.name] for spec in self.selectors}
-
-
-def read_experiment(path: Path) -> Experiment:
-    """Read an experiment and check it whole.
-
-    Raises:
-        StorageError: the file is missing or cannot be read.
-        InputError: anything in it is wrong: all faults, with their lines.
-    """
-    experiment, faults = examine(path)
-    if faults:
-        raise InputError(faults)
-    return experiment
 
 
 def examine(path: Path) -> tuple[Experiment, list[Fault]]:
@@ -197,8 +183,7 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
 
     own = external_from_config({"answers": str(answers), "name": answers.stem}, base=Path())
     specs = [SelectorSpec(own.name, lambda _resources, _memo: own, "a selector of the user's", outside=True)]
-    for named in beside:
-        specs.append(shipped_spec(named, name=named))
+    specs += [shipped_spec(named, name=named) for named in beside]
     return Experiment(
         name=own.name,
         about=f"answers of {answers.name}",
@@ -352,7 +337,7 @@ class _ExperimentReader(YamlForm):
     def _find(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
         return find_definition(entry["selector"], entry.get("preset"), base=self.base)
 
-    def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str]:
+    def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
         """The selector of a tuned preset, with the preset."""
         from ctxbench.selectors.presets import definition_hash, read_presets  # most selectors are not tuned
 

@@ -78,17 +78,12 @@ def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said)
     return prepare(experiment, faults=faults, notify=notify)
 
 
-def as_it_is(counter: TokenCounter) -> TokenCounter:
-    """Return the token counter unchanged."""
-    return counter
-
-
 def prepare(
     experiment: Experiment,
     *,
     faults: Sequence[Fault] = (),
     notify: Callable[[str], None] = nothing_said,
-    counting: Callable[[TokenCounter], TokenCounter] = as_it_is,
+    counting: Callable[[TokenCounter], TokenCounter] = lambda counter: counter,
     opening: Callable[..., Dataset] = open_dataset,
 ) -> Prepared:
     """Open what an experiment names.

@@ -120,15 +120,11 @@ class RunFolder:
     def answers(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
         """The answers of a finished part, if they are undamaged and made from just what `key` stands for."""
         folder = self._recovered(dataset, selector)
-        if not (folder / "part.json").exists():
-            return None
-        try:
+        with suppress(UserError, *DAMAGE):  # the part is made again
             marker = _read_checked(folder / "part.json")
-            if marker["key"] != key:
-                return None
-            return replace(_undamaged(folder, marker), notes=marker["notes"])
-        except (UserError, *DAMAGE):
-            return None  # the part is made again
+            if marker["key"] == key:
+                return replace(_undamaged(folder, marker), notes=marker["notes"])
+        return None
 
     def stored(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
         """The answers of the finished part, or those that there are of an unfinished one; None if there are none."""
@@ -238,11 +234,11 @@ class RunFolder:
         kept = set()
         for path in folder.glob(f"*{SUFFIX}"):
             number = int(path.stem) if path.stem.isdecimal() else len(queries)
-            found = _sound_slice(path) if number < len(queries) else None
-            if found is not None and found.queries == tuple(queries[number]):
-                kept.add(number)
-            else:
-                path.unlink(missing_ok=True)
+            with suppress(StorageError, IndexError):
+                if read_slice(path, rows=False).queries == tuple(queries[number]):
+                    kept.add(number)
+                    continue
+            path.unlink(missing_ok=True)
         return kept
 
     def slices(self, dataset: str, selector: str) -> StoredAnswers:
@@ -304,13 +300,6 @@ class RunFolder:
         if not path.exists():
             raise StorageError(f"{self.path} holds no {name}: expected the folder of a finished run (`ctxbench run`)")
         return _read_checked(path)
-
-
-def _sound_slice(path: Path) -> Slice | None:
-    """A slice of an unfinished part, without its candidates; None where it is not as it was written."""
-    with suppress(StorageError):
-        return read_slice(path, rows=False)
-    return None
 
 
 def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
@@ -376,13 +365,13 @@ def _write_selections(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
     for answers in part.answers.blocks():
         alike = continuing(answers.candidates)
         for place, query in enumerate(answers.queries):
-            row: dict[str, Any] = {"query": query}
-            if query in answers.errors:
-                row["error"] = answers.errors[query]
-            trace = answers.candidates.notes_of(query)
-            if trace:
-                row["trace"] = [note.as_dict() for note in trace]
-            row["items"] = list(_offered(catalog, answers.candidates, place, alike))
+            row = {
+                "query": query,
+                "error": answers.errors.get(query),
+                "trace": [note.as_dict() for note in answers.candidates.notes_of(query)] or None,
+                "items": list(_offered(catalog, answers.candidates, place, alike)),
+            }
+            row = {name: value for name, value in row.items() if value is not None}
             stream.write(f"{dump_json(row)}\n".encode())
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.notes import Note
 from ctxbench.core.query import Query, together
 from ctxbench.core.requests import Batch
-from ctxbench.core.selection import Prompt
 from ctxbench.core.strategy import Strategy
 
 T = TypeVar("T")
@@ -74,13 +73,11 @@ class Resources(Protocol):
 
     def vectors(self, texts: Sequence[str]) -> Float32Array:
         """Unit vectors of `texts` by the resource `embedder`, shape (n_texts, n_dimensions)."""
-        vectors: Float32Array = self.get(EMBEDDER)(texts)
-        return vectors
+        return cast("Float32Array", self.get(EMBEDDER)(texts))
 
     def tokens(self, catalog: Catalog) -> IntArray:
         """Prompt tokens of every item by the resource `tokens`, shape (n_items,)."""
-        counts: IntArray = self.get("tokens")(catalog)
-        return counts
+        return cast("IntArray", self.get("tokens")(catalog))
 
     def text_tokens(self, texts: Sequence[str]) -> IntArray:
         """Tokens of texts by the resource `tokens`, shape (n_texts,): of parts of items, or of a whole prompt.
@@ -88,8 +85,7 @@ class Resources(Protocol):
         Raises:
             ParameterError: the counter is a file of counts, which knows whole items only.
         """
-        counts: IntArray = self.get("tokens").texts(texts)
-        return counts
+        return cast("IntArray", self.get("tokens").texts(texts))
 
 
 class Resource(Protocol):
@@ -111,12 +107,6 @@ class Resource(Protocol):
     def value(self) -> Any:
         """What steps get; asked for once."""
         ...
-
-
-Analyse: TypeAlias = Callable[[Batch, Resources], Query]
-Retrieve: TypeAlias = Callable[[Query, Resources], Candidates]
-Refine: TypeAlias = Callable[[Query, Candidates, Resources], Candidates]
-Format: TypeAlias = Callable[[Query, Candidates, Resources], Sequence[Prompt]]
 
 
 _PLAIN, _SILENT = Strategy(), object()

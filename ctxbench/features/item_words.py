@@ -14,9 +14,8 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.core.stages import Resources
 from ctxbench.index.bm25 import Bm25Index, bm25_index
-from ctxbench.index.fields import field_words
 from ctxbench.index.versions import index_over
-from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, stem
+from ctxbench.index.words import STOP_WORDS, WordRule, field_words, name_parts, stem
 
 RULE = WordRule(split=True, stop=True, stem=True)
 """Which words count: parts of identifiers, without common English words, stemmed."""

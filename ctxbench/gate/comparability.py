@@ -19,7 +19,7 @@ from ctxbench.gate.questions import Questions, scopes_of
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, TableAnswers, Unasked, failures
 from ctxbench.gate.value_texts import counted, first_ids, queries_text
 from ctxbench.io.rows import Row
-from ctxbench.selectors.circuit_breaker import NOT_ASKED
+from ctxbench.selectors.protocol import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
 
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice

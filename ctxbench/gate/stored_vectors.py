@@ -25,8 +25,7 @@ from ctxbench.core.arrays import BoolArray, Float32Array, IntArray
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import InputError, StorageError
 from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError
-from ctxbench.embedding.vector_store import UNIT_TOLERANCE, Store, VectorStore, text_hash
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import UNIT_TOLERANCE, Store, Vectors, VectorStore, text_hash
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, accept_command, file_hash
 from ctxbench.gate.baseline_reader import read_manifest
 from ctxbench.gate.snapshots import SelectorSnapshot, content_hash

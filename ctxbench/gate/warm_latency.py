@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ctxbench.bench.latency.interleaved import Contender, seconds_in_turns
+from ctxbench.bench.latency.clock import Contender, seconds_in_turns
 from ctxbench.bench.progress_listener import Progress
 from ctxbench.bench.stats import holm
 from ctxbench.core.arrays import Float32Array, FloatArray, IntArray

@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts, owners
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.core.items import Catalog, Item
@@ -81,14 +81,7 @@ class ChunkMatrix:
     @classmethod
     def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
         """Take rows that are in catalog order."""
-        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, _firsts(item))
-
-
-def _firsts(item: IntArray) -> IntArray:
-    """The row of the first chunk of each item, of rows in catalog order."""
-    new = np.ones(len(item), dtype=np.bool_)
-    new[1:] = item[1:] != item[:-1]
-    return np.flatnonzero(new)
+        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
 
 
 class _Room:
@@ -112,7 +105,7 @@ class _Room:
 
     def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
         """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
-        new = _firsts(item) + self._rows
+        new = np.flatnonzero(firsts(item)) + self._rows
         rows = slice(self._rows, self._rows + len(item))
         items = slice(self._items, self._items + len(new))
         self._item[rows], self._ordinal[rows], self._first[items] = item, ordinal, new
@@ -151,8 +144,7 @@ class DenseIndex:
             return None
         if name not in self._made:
             self._made[name] = make(self._matrix)
-        found: T = self._made[name]
-        return found
+        return cast("T", self._made[name])
 
     def matrix(self, needed: BoolArray, embed: Embed, *, skip_failed: bool = False) -> ChunkMatrix | None:
         """The vectors of all items held, once those in `needed`, shape (n_items,), are among them.
@@ -320,7 +312,7 @@ def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Ite
     if len(broken):
         raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
     size = max(1, BLOCK // max(len(matrix.item), 1))
-    for first, last in _blocks(start, size):
+    for first, last in blocks(start, size):
         for rows in parts_of(int(start[first]), int(start[last]), size):
             product = multiply(queries[rows], matrix.vectors)
             for request in range(first, last):
@@ -373,8 +365,7 @@ def nearest(
     exact = row_dots(queries[query].astype(np.float64), matrix.vectors[row]) * weight[query]
     pairs = np.lexsort((query, -exact, row))
     row, query, exact = row[pairs], query[pairs], exact[pairs]
-    winner = np.ones(len(row), dtype=np.bool_)
-    winner[1:] = row[1:] != row[:-1]
+    winner = firsts(row)
     row, query, exact = row[winner], query[winner], exact[winner]
     by_score = np.lexsort((row, -exact))
     return Hits(row[by_score], query[by_score], exact[by_score])
@@ -401,8 +392,7 @@ def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) 
     """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever stands around them."""
     products: FloatArray = right.astype(np.float64)
     products *= left  # exact in either type: a product of float32 numbers fits float64
-    sums: FloatArray = np.add.reduce(products, axis=1)
-    return sums
+    return np.asarray(np.add.reduce(products, axis=1))
 
 
 def multiply(left: Float32Array, right: Float32Array) -> Float32Array:
@@ -425,7 +415,7 @@ def _blas() -> Any:
     return _controller[0]
 
 
-def _blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
+def blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
     """Runs of requests that have at most `per_block` query chunks together (or are a single request)."""
     first, n = 0, len(start) - 1
     while first < n:

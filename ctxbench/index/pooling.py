@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ctxbench.core.arrays import Float32Array, FloatArray, IntArray
+from ctxbench.core.arrays import Float32Array, FloatArray, IntArray, ranges
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.masks import Masks
 from ctxbench.index.dense import ChunkMatrix, Hits, products, row_dots
@@ -111,9 +111,7 @@ def pooled(
 
 def _rows(first: IntArray, size: IntArray) -> tuple[IntArray, IntArray]:
     """The rows of some items' chunks, one item behind the other, and the place of the item of each."""
-    of_item = np.repeat(np.arange(len(first), dtype=np.int64), size)
-    within = np.arange(len(of_item), dtype=np.int64) - np.repeat(np.cumsum(size) - size, size)
-    return first[of_item] + within, of_item
+    return ranges(first, size), np.repeat(np.arange(len(first), dtype=np.int64), size)
 
 
 def _pooled(table: FloatArray, of_item: IntArray, n_items: int, weight: FloatArray, pooling: Pooling) -> FloatArray:
@@ -122,10 +120,8 @@ def _pooled(table: FloatArray, of_item: IntArray, n_items: int, weight: FloatArr
     weighted = by_query * weight[:, None]
     group = np.tile(np.arange(n_items, dtype=np.int64), len(weighted))
     if pooling.over_queries == "mean":  # added in order, so that nothing but the item's own values decides the bits
-        sums: FloatArray = np.bincount(group, weighted.reshape(-1), n_items) / np.bincount(
-            np.zeros(len(weight), dtype=np.int64), weight
-        )
-        return sums
+        whole = np.bincount(np.zeros(len(weight), dtype=np.int64), weight)
+        return np.divide(np.bincount(group, weighted.reshape(-1), n_items), whole)
     return _pool(weighted.reshape(-1), group, n_items, pooling.over_queries, pooling.top)
 
 
@@ -141,8 +137,7 @@ def _pool(values: FloatArray, group: IntArray, n_groups: int, how: Pool, top: in
         count = np.bincount(group, minlength=n_groups)
         place = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
         values, group = values[place < top], group[place < top]
-    means: FloatArray = np.bincount(group, values, n_groups) / np.bincount(group, minlength=n_groups)
-    return means
+    return np.divide(np.bincount(group, values, n_groups), np.bincount(group, minlength=n_groups))
 
 
 def _best_pairs(weighted: FloatArray, rows: IntArray, of_item: IntArray, n_items: int) -> tuple[IntArray, IntArray]:

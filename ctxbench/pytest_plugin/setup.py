@@ -171,8 +171,7 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> Loc
         stored: vectors beside a baseline, used where they are there and of the same model.
     """
     from ctxbench.embedding.embedder_names import open_embedder
-    from ctxbench.embedding.vector_store import Store, VectorStore
-    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.embedding.vectors import Store, Vectors, VectorStore
     from ctxbench.gate.stored_vectors import BaselineStore, accepted_vectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.io.cache import cache_dir

@@ -25,7 +25,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.report import wording
 from ctxbench.report.label_codes import LabelCodes
-from ctxbench.selectors.pair_texts import Chunkings
+from ctxbench.selectors.explain import Chunkings
 from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
 
 MOST_CHOSEN = 60  # chosen items of one query that the page lists

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.errors import ParameterError, SelectorError, check_choice, check_range
 from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch
 from ctxbench.net.http_connection import (
@@ -29,15 +29,15 @@ from ctxbench.net.http_connection import (
     seconds_asked,
 )
 from ctxbench.net.http_limits import BODY_LIMIT
-from ctxbench.selectors.circuit_breaker import CircuitBreaker
 from ctxbench.selectors.protocol import (
     ANSWER_KEYS,
+    SENDS,
     VERSION,
+    CircuitBreaker,
     MalformedError,
     RawAnswer,
     Source,
     catalog_message,
-    check_send,
     dumps,
     loads,
     quoted,
@@ -76,7 +76,7 @@ class HttpOptions:
     authorization_env: str | None = None
 
     def __post_init__(self) -> None:
-        check_send(self.send)
+        check_choice("send", self.send, SENDS)
         if not (math.isfinite(self.timeout) and self.timeout > 0):
             raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
         if not 0 <= self.backoff <= _LONGEST_WAIT_S:
@@ -87,8 +87,7 @@ class HttpOptions:
             ("retries", self.retries, 0, 10),
         )
         for name, value, least, most in ranges:
-            if not least <= value <= most:
-                raise ParameterError(f"{name} must be {least} to {most}, got {value}")
+            check_range(name, value, least, most)
 
 
 class _FailedError(Exception):

@@ -16,8 +16,7 @@ from ctxbench.core.pipeline import Outcome, Pipeline
 from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.features.columns import TEXT
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front

@@ -29,8 +29,7 @@ from ctxbench.core.stages import Step
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, Fit, write_calibrations
 from ctxbench.index.resources import LocalResources

@@ -13,8 +13,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, WEIGHTS, write_calibrations
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir

@@ -34,8 +34,7 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import LEVEL, Comparison, compare, correct, estimate, holm
 from ctxbench.cli.scripts import run_script
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.files import write_atomic

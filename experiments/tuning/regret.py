@@ -26,8 +26,7 @@ from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.data.datasets.dataset import draw_sample
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.features.stored_fits import write_calibrations
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir

@@ -13,7 +13,7 @@ from ctxbench.gate.baseline import without_texts
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import assess_comparability, unasked
 from ctxbench.gate.snapshots import Unasked
-from ctxbench.selectors.circuit_breaker import NOT_ASKED
+from ctxbench.selectors.protocol import NOT_ASKED
 from tests.gate.gate_cases import answer, identity, item, item_id, offered, snapshot
 
 SETTINGS = CheckSettings()

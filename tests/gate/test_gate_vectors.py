@@ -21,7 +21,7 @@ from ctxbench.bench.prepared import prepare
 from ctxbench.core.errors import StorageError
 from ctxbench.embedding.embedder import ModelError
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vector_store import VectorStore, text_hash
+from ctxbench.embedding.vectors import VectorStore, text_hash
 from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_layout import file_hash, manifest_hash
 from ctxbench.gate.baseline_reader import read_baseline

@@ -21,8 +21,7 @@ from ctxbench.index.dense import DenseIndex, dense_index
 from ctxbench.index.ranked import ranked_by
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
-from ctxbench.steps.retrieve import Dense, Random
-from ctxbench.steps.servers import Servers
+from ctxbench.steps.retrieve import Dense, Random, Servers
 from ctxbench.text.tokens import CharsCounter
 
 

@@ -9,7 +9,7 @@ from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, joi
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Step
-from ctxbench.selectors.pair_texts import Chunkings
+from ctxbench.selectors.explain import Chunkings
 from ctxbench.text.chunking.chunk_rules import WholeRule
 from ctxbench.text.chunking.finer import Marked, WindowRule
 from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking

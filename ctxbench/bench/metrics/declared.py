@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 import ctxbench.bench.metrics.kernels as kernels
-from ctxbench.bench.metrics.inputs import DEPTH
+from ctxbench.bench.metrics.inputs import DEPTH, Via
 from ctxbench.bench.metrics.joined import Joined
 from ctxbench.core.arrays import FloatArray
 
@@ -91,14 +94,14 @@ _SETS = (
         title="Recall of what is needed directly",
         text="Recall over the required items that are needed for themselves.",
         empty="NaN where nothing is needed directly; 0 where something is and nothing is in the prompt.",
-        compute=_set(kernels.direct_recall),
+        compute=_set(partial(kernels.recall_via, via=Via.DIRECT)),
     ),
     Declaration(
         name="dependency_recall",
         title="Recall of dependencies",
         text="Recall over the required items that are needed only because another one leans on them.",
         empty="NaN where there are no dependencies; 0 where there are and nothing is in the prompt.",
-        compute=_set(kernels.dependency_recall),
+        compute=_set(partial(kernels.recall_via, via=Via.DEPENDENCY)),
     ),
     Declaration(
         name="precision",
@@ -113,7 +116,7 @@ _SETS = (
         title="Precision, upper bound",
         text="Precision if every unlabelled item were relevant; `precision` is the lower bound.",
         empty="As precision.",
-        compute=_set(kernels.precision_upper),
+        compute=_set(partial(kernels.precision, lowest=-1)),
     ),
     Declaration(
         name="unlabelled",
@@ -133,7 +136,7 @@ _SETS = (
         better="lower",
         scale="amount",
         unit="items",
-        compute=_set(kernels.items),
+        compute=_set(lambda joined: joined.n_added),
     ),
     Declaration(
         name="tokens",
@@ -155,7 +158,7 @@ _SETS = (
         scale="amount",
         unit="tokens",
         needs=("item_tokens",),
-        compute=_set(kernels.total_tokens),
+        compute=_set(lambda joined: kernels.tokens(joined, np.ones(len(joined.added), dtype=np.bool_))),
     ),
     Declaration(
         name="loaded_tokens",
@@ -179,7 +182,7 @@ _SETS = (
         scale="amount",
         unit="tokens",
         needs=("model_use",),
-        compute=_set(kernels.model_tokens),
+        compute=_set(partial(kernels.model_use, row=0)),
     ),
     Declaration(
         name="model_seconds",
@@ -190,7 +193,7 @@ _SETS = (
         scale="amount",
         unit="seconds",
         needs=("model_use",),
-        compute=_set(kernels.model_seconds),
+        compute=_set(partial(kernels.model_use, row=1)),
     ),
     Declaration(
         name="wrong_siblings",

@@ -8,8 +8,7 @@ from typing import Any
 
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
-from ctxbench.steps.cut import Standard
-from ctxbench.steps.cut_relative import Margin
+from ctxbench.steps.cut import Margin, Standard
 from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
 
 

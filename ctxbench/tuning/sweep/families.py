@@ -13,8 +13,7 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
-from ctxbench.steps.cut import offered_length
-from ctxbench.steps.cut_relative import fallen
+from ctxbench.steps.cut import fallen, offered_length
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine

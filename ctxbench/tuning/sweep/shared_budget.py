@@ -20,7 +20,7 @@ from ctxbench.bench.metrics import evaluate
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
-from ctxbench.steps.cut_relative import fallen
+from ctxbench.steps.cut import fallen
 from ctxbench.tuning.sweep.domain_gains import DOMAIN_METRICS, Gain, domain_gain
 from ctxbench.tuning.sweep.domains import Domain, domain_items
 from ctxbench.tuning.sweep.engine_runs import setting_line

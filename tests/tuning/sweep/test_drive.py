@@ -18,8 +18,7 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.steps.calibrated import AtLeast
-from ctxbench.steps.cut import First
-from ctxbench.steps.cut_relative import Margin
+from ctxbench.steps.cut import First, Margin
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.families import Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
 from ctxbench.tuning.sweep.front import Front

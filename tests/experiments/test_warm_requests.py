@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from warm_requests import warm_in_turns
 
-from ctxbench.bench.latency.interleaved import Contender, seconds_in_turns, warm_in_turns
+from ctxbench.bench.latency.clock import Contender, seconds_in_turns
 from ctxbench.core import registry
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.text.tokens import open_counter
 
