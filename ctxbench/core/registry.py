@@ -103,6 +103,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "st": "ctxbench.embedding.sentence_transformers:SentenceTransformerEmbedder",
         "wordllama": "ctxbench.embedding.wordllama:WordLlama",
     },
+    "metric": {},  # those of a package; ours stand in `bench.metrics.declared`
     "resource": {  # the last two are made from the embedder and the token counter of whoever opens resources
         "chat": "ctxbench.net.chat:ChatModel",
         "embedder": "ctxbench.index.resources:TextVectors",
@@ -171,7 +172,7 @@ def target(kind: str, name: str) -> str:
 
 def _one(kind: str) -> str:
     """A kind as a message names one of it."""
-    return kind if kind == "resource" else f"{kind} strategy"
+    return kind if kind in ("metric", "resource") else f"{kind} strategy"
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -12,7 +12,9 @@ import numpy as np
 import ctxbench.bench.metrics.kernels as kernels
 from ctxbench.bench.metrics.inputs import DEPTH, Via
 from ctxbench.bench.metrics.joined import Joined
+from ctxbench.core import registry
 from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import ParameterError, UnknownNameError
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount", "bits"]
 Need: TypeAlias = Literal["rankings", "item_tokens", "body_tokens", "kinship", "pool", "model_use"]
@@ -339,3 +341,26 @@ _RANKINGS = (
 
 METRICS: dict[str, Declaration] = {declared.name: declared for declared in (*_SETS, *_RANKINGS)}
 ALIASES = {"COMP": "Comp", "recall_all": "Comp"}
+
+
+@cache
+def find_metric(name: str) -> Declaration:
+    """What is declared for a metric's name, here or by a package (an entry point of the group `ctxbench.metric`).
+
+    Raises:
+        UnknownNameError: nothing is.
+        ParameterError: what the package has under the name is no declaration of it.
+    """
+    if name in METRICS:
+        return METRICS[name]
+    if name not in registry.names("metric"):
+        raise UnknownNameError("metric", name, metric_names())
+    found = registry.find("metric", name)
+    if not isinstance(found, Declaration) or found.name != name:
+        raise ParameterError(f"the entry point {name!r} of ctxbench.metric gives {found!r:.80}, no Declaration of it")
+    return found
+
+
+def metric_names() -> tuple[str, ...]:
+    """The names of all metrics, those of packages last."""
+    return (*METRICS, *registry.names("metric"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.bench.metrics.declared import ALIASES, METRICS, Declaration
+from ctxbench.bench.metrics.declared import ALIASES, METRICS, Declaration, find_metric, metric_names
 from ctxbench.bench.metrics.inputs import DEPTH, Evidence
 from ctxbench.bench.metrics.joined import Joined
 from ctxbench.core.arrays import FloatArray
@@ -24,7 +24,7 @@ class Metric:
     """A metric with its cutoff. Equal, hashed and ordered by name and cutoff.
 
     Attributes:
-        name: a key of `METRICS`.
+        name: of a declaration, ours or a package's.
         k: how many ranks are read, 1 to `DEPTH`; 0 = the whole ranking, or no ranking metric.
 
     Raises:
@@ -36,8 +36,6 @@ class Metric:
     k: int = 0
 
     def __post_init__(self) -> None:
-        if self.name not in METRICS:
-            raise UnknownNameError("metric", self.name, METRICS)
         cutoff = self.declaration.cutoff
         if self.k == 0 and cutoff == "required":
             raise ParameterError(f"metric {self.name!r} needs a cutoff, as in '{self.name}@5'")
@@ -52,7 +50,7 @@ class Metric:
     @property
     def declaration(self) -> Declaration:
         """What is declared for the metric's name."""
-        return METRICS[self.name]
+        return find_metric(self.name)
 
     @property
     def parts(self) -> tuple[Metric, ...]:
@@ -79,7 +77,7 @@ def parse_metric(text: str) -> Metric:
     if match is None:
         raise UnknownNameError("metric", text, _shown())
     name = ALIASES.get(match[1], match[1])
-    if name not in METRICS:
+    if name not in METRICS and name not in metric_names():
         cased = [known for known in METRICS if known.lower() == name.lower()]
         where = f"; did you mean {text.strip().replace(match[1], cased[0])!r}?" if cased else ""
         raise UnknownNameError("metric", text, _shown(), where=where)
@@ -107,7 +105,8 @@ def parse_metrics(texts: Sequence[str]) -> tuple[Metric, ...]:
 
 def _shown() -> list[str]:
     """Every metric's name as it is written, `@k` where it needs a cutoff."""
-    return [f"{name}@k" if METRICS[name].cutoff == "required" else name for name in METRICS]
+    own = [f"{name}@k" if METRICS[name].cutoff == "required" else name for name in METRICS]
+    return [*own, *metric_names()[len(METRICS) :]]
 
 
 @dataclass(frozen=True)
