@@ -20,8 +20,9 @@ import numpy as np
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.sweep.families import CutFamily
+from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.sweep.threshold_sums import count_at_least
 from ctxbench.tuning.swept_settings import LineSettings, SweptSettings, neighbours
 

@@ -16,11 +16,9 @@ from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.full_rankings import FullRanking
-from ctxbench.tuning.limits import Limit, reach_ratio
+from ctxbench.tuning.limits import Limit, Policy, reach_ratio
 from ctxbench.tuning.opened_inputs import TuningDataset
-from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.query_sets import COMPLETE, TEST, QuerySet
+from ctxbench.tuning.query_sets import COMPLETE, TEST, FullRanking, QuerySet
 from ctxbench.tuning.sweep.measures import REACH, Measure
 from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.tuning_results import EVERYTHING, FIXED, RECOMMENDED, SettingResult

@@ -24,9 +24,9 @@ from ctxbench.io.cache import cache_dir
 from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.external import FileSelector
 from ctxbench.text.tokens import TokenCounter, open_counter
-from ctxbench.tuning.full_rankings import is_fitted_on, read_ranking
+from ctxbench.tuning.fits.examples import ALL
 from ctxbench.tuning.policy_file import PolicyFile
-from ctxbench.tuning.query_sets import ALL, TEST, TUNING, QuerySet
+from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet, is_fitted_on, read_ranking
 from ctxbench.tuning.recommendation import unanswerable
 from ctxbench.tuning.tunable_reader import read_tunables, searched_scores, with_range_of
 from ctxbench.tuning.tunables import Tunable

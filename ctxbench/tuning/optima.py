@@ -24,11 +24,18 @@ import numpy as np
 from ctxbench.bench.stats import LEVEL
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, limits_of, no_worse_limit
-from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
-from ctxbench.tuning.swept_settings import LineSettings, SweptSettings
-from ctxbench.tuning.ties import SAME, distance, most_stable, precedes, rounding_error
+from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, Policy, limits_of, no_worse_limit
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
+from ctxbench.tuning.swept_settings import (
+    SAME,
+    LineSettings,
+    SweptSettings,
+    distance,
+    most_stable,
+    precedes,
+    rounding_error,
+)
 
 MIN_QUERIES = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
 MAX_FACTOR = 10  # times as many labels, past which more are unlikely to help

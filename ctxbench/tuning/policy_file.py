@@ -15,7 +15,7 @@ from ctxbench.io.files import read_text, readable
 from ctxbench.io.yaml_files import YamlPath, load_yaml
 from ctxbench.io.yaml_form import YamlForm, is_file_name
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.limits import Constraint, Policy
 
 _KEYS = (
     *("name", "about", "selectors", "policies", "embedder", "tokens", "seed", "sample", "labels", "trials"),

@@ -16,10 +16,9 @@ from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import fitted_file, write_fitted
 from ctxbench.tuning.fits.examples import folds_of, make_examples
 from ctxbench.tuning.fits.query_fits import columns_of, fit, out_of_fold, shipped_fit
-from ctxbench.tuning.full_rankings import OUT_OF_FOLD
 from ctxbench.tuning.opened_inputs import TuningInputs, open_tuning
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
-from ctxbench.tuning.query_sets import Progress, QuerySet
+from ctxbench.tuning.query_sets import OUT_OF_FOLD, Progress, QuerySet
 from ctxbench.tuning.tuner import no_progress
 
 

@@ -11,8 +11,8 @@ from ctxbench.bench.summary import finite
 from ctxbench.core.errors import StorageError
 from ctxbench.selectors.definitions import is_file
 from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningInputs
-from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult
 from ctxbench.tuning.verdicts import ConstraintVerdict
 

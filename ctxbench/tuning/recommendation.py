@@ -10,10 +10,9 @@ import numpy as np
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, OfferedItems, evaluate
 from ctxbench.selectors.parameters import Value, shown
-from ctxbench.tuning.limits import COMPLETENESS, policy_measures
+from ctxbench.tuning.limits import COMPLETENESS, Policy, policy_measures
 from ctxbench.tuning.optima import MIN_QUERIES, BestSetting, Optimum
-from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.sweep.threshold_lines import REACH, Measure
+from ctxbench.tuning.sweep.measures import REACH, Measure
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -13,30 +13,28 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import worth_of
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.full_rankings import FullRanking
 from ctxbench.tuning.limits import (
     COMPLETENESS,
     MIN_KEPT,
     TOKENS,
+    Policy,
     kept_measures,
     paired_measures,
     policy_measures,
     reach_ratio,
 )
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.policy_file import PolicyFile
-from ctxbench.tuning.query_sets import QuerySet
+from ctxbench.tuning.query_sets import FullRanking, QuerySet
 from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
 from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
-from ctxbench.tuning.sweep.front import Front
-from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.measures import Measure, Pairing
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.sweep.shared_budget import DomainPair
-from ctxbench.tuning.sweep.threshold_lines import Collector, Measure, ThresholdLine
-from ctxbench.tuning.ties import distance, rounding_error
+from ctxbench.tuning.sweep.threshold_lines import Collector, Front, ThresholdLine
+from ctxbench.tuning.swept_settings import distance, rounding_error
 from ctxbench.tuning.tunables import FIRST_N, Tunable
 
 MAX_REPEATS = 128  # whose sums are held to see whether they come again

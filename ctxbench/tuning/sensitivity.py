@@ -11,7 +11,7 @@ from ctxbench.bench.metrics import mean
 from ctxbench.bench.stats import grouped_estimate
 from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.tuning.search import REPORTED, Competitor, SearchResult
-from ctxbench.tuning.sweep.threshold_lines import Measure
+from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.tunables import FIRST_N
 from ctxbench.tuning.tuning_results import MeanGrid, Trace
 

@@ -17,9 +17,8 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Parameter
-from ctxbench.tuning.full_rankings import read_ranking
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
-from ctxbench.tuning.query_sets import QuerySet
+from ctxbench.tuning.query_sets import QuerySet, read_ranking
 from ctxbench.tuning.tunables import Tunable
 
 OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`

@@ -14,11 +14,9 @@ from ctxbench.core.stages import ByDomain
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.full_rankings import FullRanking, rank_with_pipeline, read_ranking
 from ctxbench.tuning.policy_file import SelectorEntry
-from ctxbench.tuning.query_sets import QuerySet
-from ctxbench.tuning.sweep.cut_reader import CutReader, fixed_names, parameter_name
-from ctxbench.tuning.sweep.domains import Domain, domains_of
+from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline, read_ranking
+from ctxbench.tuning.sweep.cut_reader import CutReader, Domain, domains_of, fixed_names, parameter_name
 from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
 from ctxbench.tuning.sweep.families import BudgetFamily, Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan

@@ -10,7 +10,7 @@ from ctxbench.bench.metrics import GroupMean
 from ctxbench.bench.stats import Comparison, Estimate
 from ctxbench.core.arrays import FloatArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.verdicts import ConstraintVerdict
 
 # Roles of settings

@@ -12,8 +12,8 @@ from ctxbench.bench.stats import Scale, critical, grouped_estimate
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.tuning.limits import SAFETY_ERRORS, Limit
 from ctxbench.tuning.optima import MAX_FACTOR, MIN_QUERIES
-from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.ties import rounding_error
+from ctxbench.tuning.sweep.measures import Pairing
+from ctxbench.tuning.swept_settings import rounding_error
 
 Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]
 

@@ -29,9 +29,9 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.logistic import Logistic
 from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.budget_setting import Prices
-from ctxbench.tuning.first_items import first_items_curve
+from ctxbench.tuning.dataset_tuning import first_items_curve
 from ctxbench.tuning.fits.query_fits import fit_examples, fit_with_prior
-from ctxbench.tuning.full_rankings import rank_with_pipeline
+from ctxbench.tuning.query_sets import rank_with_pipeline
 
 COMPARATORS = ("semantic", "bm25", "hybrid")
 PRESETS = ("aggressive", "normal", "conservative")

@@ -31,8 +31,7 @@ from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.budget_setting import Prices
 from ctxbench.tuning.fits.examples import Examples, make_examples
 from ctxbench.tuning.fits.query_fits import columns_of, fit_pooled
-from ctxbench.tuning.full_rankings import rank_with_pipeline
-from ctxbench.tuning.query_sets import QuerySet
+from ctxbench.tuning.query_sets import QuerySet, rank_with_pipeline
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {

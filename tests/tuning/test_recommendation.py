@@ -15,16 +15,17 @@ from ctxbench.tuning.limits import (
     COMPLETENESS,
     SAFETY_ERRORS,
     TOKENS,
+    Constraint,
+    Policy,
     kept_measures,
     policy_measures,
     reach_ratio,
     room_of,
 )
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
-from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.recommendation import choose, setting_text
-from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.sweep.measures import Measure, Pairing
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.swept_settings import bounds
 
 NAN = math.nan

@@ -23,7 +23,7 @@ from ctxbench.tuning.sensitivity import (
     parameter_traces,
     trace,
 )
-from ctxbench.tuning.sweep.threshold_lines import Measure
+from ctxbench.tuning.sweep.measures import Measure
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}

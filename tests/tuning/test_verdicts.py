@@ -9,8 +9,7 @@ import pytest
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import wilson
-from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit
-from ctxbench.tuning.policies import Constraint
+from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Constraint, Limit
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.verdicts import VerdictQueries, verdict
 

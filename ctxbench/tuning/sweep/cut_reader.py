@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from ctxbench.bench.labels import Labels
+from ctxbench.bench.metrics import Grade
+from ctxbench.core.arrays import BoolArray
+from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut import Standard
 from ctxbench.steps.cut_relative import Margin
-from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
+from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdFamily, ThresholdSpan
+from ctxbench.tuning.sweep.requirements import item_types
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,3 +87,123 @@ def fixed_names(definition: Definition, fixed: Collection[str]) -> frozenset[str
 def parameter_name(written: Any) -> str:
     """The parameter that a value in a specification stands for; empty if it is a value itself."""
     return written[1:] if isinstance(written, str) and written.startswith("$") else ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Domain:
+    """Item types with a cut for them alone.
+
+    Attributes:
+        types: as `by_domain` names them; `*` = all that belong to no domain before.
+        family: its cuts.
+    """
+
+    types: tuple[str, ...]
+    family: StandardMargin | ThresholdFamily
+
+
+def domain_items(catalog: Catalog, domains: Sequence[tuple[str, ...]]) -> tuple[BoolArray, ...]:
+    """Which items belong to each domain, as `by_domain` deals them out; shape (n_items,) each."""
+    types = item_types(catalog)
+    free = np.ones(len(types), dtype=np.bool_)
+    out = []
+    for domain in domains:
+        members = free & (np.isin(types, domain) | ("*" in domain))
+        free &= ~members
+        out.append(members)
+    return tuple(out)
+
+
+def domains_of(
+    definition: Definition,
+    *,
+    topKs: Sequence[int],  # noqa: N803 - the documents' names
+    topNs: Sequence[int],  # noqa: N803
+    fixed: Mapping[str, Value] | None = None,
+    search: Mapping[str, Sequence[Value]] | None = None,
+) -> tuple[Domain, ...]:
+    """The domains of a selector that refines by domain, with a cut `standard`, and maybe `margin`, in each.
+
+    Args:
+        definition: the selector.
+        topKs, topNs: the values that are tried, of every domain.
+        fixed: checked values of parameters that stay as they are, and with a choice those that it sets.
+        search: by parameter, the whole numbers that are tried in place of those.
+
+    Raises:
+        ParameterError: its last step is no `by_domain` of such cuts.
+    """
+    values = definition.with_defaults(fixed or {})
+    last = (definition.refining(values) or [None])[-1]
+    blocks = last.get("by_domain") if isinstance(last, Mapping) else None
+    if not isinstance(blocks, Mapping):
+        raise ParameterError(f"selector {definition.name!r} has no by_domain as its last step")
+    tried = search or {}
+    reader = CutReader(
+        definition=definition, values=values, fixed=fixed_names(definition, fixed or {}) - tried.keys(), search=tried
+    )
+    return tuple(
+        Domain(
+            types=tuple(part.strip() for part in str(key).split(",")),
+            family=_family(reader, str(key), steps, topKs, topNs),
+        )
+        for key, steps in blocks.items()
+    )
+
+
+def _family(
+    reader: CutReader,
+    key: str,
+    steps: Sequence[Any],
+    topKs: Sequence[int],  # noqa: N803 - the documents' names
+    topNs: Sequence[int],  # noqa: N803
+) -> StandardMargin:
+    """The cut of one domain."""
+    named = [(step, {}) if isinstance(step, str) else next(iter(step.items())) for step in steps]
+    if [name for name, _ in named] not in (["standard"], ["standard", "margin"]):
+        raise ParameterError(f"by_domain {key}: a cut that can be swept is standard, or standard and margin")
+    cut, margin = named[0][1] or {}, named[1][1] or {} if len(named) > 1 else None
+    if margin is not None and (margin.get("of") != "ratio" or margin.get("at_least", 0) != 0):
+        raise ParameterError(f"by_domain {key}: a margin that can be swept has of: ratio and at_least: 0")
+    return reader.standard_margin(cut, margin, topKs=topKs, topNs=topNs)
+
+
+def restrict_to_domain(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidates, Labels]:
+    """One domain as if there were no other: to be read by `MeasuredRankings.of` and swept like any ranking.
+
+    Args:
+        table: what stands in front of the domains' cuts.
+        labels: of the same queries.
+        types: which items belong to the domain, shape (n_items,), of `domain_items`.
+
+    Returns:
+        Its rows, and the labels of its items. A query that needs nothing of the domain needs nothing. Where an item
+        of another domain could stand for it, an item is taken to be needed all the same, unless the session holds
+        that other one: then it is helpful only.
+    """
+    dataset = labels.dataset
+    keys = {item.key for item, members in zip(dataset.catalog, types.tolist(), strict=True) if members}
+    rows = table.origin == Origin.SESSION
+    ids = [query.id for query in dataset.queries]
+    pairs = zip(table.request[rows].tolist(), table.item[rows].tolist(), strict=True)
+    in_session = {(ids[request], dataset.catalog[item].key) for request, item in pairs}
+    met = {
+        (label.query, label.alternatives)
+        for label in dataset.labels
+        if label.alternatives and label.item not in keys and (label.query, label.item) in in_session
+    }
+    kept = [label for label in dataset.labels if label.item in keys]
+    sizes = Counter((label.query, label.alternatives) for label in kept)
+
+    def relabel(label: Label) -> Label:
+        group = (label.query, label.alternatives)
+        if group in met:
+            return replace(label, grade=int(Grade.HELPFUL), alternatives="")
+        return replace(label, alternatives="") if sizes[group] == 1 else label
+
+    kept = [relabel(label) for label in kept]
+    in_need = {label.query for label in kept if label.grade == Grade.REQUIRED}
+    queries = tuple(replace(query, needs_nothing=query.id not in in_need) for query in dataset.queries)
+    restricted = replace(dataset, queries=queries, labels=tuple(kept))
+    domain_labels = replace(Labels.of(restricted, labels.item_tokens), body_tokens=labels.body_tokens)
+    return table.taken(types[table.item]), domain_labels

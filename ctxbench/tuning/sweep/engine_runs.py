@@ -27,8 +27,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Parameter, Value
-from ctxbench.tuning.sweep.measures import REACH, Measure
-from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing
 from ctxbench.tuning.sweep.requirements import queries_by_type, values_of_measures
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 

@@ -21,8 +21,7 @@ from ctxbench.core.stages import Step
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, measure_answers
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.paired_sums import DifferenceSums, Pairing
+from ctxbench.tuning.sweep.measures import DifferenceSums, Measure, Pairing
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 STEP = "expansion"

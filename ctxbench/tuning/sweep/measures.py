@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from ctxbench.bench.metrics import Metric
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 
 REACH = 20  # completeness within reach is that of the first 20 items of the ranking
 
@@ -42,3 +46,140 @@ class Measure:
     def counts(self) -> bool:
         """Whether it counts the required items of one type that are offered."""
         return bool(self.required_type) and self.metric.name == "items"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DifferenceSums:
+    """Sums of paired differences at settings.
+
+    Attributes:
+        total: the sum over queries, shape (n_settings,).
+        squares: the sum over groups of the squared sum of a group's differences, shape (n_settings,).
+        weighted: the sum over groups of that sum times the group's size, shape (n_settings,).
+        n: how many queries there are with a difference.
+        groups: in how many groups these come.
+        sizes: the sum of the groups' squared sizes.
+        unit: how much one gain or loss is: 1 for shares, the base's mean for amounts.
+    """
+
+    total: FloatArray
+    squares: FloatArray
+    weighted: FloatArray
+    n: int
+    groups: int
+    sizes: float
+    unit: float = 1.0
+
+    def select(self, places: IntArray) -> DifferenceSums:
+        """The differences of some settings, in arrays of their own."""
+        return DifferenceSums(
+            total=self.total[places],
+            squares=self.squares[places],
+            weighted=self.weighted[places],
+            n=self.n,
+            groups=self.groups,
+            sizes=self.sizes,
+            unit=self.unit,
+        )
+
+    def errors(self, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """Means and standard errors, as if there were `times` as many groups of the same kinds.
+
+        As many gains and losses as a group has queries on average, each on its own, are added to what was seen, so
+        that there is an error where nothing differs: one of each where every query is alone. Without queries the mean
+        is NaN; with one group the error is infinite.
+
+        Source: Bonett and Price, Adjusted Wald confidence interval for a difference of binomial proportions based on
+            paired data, Journal of Educational and Behavioral Statistics 37, 2012, for what is added; Cochran, Sampling
+            Techniques, 1977, chapter 9A, for the error of a mean over groups of unequal size.
+        """
+        if not self.n:
+            return np.full(len(self.total), np.nan), np.full(len(self.total), np.inf)
+        mean: FloatArray = self.total / self.n
+        if self.groups < 2:
+            return mean, np.full(len(mean), np.inf)
+        spread = np.maximum(self.squares - 2.0 * mean * self.weighted + mean * mean * self.sizes, 0.0)
+        spread = spread * self.groups / (self.groups - 1)
+        added = 2.0 * self.unit**2 * self.n / self.groups
+        error: FloatArray = np.sqrt(times * spread + added) / (times * self.n)
+        return mean, error
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pairing:
+    """The baseline that differences are to.
+
+    Attributes:
+        base: values by query of the base, by measure, shape (n_queries,); NaN where a measure does not apply.
+        group: the group of each query, numbers from 0 on, shape (n_queries,).
+    """
+
+    base: Mapping[Measure, FloatArray]
+    group: IntArray
+
+    def select_queries(self, queries: BoolArray) -> Pairing:
+        """Some of the queries, shape (n_queries,)."""
+        return Pairing(base={one: values[queries] for one, values in self.base.items()}, group=self.group[queries])
+
+    def differences(self, by_query: Mapping[Measure, FloatArray]) -> dict[Measure, DifferenceSums]:
+        """The differences of one setting.
+
+        Args:
+            by_query: values of it, by measure, shape (n_queries,).
+        """
+        nothing = np.empty(0, dtype=np.int64)
+        return {
+            one: self.line_differences(one, by_query[one], owner=nothing, gain=np.empty(0), stops=nothing)
+            for one in self.base
+            if one in by_query
+        }
+
+    def line_differences(
+        self, measure: Measure, first: FloatArray, *, owner: IntArray, gain: FloatArray, stops: IntArray
+    ) -> DifferenceSums:
+        """The differences of the settings along a line.
+
+        Args:
+            measure: one that the base has.
+            first: values by query at the first setting, shape (n_queries,); NaN where the measure does not apply.
+            owner: the query of each change, in the order of the line, shape (n_changes,).
+            gain: what the value of that query changes by, shape (n_changes,).
+            stops: for each further setting, how many changes there are up to it, rising, shape (n_settings - 1,).
+        """
+        base = self.base[measure]
+        known = ~np.isnan(first - base)
+        group, n_groups = self._numbers(known)
+        sizes = np.bincount(group[known], minlength=n_groups).astype(np.float64)
+        sums = np.bincount(group[known], (first - base)[known], minlength=n_groups)
+        kept = np.flatnonzero((gain != 0) & known[owner])
+        owner, gain = group[owner[kept]], gain[kept]
+        by_group = np.argsort(owner, kind="stable")
+        whose, added = owner[by_group], gain[by_group]
+        within = np.cumsum(added) - added
+        head = np.flatnonzero(np.append(True, whose[1:] != whose[:-1])) if len(whose) else np.empty(0, np.int64)
+        within -= np.repeat(within[head], np.diff(np.append(head, len(whose))))
+        more = np.empty(len(gain))
+        more[by_group] = added * (2.0 * (sums[whose] + within) + added)
+        amount = measure.metric.declaration.scale == "amount" and known.any()
+        upto = np.append(0, np.searchsorted(kept, stops, side="left"))
+
+        def total(start: float, changes: FloatArray) -> FloatArray:
+            run: FloatArray = start + np.concatenate([[0.0], np.cumsum(changes)])[upto]
+            return run
+
+        return DifferenceSums(
+            total=total(float(sums.sum()), gain),
+            squares=total(float((sums**2).sum()), more),
+            weighted=total(float((sums * sizes).sum()), gain * sizes[owner]),
+            n=int(known.sum()),
+            groups=n_groups,
+            sizes=float((sizes**2).sum()),
+            unit=float(np.abs(base[known]).mean()) if amount else 1.0,
+        )
+
+    def _numbers(self, known: BoolArray) -> tuple[IntArray, int]:
+        """The groups of the known queries, numbered from 0 on; 0 for the others. And how many groups there are."""
+        found, number = np.unique(self.group[known], return_inverse=True)
+        group = np.zeros(len(known), dtype=np.int64)
+        group[known] = number
+        return group, len(found)

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.paired_sums import DifferenceSums, Pairing
+from ctxbench.tuning.sweep.measures import DifferenceSums, Measure, Pairing
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 

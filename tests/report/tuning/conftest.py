@@ -14,7 +14,7 @@ import pytest
 from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import GroupMean, Mean, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
-from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.tuning_results import (
     DEFAULTS,
     EVERYTHING,

@@ -19,8 +19,8 @@ from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
+from ctxbench.tuning.fits.curves import measure
 from ctxbench.tuning.fits.examples import folds_of, groups_of, joined_groups, labelled_queries, make_examples
-from ctxbench.tuning.fits.fit_figures import measure
 from ctxbench.tuning.fits.query_fits import (
     columns_of,
     fit,

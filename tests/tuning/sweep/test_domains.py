@@ -23,8 +23,8 @@ from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources
+from ctxbench.tuning.sweep.cut_reader import Domain, domain_items, domains_of, restrict_to_domain
 from ctxbench.tuning.sweep.domain_gains import corners
-from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of, restrict_to_domain
 from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings

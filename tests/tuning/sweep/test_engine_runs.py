@@ -24,7 +24,7 @@ from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 from ctxbench.tuning.sweep.engine_runs import OutputCache, SettingRunner, draw_settings, setting_line, value_range
-from ctxbench.tuning.sweep.threshold_lines import Measure
+from ctxbench.tuning.sweep.measures import Measure
 
 CATALOG = mock_catalog()
 FINDABLE = [item.key for item in CATALOG if item.enabled and item.include == "agent"]
