@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,11 +56,6 @@ class CutCurve:
         """The lowest threshold with which at most `items` are offered on average."""
         return float(self.threshold[np.searchsorted(self.items, items, side="right") - 1])
 
-    def threshold_for_recall(self, recall: float) -> float:
-        """The highest threshold that gives this recall; minus infinity where none does."""
-        place = int(np.searchsorted(self.recall, recall - 1e-12, side="left"))
-        return float(self.threshold[place]) if place < len(self.recall) else -math.inf
-
 
 @dataclass(frozen=True)
 class CutPoint:
@@ -85,26 +79,6 @@ def cut_point(examples: Examples, probability: FloatArray, threshold: FloatArray
 def needed_probability(examples: Examples, probability: FloatArray) -> FloatArray:
     """The probability of each required item (the best of its alternatives); minus infinity where it was not found."""
     return np.array([probability[rows].max(initial=-np.inf) for rows in examples.required_rows], dtype=np.float64)
-
-
-def recall_of_first(examples: Examples, score: FloatArray, most: int) -> FloatArray:
-    """Mean recall of the best 1, 2, ... rows of each query, shape (most,); rows that tie all count as the last.
-
-    Args:
-        examples: candidates, rows by query.
-        score: shape (n_rows,).
-        most: >= 1.
-    """
-    start = np.searchsorted(examples.query, np.arange(examples.n_queries + 1))
-    place = [
-        float((score[start[query] : start[query + 1]] >= score[rows].max()).sum()) if len(rows) else np.inf
-        for query, rows in zip(examples.needed, examples.required_rows, strict=True)
-    ]
-    wanted = np.bincount(examples.needed, minlength=examples.n_queries)
-    held = [
-        np.bincount(examples.needed[np.array(place) <= n], minlength=examples.n_queries) for n in range(1, most + 1)
-    ]
-    return np.array([(one[wanted > 0] / wanted[wanted > 0]).mean() for one in held])
 
 
 @dataclass(frozen=True)
@@ -168,56 +142,25 @@ def roc_area_interval(
 
     Source: Field and Welsh, Bootstrapping clustered data, JRSS B 69, 2007.
     """
-    counts, group = _resample_groups(groups, seed)
+    counts, group = resample_groups(groups, seed)
     draws = np.concatenate([_roc_areas(label, probability, some[:, group]) for some in np.array_split(counts, BINS)])
-    return _percentiles(draws, counts.shape[1], level)
+    return percentile_interval(draws, counts.shape[1], level)
 
 
-def ratio_interval(
-    top: FloatArray, bottom: FloatArray, groups: Sequence[str], *, level: float = LEVEL, seed: int = 0
-) -> Interval:
-    """Percentile bootstrap over groups for sum of `top` / sum of `bottom`: queries of one group are drawn together.
-
-    Args:
-        top, bottom: by query, shape (n,); with `bottom` all 1 the ratio is a mean.
-        groups, level, seed: as of `roc_area_interval`.
-
-    Coverage at level 0.95, by simulation with the groups of `bfcl-live-listed`, of which two hold a third of the
-    queries in no need: a ratio of 0.45 85 to 96%, with correlations within groups of 0 to 0.3. A ratio of 0.01 81 to
-    95%, and the misses lie above: groups that lose much are seldom drawn, so that the upper end is too low.
-    """
-    counts, group = _resample_groups(groups, seed)
-    above, below = (counts @ np.bincount(group, weights=one, minlength=counts.shape[1]) for one in (top, bottom))
-    draws = np.divide(above, below, out=np.full(len(counts), np.nan), where=below != 0)
-    return _percentiles(draws, counts.shape[1], level)
-
-
-def _resample_groups(groups: Sequence[str], seed: int) -> tuple[IntArray, IntArray]:
+def resample_groups(groups: Sequence[str], seed: int) -> tuple[IntArray, IntArray]:
     """How often each group is drawn, shape (RESAMPLES, n_groups), and the group of each row, shape (n,)."""
     names, group = np.unique(np.array(groups, dtype=object), return_inverse=True)
     n = max(len(names), 1)
     return np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES), group
 
 
-def _percentiles(draws: FloatArray, n_groups: int, level: float) -> Interval:
+def percentile_interval(draws: FloatArray, n_groups: int, level: float) -> Interval:
     """The interval of the draws that are numbers; it holds from 20 groups on."""
     finite, method = draws[~np.isnan(draws)], "bootstrap by group"
     if not len(finite):
         return Interval(low=-math.inf, high=math.inf, level=level, method=method, holds=False)
     low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2])
     return Interval(low=float(low), high=float(high), level=level, method=method, holds=n_groups >= SMALL)
-
-
-def roc_area_by_stratum(label: BoolArray, probability: FloatArray, stratum: IntArray) -> float:
-    """`roc_area` over pairs of rows of the same stratum only: what is left of it when the strata cannot help."""
-    pairs = right = 0.0
-    for one in np.unique(stratum):
-        rows = stratum == one
-        n = float(label[rows].sum()) * float((~label[rows]).sum())
-        if n:
-            pairs += n
-            right += n * roc_area(label[rows], probability[rows])
-    return right / pairs if pairs else math.nan
 
 
 def _roc_areas(label: BoolArray, probability: FloatArray, weight: FloatArray | IntArray) -> FloatArray:
@@ -235,33 +178,6 @@ def _roc_areas(label: BoolArray, probability: FloatArray, weight: FloatArray | I
     areas: FloatArray = np.full(len(weight), np.nan)
     np.divide((positive * below).sum(axis=1), total, out=areas, where=total > 0)
     return areas
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Rows whose probability is between two edges: how many, their mean probability, and the share that is positive."""
-
-    low: float
-    high: float
-    n: int
-    predicted: float
-    observed: float
-
-
-def reliability(label: BoolArray, probability: FloatArray, edges: Sequence[float]) -> tuple[Bin, ...]:
-    """Mean probability and share of positives between the edges.
-
-    Args:
-        label, probability: shape (n,).
-        edges: rising; a bin holds its lower one, the last bin the upper one as well. Bins without rows are left out.
-    """
-    place = np.clip(np.searchsorted(edges, probability, side="right") - 1, 0, len(edges) - 2)
-    found = []
-    for one, (low, high) in enumerate(itertools.pairwise(edges)):
-        rows = place == one
-        if rows.any():
-            found.append(Bin(low, high, int(rows.sum()), float(probability[rows].mean()), float(label[rows].mean())))
-    return tuple(found)
 
 
 ITEMS = (1.0, 2.0, 3.0, 5.0, 8.0)  # mean items a query at which recall is shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -196,32 +196,6 @@ def _group_of(query: DatasetQuery) -> str:
     if query.request.conversation is not None:
         return f"conversation {query.request.conversation}"
     return f"query {query.id}"
-
-
-def joined_groups(groups: Sequence[str], eligible: Iterable[BoolArray]) -> tuple[str, ...]:
-    """Join groups whose queries may get the same item, directly or through others.
-
-    For queries that come with short lists of their own: what a fit has seen of an item then says nothing of a fold.
-
-    Args:
-        groups: of each query, shape (n_queries,).
-        eligible: what each query may get, shape (n_items,) each.
-
-    Returns:
-        Of each query, the first name of what its group is joined to, shape (n_queries,).
-    """
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    names, group = np.unique(np.array(groups, dtype=object), return_inverse=True)
-    held = [np.flatnonzero(row) for row in eligible]
-    query = np.repeat(np.arange(len(held)), [len(one) for one in held])
-    item = np.concatenate([np.empty(0, dtype=np.int64), *held])
-    nodes = len(names) + 1 + int(item.max(initial=-1))
-    edges = csr_array((np.ones(len(query)), (group[query], len(names) + item)), shape=(nodes, nodes))
-    part = connected_components(edges, directed=False)[1][: len(names)]
-    first = np.unique(part, return_index=True)[1]
-    return tuple(str(names[first[one]]) for one in np.unique(part, return_inverse=True)[1][group])
 
 
 def folds_of(groups: Sequence[str], folds: int) -> IntArray:

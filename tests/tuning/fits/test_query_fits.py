@@ -20,7 +20,7 @@ from ctxbench.features.logistic import Logistic
 from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
 from ctxbench.tuning.fits.curves import measure
-from ctxbench.tuning.fits.examples import folds_of, groups_of, joined_groups, labelled_queries, make_examples
+from ctxbench.tuning.fits.examples import folds_of, groups_of, labelled_queries, make_examples
 from ctxbench.tuning.fits.query_fits import (
     columns_of,
     fit,
@@ -32,7 +32,6 @@ from ctxbench.tuning.fits.query_fits import (
     out_of_fold,
     shipped_fit,
 )
-from ctxbench.tuning.fits.trials import similarity
 
 PIPELINE = Pipeline.of({"retrieve": "dense"})
 WORDS = ("area", "wheat", "piano", "river", "invoice", "garden", "rocket", "kitten")
@@ -78,13 +77,6 @@ class TestExamples:
         assert made.label.sum() == 16
         assert made.needs.sum() == 16
         assert [made.label[rows].all() for rows in made.required_rows] == [True] * 16
-
-    @pytest.mark.parametrize("what", ["probability", "abstention"])
-    def test_the_similarity_of_every_row_is_among_its_features(self, data, resources, what):
-        found = PIPELINE.run(data.batch(), resources).candidates
-        best = [found.score[found.request == one].max() for one in range(len(data))]
-        said = similarity(make_examples(what, data, PIPELINE, resources))
-        assert said == pytest.approx(found.score if what == "probability" else best, abs=1e-6)
 
     def test_a_row_for_every_request(self, data, resources):
         made = make_examples("abstention", data, PIPELINE, resources)
@@ -149,13 +141,6 @@ class TestFolds:
     def test_more_folds_than_groups_are_refused(self):
         with pytest.raises(ParameterError, match="folds must be 2 to the number of groups, which is 2, got 3"):
             folds_of(["a", "b"], 3)
-
-    def test_groups_that_share_an_item_are_joined_through_others_too(self):
-        eligible = np.zeros((5, 6), dtype=bool)
-        for query, item in ((0, 0), (1, 0), (1, 1), (2, 2), (3, 1), (4, 5)):
-            eligible[query, item] = True
-        assert joined_groups(("c", "b", "a", "d", "d"), eligible) == ("b", "b", "a", "b", "b")
-        assert joined_groups(("a", "b"), np.zeros((2, 3), dtype=bool)) == ("a", "b")
 
     def test_a_conversation_is_a_group(self):
         spoken = replace(query("a", "x"), request=Request(id="a", text="x", conversation="c"))
