@@ -54,13 +54,13 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "feature": {
         "item": "ctxbench.features.request:Items",
-        "labelled": "ctxbench.features.similar_requests:SimilarRequests",
+        "labelled": "ctxbench.features.similarity:SimilarRequests",
         "request": "ctxbench.features.request:RequestText",
         "retrieved": "ctxbench.features.similarity:Retrieved",
         "sentence": "ctxbench.features.similarity:Sentence",
         "similarity": "ctxbench.features.similarity:Similarity",
         "slots": "ctxbench.features.request:Slots",
-        "words": "ctxbench.features.shared_words:Words",
+        "words": "ctxbench.features.similarity:Words",
     },
     "rank": {
         "features": "ctxbench.steps.features:Features",

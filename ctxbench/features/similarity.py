@@ -1,4 +1,4 @@
-"""Features of similarity: of the request as a whole, and of each of its sentences on its own."""
+"""Features of how an item suits a request: by similarity, by shared words, by what similar labelled requests needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import ParameterError
 from ctxbench.features.found import Found, log1p, places
+from ctxbench.features.item_words import ItemWords, query_stems
+from ctxbench.features.labelled_requests import LABELLED, needed_columns
 
 RANK = 60  # k of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
 
@@ -97,3 +100,86 @@ def by_sentence(similarity: FloatArray, bm25: FloatArray) -> FloatArray:
     fusion = (RANK + 1.0) / (RANK + 1 + place) + np.where(shares, (RANK + 1.0) / (RANK + 1 + word_place), 0.0)
     columns = [near.min(axis=0), log1p(place.min(axis=0)), share.max(axis=0), log1p(last.min(axis=0))]
     return np.stack([*columns, fusion.max(axis=0)], axis=1)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words of the request's text and of the item.
+
+    * `bm25`: log(1 + BM25); `bm25_share`: BM25 as a share of the best among what was found, 0 where none shares a word.
+    * `query_in_name`, `query_in_description`, `query_in_body`, `query_in_item`: the share of the request's words that
+      the field holds; body is parameters and text, item is all of it.
+    * `name_in_query`, `description_in_query`, `body_in_query`: the share of the field's words that the request holds.
+
+    Shares are of stems weighted by inverse document frequency, in [0, 1]; 0 where there is no word. Source: BM25 of
+    Lucene; overlaps as in learning to rank (Qin et al., LETOR, 2010).
+    """
+
+    columns: ClassVar[tuple[str, ...]] = (
+        *("bm25", "bm25_share"),
+        *(f"query_in_{field}" for field in ItemWords.fields),
+        *(f"{field}_in_query" for field in ("name", "description", "body")),
+    )
+    uses: ClassVar[tuple[str, ...]] = ()
+
+    def __call__(self, found: Found) -> FloatArray:
+        """The columns, shape (n_found, 9)."""
+        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
+        for request, span in found.spans():
+            text, item = found.query.batch.requests[request].text, found.item[span]
+            of_query, of_field = found.words.overlaps(query_stems(text))
+            bm25 = found.words.bm25(text)[item]
+            most = float(bm25.max(initial=0.0))
+            columns = [log1p(bm25), bm25 / most if most > 0 else bm25]
+            columns += [of_query[field][item] for field in ItemWords.fields]
+            columns += [of_field[field][item] for field in ("name", "description", "body")]
+            out[span] = np.stack(columns, axis=1)
+        return out
+
+
+@dataclass(frozen=True)
+class SimilarRequests:
+    """What the labelled requests needed that are most like this one.
+
+    * `nearest`: the highest cosine similarity of the request to a labelled one that needed the item, in [0, 1]; 0 where
+      none did.
+    * `share`: of the ten most similar labelled requests, each weighing the 8th power of its similarity, the share that
+      needed the item, in [0, 1].
+
+    Requests are compared as whole texts. The labelled ones are those that a fit holds (`ctxbench calibrate
+    probability`); a labelled query that is asked itself is not told its own label, nor those of its group: it is known
+    by its id, so that the same request under another id is told it. All 0 for a request without text.
+
+    Source: k-nearest neighbours with weights by distance (Dudani, 1976); power and number of neighbours were chosen on
+    the tuning halves of seven datasets.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = tuple(name.partition(".")[2] for name in LABELLED)
+    uses: ClassVar[tuple[str, ...]] = ("embedder",)
+
+    def __call__(self, found: Found) -> FloatArray:
+        """The columns, shape (n_found, 2).
+
+        Raises:
+            ParameterError: no fit says which requests are labelled.
+        """
+        known = found.labelled
+        if known is None:
+            raise ParameterError(
+                f"{' and '.join(LABELLED)} say what labelled requests needed, and only a fit holds such requests: "
+                "take them out of `columns`; the step `probability` makes them for a fit that reads them"
+            )
+        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
+        batch, resources = found.query.batch, found.resources
+        catalog, name = batch.catalog, known.content
+        asking = [request for request in found.asking.tolist() if batch.requests[request].text.strip()]
+        if not known.texts or not asking:
+            return out
+        needed = resources.kept(("needed by labelled requests", name, catalog.hash), lambda: known.needed_by(catalog))
+        labelled = resources.kept(("vectors of labelled requests", name), lambda: resources.vectors(known.texts))
+        vectors = resources.vectors([batch.requests[request].text for request in asking])
+        for request, vector in zip(asking, vectors, strict=True):
+            span = slice(int(found.start[request]), int(found.start[request + 1]))
+            similarity, item = known.similarity(batch.ids[request], vector, labelled), found.item[span]
+            out[span] = needed_columns(similarity[None, :], np.zeros(len(item), np.int64), item, needed)
+        return out

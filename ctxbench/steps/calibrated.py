@@ -20,7 +20,7 @@ from ctxbench.features.columns import column_values, families_of, resources_of, 
 from ctxbench.features.found import RETRIEVED, Found
 from ctxbench.features.labelled_requests import LABELLED
 from ctxbench.features.logistic import Logistic
-from ctxbench.features.request_level import REQUEST, request_features, request_vectors
+from ctxbench.features.request import REQUEST, request_features, request_vectors
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
 
 

@@ -11,7 +11,7 @@ from world import Half, mean
 from ctxbench.core.errors import ParameterError
 from ctxbench.features.logistic import Logistic
 from ctxbench.features.request import Items, RequestText, Slots
-from ctxbench.features.shared_words import Words
+from ctxbench.features.similarity import Words
 from ctxbench.tuning.fits.query_fits import fit_with_prior, fit_without_prior
 
 N_LABELS = (25, 50, 100, 200, 400)
