@@ -99,8 +99,7 @@ class Logistic:
 
 def _row_sums(products: FloatArray) -> FloatArray:
     """The sum of every row, shape (n,): by rows in memory, since the order of additions follows the layout."""
-    sums: FloatArray = np.add.reduce(np.ascontiguousarray(products), axis=1)
-    return sums
+    return np.asarray(np.add.reduce(np.ascontiguousarray(products), axis=1))
 
 
 def _finite(number: object) -> bool:

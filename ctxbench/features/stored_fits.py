@@ -237,8 +237,7 @@ def behind(pipeline: Pipeline, place: int | None = None) -> dict[str, Any]:
         if isinstance(step, ByDomain) or (step.kind == "rank" and not step.says("keeps_score"))
     ]
     described = {"analyse": pipeline.analyse.describe(), "retrieve": pipeline.retrieve.describe(), "rank": ranks}
-    plain: dict[str, Any] = json.loads(json.dumps(described))  # tuples as they come back from a file
-    return plain
+    return dict(json.loads(json.dumps(described)))  # tuples as they come back from a file
 
 
 def in_front(pipeline: Pipeline, what: str) -> Pipeline:
@@ -251,12 +250,11 @@ def in_front(pipeline: Pipeline, what: str) -> Pipeline:
 
 def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> list[str]:
     """What a user should know of the fits that a pipeline reads, used over a catalog with an embedder."""
-    found = []
-    for step in pipeline.refine:
-        inner = _inside(step) if isinstance(step, ByDomain) else (step,)
-        for one in inner:
-            found += [f"{one.name}: {notice}" for notice in one.says("notices")(catalog, resources)]
-    return found
+    return [
+        f"{step.name}: {notice}"
+        for step in all_steps(pipeline.refine)
+        for notice in step.says("notices")(catalog, resources)
+    ]
 
 
 def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
@@ -271,7 +269,7 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
             faults += [
                 f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted "
                 "on; put it in front"
-                for inner in _inside(step)
+                for inner in all_steps([step])
                 if inner.says("calibrated") is not None
             ]
         elif step.says("calibrated") is not None:
@@ -299,20 +297,16 @@ def _elsewhere(step: Step, here: Mapping[str, Any], catalog: Catalog) -> Iterato
             if fit.behind.get(stage) != here[stage]:
                 yield (
                     f"{step.name}: the {fit.what} fit of {fit.dataset} in {held.path} was made behind {stage} "
-                    f"{_short(fit.behind.get(stage))}, and here stands {_short(here[stage])}; fit it again behind this"
+                    f"{dump_json(fit.behind.get(stage))}, and here stands {dump_json(here[stage])}; fit it again "
+                    "behind this"
                 )
 
 
-def _inside(domain: ByDomain) -> Iterator[Step]:
-    """The steps of a combinator, those of combinators in it as well."""
-    for steps in domain.domains.values():
-        for step in steps:
-            if isinstance(step, ByDomain):
-                yield from _inside(step)
-            else:
-                yield step
-
-
-def _short(described: Any) -> str:
-    """A description on one line, as compact JSON."""
-    return dump_json(described)
+def all_steps(refine: Iterable[Step | ByDomain]) -> Iterator[Step]:
+    """The refining steps, those inside of domains as well."""
+    for step in refine:
+        if isinstance(step, ByDomain):
+            for inner in step.domains.values():
+                yield from all_steps(inner)
+        else:
+            yield step

@@ -108,8 +108,7 @@ class CommonLine(SweptSettings):
         each = self._each(measure, places)
         if measure.metric.declaration.scale != "amount":
             return _mean(each)
-        aims: FloatArray = np.expm1(_mean(np.log1p(each)))
-        return aims
+        return np.asarray(np.expm1(_mean(np.log1p(each))))
 
     def bounds(
         self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
@@ -194,5 +193,4 @@ def _rises(line: ThresholdLine) -> bool:
 def _mean(each: FloatArray) -> FloatArray:
     """Means over datasets, shape (n_settings,), NaN left out; NaN where all are."""
     some = (~np.isnan(each)).sum(axis=0)
-    mean: FloatArray = np.nansum(each, axis=0) / np.where(some > 0, some, math.nan)
-    return mean
+    return np.asarray(np.nansum(each, axis=0) / np.where(some > 0, some, math.nan))

@@ -159,8 +159,7 @@ class _RankingMetric:
         by_score = order(request, np.zeros(len(item), dtype=np.int64), score[near], item)
         rankings = Rankings(start=table.starts_of(near), item=item[by_score])
         evidence = Evidence(judgments=self._judgments, offered=self._offered, rankings=rankings)
-        values: FloatArray = evaluate([self._metric], evidence)[self._metric]
-        return values
+        return np.asarray(evaluate([self._metric], evidence)[self._metric])
 
     def _near(self, score: FloatArray) -> BoolArray:
         """True for the rows that may be among the ten that are read: sorting the others would be idle."""
@@ -171,5 +170,4 @@ class _RankingMetric:
         padded = np.full((table.n_requests, width), -np.inf)
         padded[table.request, self._place] = score
         last = np.partition(padded, width - self._depth, axis=1)[:, width - self._depth]
-        near: BoolArray = score >= last[table.request]
-        return near
+        return np.asarray(score >= last[table.request])

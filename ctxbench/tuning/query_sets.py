@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.stages import ByDomain, Step
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.logistic import Logistic
-from ctxbench.features.stored_fits import ABSTENTION, KINDS, PROBABILITY, Calibrations
+from ctxbench.features.stored_fits import ABSTENTION, KINDS, PROBABILITY, Calibrations, all_steps
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
@@ -299,7 +299,7 @@ def count_fit_datasets(pipeline: Pipeline, query_set: QuerySet) -> int:
 
     What such a step gains here is a little more than it would elsewhere.
     """
-    found = max((_fit_datasets(step, query_set) for step in _all_steps(pipeline.refine)), default=0)
+    found = max((_fit_datasets(step, query_set) for step in all_steps(pipeline.refine)), default=0)
     return found if found > 1 else 0
 
 
@@ -308,17 +308,7 @@ def is_fitted_on(pipeline: Pipeline, query_set: QuerySet) -> bool:
 
     Weights of a fusion count on the test split only, where nothing is measured that they have seen.
     """
-    return any(_is_step_fitted_on(step, query_set) for step in _all_steps(pipeline.refine))
-
-
-def _all_steps(steps: Sequence[Step | ByDomain]) -> Iterator[Step]:
-    """All steps, and those of domains."""
-    for step in steps:
-        if isinstance(step, ByDomain):
-            for own in step.domains.values():
-                yield from _all_steps(own)
-        else:
-            yield step
+    return any(_is_step_fitted_on(step, query_set) for step in all_steps(pipeline.refine))
 
 
 def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:

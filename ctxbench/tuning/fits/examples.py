@@ -220,8 +220,7 @@ def folds_of(groups: Sequence[str], folds: int) -> IntArray:
     for place in sorted(range(len(names)), key=lambda one: (-int(size[one]), hashes[one])):
         fold[place] = int(filled.argmin())
         filled[fold[place]] += size[place]
-    dealt: IntArray = fold[group]
-    return dealt
+    return np.asarray(fold[group])
 
 
 def _required(dataset: Dataset, table: Candidates) -> tuple[list[IntArray], IntArray]:

@@ -180,8 +180,7 @@ class ExpansionSweep:
         return {measure: found[length, query] for measure, found in self.values_by_length.items()}
 
     def _within(self, threshold: float, limit: int) -> IntArray:
-        length: IntArray = np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64)
-        return length
+        return np.asarray(np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64))
 
     def _line(self, limit: int) -> ThresholdLine:
         """Sums at the highest threshold, and what every item adds in order of falling score."""

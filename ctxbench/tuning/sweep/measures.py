@@ -164,8 +164,7 @@ class Pairing:
         upto = np.append(0, np.searchsorted(kept, stops, side="left"))
 
         def total(start: float, changes: FloatArray) -> FloatArray:
-            run: FloatArray = start + np.concatenate([[0.0], np.cumsum(changes)])[upto]
-            return run
+            return np.asarray(start + np.concatenate([[0.0], np.cumsum(changes)])[upto])
 
         return DifferenceSums(
             total=total(float(sums.sum()), gain),

@@ -201,8 +201,7 @@ class RankedItems:
         useless = (grade < Grade.HELPFUL).astype(np.int64)
         before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(useless)])[:-1]
         first = (useless == 1) & (before == before[self.start[self.owner]])
-        step_items: BoolArray = (grade == Grade.REQUIRED) | (self.place == 0) | first
-        return step_items
+        return np.asarray((grade == Grade.REQUIRED) | (self.place == 0) | first)
 
     def _step_values(self, metrics: Sequence[Metric], step_items: BoolArray) -> dict[Metric, FloatArray]:
         """Values by length of metrics that change only at the items where `step_items`, and depend on no others."""
@@ -225,8 +224,7 @@ class RankedItems:
         padded = np.zeros(len(gains) + self.n)
         padded[np.arange(len(gains)) + self.owner + 1] = gains
         total = np.cumsum(padded)
-        running: FloatArray = total - self._repeat(total[self.length_start[:-1]])
-        return running
+        return np.asarray(total - self._repeat(total[self.length_start[:-1]]))
 
     def _values(
         self, metrics: Sequence[Metric], owner: IntArray, start: IntArray, rows: IntArray, *, labelled: bool

@@ -154,8 +154,7 @@ class MeasuredRankings:
     def cumulative_tokens(self) -> IntArray:
         """The prompt tokens of each ranked item and all before it in its ranking, shape (n_ranked,)."""
         total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.items.tokens)])
-        cumulative_tokens: IntArray = total[1:] - total[self.items.start[:-1]][self.items.owner]
-        return cumulative_tokens
+        return np.asarray(total[1:] - total[self.items.start[:-1]][self.items.owner])
 
     def values(self, measure: Measure, lengths: IntArray) -> FloatArray:
         """The values of a measure at one length a query.

@@ -151,8 +151,7 @@ def count_by_length(items: RankedItems, name: str) -> FloatArray:
     gains = np.bincount(at, minlength=int(items.length_start[-1]))
     total = np.concatenate([np.zeros(1), np.cumsum(gains)])
     lengths = np.diff(items.length_start)
-    counts: FloatArray = total[1:] - np.repeat(total[starts(lengths)[:-1]], lengths)
-    return counts
+    return np.asarray(total[1:] - np.repeat(total[starts(lengths)[:-1]], lengths))
 
 
 def item_types(catalog: Catalog) -> np.ndarray:

@@ -75,8 +75,7 @@ class ThresholdLine:
         chosen = slice(None) if places is None else places
         sums = self.sums[measure][chosen]
         n = self.applies[measure][chosen] if measure in self.applies else np.full(1, float(self.n[measure]))
-        means: FloatArray = sums / np.where(n > 0, n, np.nan)
-        return means
+        return np.asarray(sums / np.where(n > 0, n, np.nan))
 
     def rounded_threshold(self, place: int) -> float:
         """A decimal with few digits that gives the same selections on this line, for people and presets.
@@ -165,8 +164,7 @@ class Front:
         best = np.concatenate([[-np.inf], self._points[1]])
         below = best[np.searchsorted(self._points[0], cost, side="left")]  # of those that cost less
         upto = best[np.searchsorted(self._points[0], cost, side="right")]  # and of those that cost as much
-        news: BoolArray = (gain > below) & (gain >= upto)
-        return news
+        return np.asarray((gain > below) & (gain >= upto))
 
     @property
     def means(self) -> tuple[FloatArray, FloatArray]:
@@ -200,8 +198,7 @@ def _unbeaten(cost: FloatArray, gain: FloatArray) -> IntArray:
     rising = _rises(gain)
     # of several that cost the same the last one has the highest gain
     dearer = cost[rising][1:] > cost[rising][:-1]
-    unbeaten: IntArray = rising[np.append(dearer, np.ones(min(len(rising), 1), dtype=np.bool_))]
-    return unbeaten
+    return np.asarray(rising[np.append(dearer, np.ones(min(len(rising), 1), dtype=np.bool_))])
 
 
 def _rises(values: FloatArray) -> IntArray:
@@ -209,5 +206,4 @@ def _rises(values: FloatArray) -> IntArray:
     steps = np.flatnonzero(values[1:] > values[:-1]) + 1  # few of many, as a rule
     steps = np.append(np.zeros(min(len(values), 1), dtype=np.int64), steps)
     highest = np.maximum.accumulate(values[steps])
-    rises: IntArray = steps[np.append(np.ones(min(len(steps), 1), dtype=np.bool_), highest[1:] > highest[:-1])]
-    return rises
+    return np.asarray(steps[np.append(np.ones(min(len(steps), 1), dtype=np.bool_), highest[1:] > highest[:-1])])
