@@ -20,7 +20,7 @@ from ctxbench.tuning.held_out_figures import (
     compare_pairs,
     comparison_pairs,
     metrics_of,
-    select_comparisons,
+    policy_outcome,
 )
 from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningDataset, TuningInputs
@@ -32,7 +32,7 @@ from ctxbench.tuning.sensitivity import first_trace, front_trace, heat_maps, par
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.tunables import Tunable
-from ctxbench.tuning.tuning_results import DEFAULTS, PRESET, DatasetTuning, PolicyOutcome
+from ctxbench.tuning.tuning_results import DEFAULTS, PRESET, DatasetTuning, PolicyOutcome, SettingResult
 
 ALL_DECIDE = (
     "All labels decided, so that no unread split is left: every figure here is of the labels that the values were "
@@ -152,19 +152,20 @@ class DatasetTuner:
         dataset, file, defaults = self.dataset, self.file, self.defaults
         self._say("measuring", 0, len(file.policies))
         others = [*self._presets(), self.evaluator.everything()]
-        measured = {policy.name: self._chosen(policy, self.choices[policy.name]) for policy in file.policies}
-        measured = {name: found for name, found in measured.items() if found}
+        measured = {
+            policy.name: found for policy in file.policies if (found := self._chosen(policy, self.choices[policy.name]))
+        }
         pairs = {
             (name, kind): pair
             for name, found in measured.items()
             for kind, pair in comparison_pairs(defaults, found).items()
         }
         comparisons = compare_pairs(pairs, dataset.evaluation_set, seed=file.seed)
-        outcomes = tuple(self._outcome(policy, measured, comparisons) for policy in file.policies)
-        outcomes = self._with_equal_tokens(outcomes, measured)
-        unique = {
-            one.name: one for one in [defaults, *others, *(m for each in measured.values() for m in each.values())]
-        }
+        every = [defaults, *others, *(one for found in measured.values() for one in found.values())]
+        results = {one.name: self.evaluator.result(one) for one in every}
+        outcomes = tuple(
+            self._outcome(policy, measured.get(policy.name, {}), results, comparisons) for policy in file.policies
+        )
         level = file.confidence
         traces = [front_trace(one, level=level) for one in self.searches.values() if one.settings or one.tried]
         traces += [first_trace(one.competitor, level=level) for one in self.searches.values()]
@@ -176,9 +177,9 @@ class DatasetTuner:
             queries={split: len(query_set) for split, query_set in dataset.query_sets.items()},
             of=dataset.of,
             tokens=self.inputs.counter.name,
-            results=tuple(self.evaluator.result(one) for one in unique.values()),
+            results=tuple(results.values()),
             traces=tuple(traces),
-            outcomes=outcomes,
+            outcomes=self._with_equal_tokens(outcomes, measured),
             notes=tuple(self._notes()),
         )
 
@@ -204,29 +205,22 @@ class DatasetTuner:
     def _outcome(
         self,
         policy: Policy,
-        measured: Mapping[str, Mapping[str, SettingValues]],
+        found: Mapping[str, SettingValues],
+        results: Mapping[str, SettingResult],
         comparisons: Mapping[tuple[str, str, str], Comparison],
     ) -> PolicyOutcome:
-        choice, found = self.choices[policy.name], measured.get(policy.name)
+        choice = self.choices[policy.name]
+        verdicts = self.evaluator.verdicts(policy, found["chosen"], self.defaults) if found else ()
+        own = {kind: results[one.name] for kind, one in found.items()}
         tried = sum(one.tried for one in self.searches.values())
-        outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, tried=tried)
-        if choice.setting is None or found is None:
-            return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
+        outcome = replace(policy_outcome(policy, choice, own, comparisons, verdicts), tried=tried)
+        if choice.setting is None or not found:
+            return outcome
         query_set, chosen = self.dataset.evaluation_set, found["chosen"]
         competitor, level = self.searches[choice.selector].competitor, self.file.confidence
-        by_kind = {
-            kind: select_comparisons(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")
-        }
         before, after = (one.by_query[query_set.split] for one in (self.defaults, chosen))
         return replace(
             outcome,
-            chosen=self.evaluator.result(chosen),
-            bounds=choice.setting.bounds,
-            verdicts=self.evaluator.verdicts(policy, chosen, self.defaults),
-            fixed=self.evaluator.result(found["fixed"]) if "fixed" in found else None,
-            fixed_own=self.evaluator.result(found["fixed_own"]) if "fixed_own" in found else None,
-            against={kind: one for kind, one in by_kind.items() if one},
-            ranking=select_comparisons(comparisons, policy.name, "ranking"),
             heat_maps=heat_maps(competitor, choice.setting.rounded),
             slices=parameter_traces(competitor, choice.setting.rounded, level=level),
             worst_scope=query_set.worst_scope(after),

@@ -2,27 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.slices import Slice
-from ctxbench.bench.stats import Comparison, compare_metric, correct, grouped_estimate
-from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.bench.stats import Comparison, Scale, compare_metric, correct, critical, grouped_estimate
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.limits import Limit, Policy, reach_ratio
+from ctxbench.tuning.limits import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio
 from ctxbench.tuning.opened_inputs import TuningDataset
+from ctxbench.tuning.optima import MAX_FACTOR, MIN_QUERIES
 from ctxbench.tuning.query_sets import COMPLETE, TEST, FullRanking, QuerySet
-from ctxbench.tuning.sweep.measures import REACH, Measure
+from ctxbench.tuning.recommendation import Choice
+from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing
+from ctxbench.tuning.swept_settings import rounding_error
 from ctxbench.tuning.tunables import Tunable
-from ctxbench.tuning.tuning_results import EVERYTHING, FIXED, RECOMMENDED, SettingResult
-from ctxbench.tuning.verdicts import ConstraintVerdict, VerdictQueries, verdict
+from ctxbench.tuning.tuning_results import (
+    EVERYTHING,
+    FIXED,
+    RECOMMENDED,
+    ConstraintVerdict,
+    PolicyOutcome,
+    SettingResult,
+    Status,
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VerdictQueries:
+    """The queries that a verdict is about.
+
+    Attributes:
+        group: of each, numbers from 0 on, shape (n_queries,).
+        level: of the intervals.
+        chosen_here: whether the setting was chosen on these very queries, so that it looks better than it is.
+    """
+
+    group: IntArray
+    level: float
+    chosen_here: bool
+
+
+def verdict(
+    limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale
+) -> ConstraintVerdict | None:
+    """Judge a constraint by measured values.
+
+    Args:
+        limit: the constraint, with its target on these queries.
+        own, base: values by query, shape (n_queries,); NaN where the metric does not apply.
+        ground: the queries.
+        scale: of the values.
+
+    Returns:
+        None where the metric applies to no query.
+    """
+    n = int((~np.isnan(own)).sum())
+    if not n:
+        return None
+    value, low, high = _interval(limit, own, base, ground, scale)
+    worse, better = (low, high) if limit.sign > 0 else (high, low)
+    status: Status
+    if n < MIN_QUERIES:
+        status = "too few to say"
+    elif limit.sign * (worse - limit.target) >= -rounding_error(limit.target):
+        status = "holds"
+    elif limit.is_near(worse):
+        status = "holds within 2 points"
+    elif limit.sign * (better - limit.target) < 0:
+        status = "missed"
+    else:
+        status = "open"
+    needed = _labels_needed(limit, n, value, worse, better) if status in ("open", "too few to say") else None
+    values = [limit.in_text_unit(one) for one in (value, low, high)]
+    falls_short = not limit.is_near(value)
+    return ConstraintVerdict(
+        text=limit.text,
+        status=status,
+        value=values[0],
+        low=values[1],
+        high=values[2],
+        n=n,
+        needed=needed,
+        falls_short=falls_short,
+    )
+
+
+def _interval(
+    limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, scale: Scale
+) -> tuple[float, float, float]:
+    """The mean, and the ends of what is likely: paired where the constraint is of the base."""
+    if limit.by != "paired":
+        found = grouped_estimate(own, ground.group, scale=scale, level=ground.level)
+        return found.value, found.interval.low, found.interval.high
+    pairing = Pairing(base={limit.measure: base}, group=ground.group)
+    mean, error = pairing.differences({limit.measure: own})[limit.measure].errors()
+    distance = (SAFETY_ERRORS if ground.chosen_here else critical(ground.level)) * float(error[0])
+    value = limit.base + float(mean[0])
+    return value, value - distance, value + distance
+
+
+def _labels_needed(limit: Limit, n: int, value: float, worse: float, better: float) -> int | None:
+    """How many more queries would settle a constraint, as intervals narrow with the root of their number."""
+    edge = limit.target - limit.sign * limit.room
+    distance, room = (
+        (abs(value - worse), abs(value - edge))
+        if limit.is_near(value)
+        else (abs(value - better), abs(value - limit.target))
+    )
+    if not math.isfinite(distance) or room <= rounding_error(limit.target) or (distance / room) ** 2 > MAX_FACTOR:
+        return max(MIN_QUERIES - n, 0) or None
+    return max(math.ceil(n * (distance / room) ** 2), MIN_QUERIES) - n or None
+
 
 METRICS = tuple(map(parse_metric, ("completeness", "recall", "tokens", "items", "abstention")))
 COMPARED = tuple(map(parse_metric, ("completeness", "tokens", "items")))
@@ -187,16 +286,68 @@ class SettingEvaluator:
         ground = VerdictQueries(
             group=query_set.group, level=self.level, chosen_here=query_set is self.dataset.tuning_set
         )
-        none = np.full(len(query_set), np.nan)
-        out = []
-        for one in policy.constraints:
-            if one.of == "base" and Measure(one.metric) not in means:
-                continue
-            own, before = (which.by_query[split].get(one.metric, none) for which in (chosen, base))
-            own = chosen.of_reachable(split, one.metric) if one.of == "reachable" else own
-            limit, scale = Limit.of(one, means, reach=reach), one.metric.declaration.scale
-            out.append(verdict(limit, own, before, ground, scale=scale))  # type: ignore[arg-type]
-        return tuple(one for one in out if one is not None)
+
+        def judge(limit: Limit, constraint: Constraint) -> ConstraintVerdict | None:
+            metric = constraint.metric
+            reachable = constraint.of == "reachable"
+            own = chosen.of_reachable(split, metric) if reachable else chosen.by_query[split][metric]
+            scale = metric.declaration.scale
+            return verdict(limit, own, base.by_query[split][metric], ground, scale=scale)  # type: ignore[arg-type]
+
+        return constraint_verdicts(policy, means, reach, judge)
+
+
+def constraint_verdicts(
+    policy: Policy,
+    means: Mapping[Measure, float],
+    reach: float,
+    judge: Callable[[Limit, Constraint], ConstraintVerdict | None],
+) -> tuple[ConstraintVerdict, ...]:
+    """Verdicts of the constraints of a policy, but of those that are multiples of what the base lacks.
+
+    Args:
+        policy: whose constraints.
+        means: of the base, by measure.
+        reach: see `reach_ratio`.
+        judge: gives the verdict; None where the metric applies to no query.
+    """
+    known = [one for one in policy.constraints if one.of != "base" or Measure(one.metric) in means]
+    found = [judge(Limit.of(one, means, reach=reach), one) for one in known]
+    return tuple(one for one in found if one is not None)
+
+
+def policy_outcome(
+    policy: Policy,
+    choice: Choice,
+    found: Mapping[str, SettingResult],
+    comparisons: Mapping[Key, Comparison],
+    verdicts: tuple[ConstraintVerdict, ...],
+) -> PolicyOutcome:
+    """What a policy came to: why the default is kept, or what is recommended and what that is compared with.
+
+    Args:
+        policy, choice: which, and what was chosen.
+        found: `chosen`, and where there are any `fixed` and `fixed_own`; empty where the default is kept.
+        comparisons: by policy, kind and metric name.
+        verdicts: of the constraints.
+    """
+    outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings)
+    if choice.setting is None or not found:
+        return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
+    by_kind: dict[str, dict[str, Comparison]] = {}
+    for (name, kind, metric), one in comparisons.items():
+        if name == policy.name:
+            by_kind.setdefault(kind, {})[metric] = one
+    return replace(
+        outcome,
+        chosen=found["chosen"],
+        bounds=choice.setting.bounds,
+        verdicts=verdicts,
+        fixed=found.get("fixed"),
+        fixed_own=found.get("fixed_own"),
+        ranking=by_kind.pop("ranking", {}),
+        against=by_kind,
+    )
 
 
 Key = tuple[str, str, str]
@@ -243,11 +394,6 @@ def compare_pairs(
             if one.n:
                 found[policy, kind, str(metric)] = one
     return correct(found)
-
-
-def select_comparisons(found: Mapping[Key, Comparison], policy: str, kind: str) -> dict[str, Comparison]:
-    """The comparisons of one policy and kind, by metric name."""
-    return {metric: one for (whose, which, metric), one in found.items() if (whose, which) == (policy, kind)}
 
 
 def metrics_of(policies: Sequence[Policy]) -> tuple[Metric, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ctxbench.embedding.vectors import open_vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.yaml_files import line_of
+from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.external import FileSelector
@@ -76,9 +77,9 @@ def read_tunables(file: PolicyFile) -> tuple[tuple[Tunable, ...], list[Fault]]:
             faults += error.faults
             continue
         except UserError as error:
-            faults.append(Fault(str(error), file.path, line_of(file.lines, entry.where)))
+            faults.append(file.fault(str(error), *entry.where))
             continue
-        faults += [Fault(what, file.path, line_of(file.lines, (*entry.where, *where))) for what, where in wrong]
+        faults += [file.fault(what, *entry.where, *where) for what, where in wrong]
         tunables += [_checked(one)] if not wrong else []
     return tuple(tunables), faults
 
@@ -158,7 +159,6 @@ def _without_effect(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
             yield f"{name} {value!r}: {idle}", ("set", name)
 
 
-T = TypeVar("T")
 MIN_LABELS = 400  # queries in need over both splits, below which all labels decide
 MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
 
@@ -228,7 +228,7 @@ def open_tuning(
         datasets: names or folders.
         notify: told what takes a moment.
         progress: told how many of how many texts are embedded, later.
-        opening: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
+        open_one: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
 
     Raises:
         InputError: a dataset, selector, embedder or token counter is unknown or broken, no query of a dataset is
@@ -236,31 +236,21 @@ def open_tuning(
             scores; all faults at once.
     """
     tunables, faults = read_tunables(file)
-
-    def attempt(what: Callable[[], T], *where: str | int) -> T | None:
-        try:
-            return what()
-        except InputError as error:
-            faults.extend(error.faults)
-        except UserError as error:
-            line = line_of(file.lines, where) if where else 0
-            faults.append(Fault(str(error), file.path, line) if where else Fault(str(error)))
-        return None
-
-    embedder = attempt(lambda: open_embedder(file.embedder), "embedder")
-    counter = attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
+    in_file, elsewhere = YamlForm(file.path, file.lines, faults), YamlForm(None, {}, faults)
+    embedder = in_file.attempt(lambda: open_embedder(file.embedder), "embedder")
+    counter = in_file.attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
     resources = None
     if embedder is not None and counter is not None:  # one for all, as datasets share catalogs
         resources = LocalResources(open_vectors(embedder, progress=progress), counter)
     found: dict[str, TuningDataset] = {}
     for reference in datasets:
-        dataset = attempt(partial(open_one, reference, base=Path(), notify=notify))
+        dataset = elsewhere.attempt(partial(open_one, reference, base=Path(), notify=notify))
         if dataset is None or resources is None:
             continue
         if dataset.name in found:
-            faults.append(Fault(f"two datasets are called {dataset.name!r}; name each once, or rename one"))
+            elsewhere.fault(f"two datasets are called {dataset.name!r}; name each once, or rename one")
             continue
-        opened = attempt(partial(_opened, dataset, file, resources, named=reference))
+        opened = elsewhere.attempt(partial(_opened, dataset, file, resources, named=reference))
         if opened is not None:
             left_out, wrong = _check_suited(file, tunables, opened)
             unanswered = unanswerable(file.policies, opened.tuning_set.labels)
@@ -294,7 +284,7 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
             f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(missing)}; make "
             f"both with `{shlex.join(['ctxbench', 'data', 'split', named])}`, or leave `labels` out"
         )
-        raise InputError([Fault(what, file.path, line_of(file.lines, ("labels",)))])
+        raise InputError([file.fault(what, "labels")])
     in_need = sum(not query.needs_nothing for part in both.values() for query in part.queries)
     if not missing and (file.labels == "split" or (not file.labels and in_need >= MIN_LABELS)):
         parts = both
@@ -324,9 +314,9 @@ def _check_suited(
     faults: list[Fault] = []
     left_out: dict[str, str] = {}
     for place, one in enumerate(tunables):
-        line = line_of(file.lines, one.entry.where)
         where = f"selector {one.name!r} on dataset {opened.dataset.name}"
         if one.answers is not None:
+            line = line_of(file.lines, one.entry.where)
             faults += [replace(fault, path=file.path, line=line) for fault in _check_answers(one.answers, opened)]
             continue
         wrong: list[str] = []
@@ -342,7 +332,7 @@ def _check_suited(
             left_out[one.name] = "; ".join(messages)
         else:
             wrong += messages
-        faults += [Fault(f"{where}: {message}", file.path, line) for message in wrong]
+        faults += [file.fault(f"{where}: {message}", *one.entry.where) for message in wrong]
     return left_out, faults
 
 
@@ -357,10 +347,10 @@ def _check_answers(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
             continue
         scores = searched_scores(found)
         if len(scores) and (scores <= 0).mean() > MAX_NONPOSITIVE:
-            where = f"answers {answers.name!r}, {query_set.title}"
             what = (
-                f"{where}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, and a cut offers only "
-                "what scores above 0; give scores that are higher by so much, or probabilities"
+                f"answers {answers.name!r}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` "
+                "are 0 or less, and a cut offers only what scores above 0; give scores that are higher by so much, or "
+                "probabilities"
             )
             faults.append(Fault(what))
     return faults
@@ -393,14 +383,12 @@ def _check_names(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mappin
     for policy in file.policies:
         if policy.name == EVERYTHING:
             what = f"{EVERYTHING} is what a report calls offering all items; give the policy another name"
-            faults.append(Fault(what, file.path, line_of(file.lines, ("policies", policy.name))))
+            faults.append(file.fault(what, "policies", policy.name))
     if file.together and len(datasets) > 1:
-        line = line_of(file.lines, ("together",))
         if TOGETHER in datasets:
-            faults.append(
-                Fault(f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it", file.path, line)
-            )
+            what = f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it"
+            faults.append(file.fault(what, "together"))
         if tunables and not any(one.family is not None and not one.has_expansion({}) for one in tunables):
             what = "together needs a selector whose cut is swept exactly, and there is none; leave it out"
-            faults.append(Fault(what, file.path, line))
+            faults.append(file.fault(what, "together"))
     return faults

@@ -10,9 +10,9 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias
 
 from ctxbench.bench.metrics import METRICS, Metric, parse_metric
-from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
 from ctxbench.io.files import read_text, readable
-from ctxbench.io.yaml_files import YamlPath, load_yaml
+from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm, is_file_name
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.limits import Constraint, Policy
@@ -96,6 +96,10 @@ class PolicyFile:
     together: bool
     lines: Mapping[YamlPath, int]
     hash: str
+
+    def fault(self, message: str, *where: str | int) -> Fault:
+        """Something wrong at a path of the file."""
+        return Fault(message, self.path, line_of(self.lines, where))
 
 
 def read_policies(path: Path) -> PolicyFile:

@@ -8,10 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from ctxbench.bench.progress_listener import nothing_said
-from ctxbench.core.errors import Fault, InputError, ParameterError, UserError
+from ctxbench.core.errors import InputError, ParameterError, UserError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front, write_calibrations
-from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import fitted_file, write_fitted
 from ctxbench.tuning.fits.examples import folds_of, make_examples
@@ -91,8 +90,7 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> t
         try:
             fitted_file(definition, out)
         except UserError as error:
-            what = Fault(f"fit: own: {error}", ready.file.path, line_of(ready.file.lines, (*entry.where, "fit")))
-            raise InputError([what]) from error
+            raise InputError([ready.file.fault(f"fit: own: {error}", *entry.where, "fit")]) from error
         _refuse_one_catalog(ready, entry)
         pipeline, fits = definition.pipeline(definition.values(preset)), [shipped_fit()]
         for place, opened in enumerate(ready.datasets):
@@ -141,4 +139,4 @@ def _refuse_one_catalog(ready: TuningInputs, entry: SelectorEntry) -> None:
                 f"fit: own: {other} and {opened.dataset.name} have the same catalog, and a fit belongs to one of them; "
                 "tune them apart"
             )
-            raise InputError([Fault(what, ready.file.path, line_of(ready.file.lines, (*entry.where, "fit")))])
+            raise InputError([ready.file.fault(what, *entry.where, "fit")])

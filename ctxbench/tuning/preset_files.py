@@ -13,8 +13,7 @@ from ctxbench.selectors.definitions import is_file
 from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
 from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningInputs
-from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult
-from ctxbench.tuning.verdicts import ConstraintVerdict
+from ctxbench.tuning.tuning_results import ConstraintVerdict, DatasetTuning, PolicyOutcome, SettingResult
 
 _READ = "read once, for the figures below, when all values were fixed"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -16,8 +15,17 @@ from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.common_lines import sweep_common
 from ctxbench.tuning.dataset_tuning import ALL_DECIDE, READ_ONCE, DatasetTuner
 from ctxbench.tuning.fits.examples import ALL
-from ctxbench.tuning.held_out_figures import COMPARED, Key, SettingValues, comparison_pairs, select_comparisons
-from ctxbench.tuning.limits import Limit, Policy, reach_ratio
+from ctxbench.tuning.held_out_figures import (
+    COMPARED,
+    Key,
+    SettingValues,
+    VerdictQueries,
+    comparison_pairs,
+    constraint_verdicts,
+    policy_outcome,
+    verdict,
+)
+from ctxbench.tuning.limits import Constraint, Limit, Policy, reach_ratio
 from ctxbench.tuning.opened_inputs import TuningInputs
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.query_sets import TEST, TUNING, Progress
@@ -25,8 +33,13 @@ from ctxbench.tuning.recommendation import Choice, choose
 from ctxbench.tuning.sweep.families import FixedK
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.tunables import FIRST_N, Swept
-from ctxbench.tuning.tuning_results import TOGETHER, DatasetTuning, PolicyOutcome, SettingResult, Tuning
-from ctxbench.tuning.verdicts import ConstraintVerdict, VerdictQueries, verdict
+from ctxbench.tuning.tuning_results import (
+    TOGETHER,
+    ConstraintVerdict,
+    DatasetTuning,
+    SettingResult,
+    Tuning,
+)
 
 
 def no_progress(text: str, done: int, total: int) -> None:
@@ -135,33 +148,20 @@ class CommonSetting:
     def result(self) -> DatasetTuning:
         """Measure what is recommended on every dataset, and average over datasets."""
         level, every = self._file.confidence, [[tuner.defaults for tuner in self._tuners]]
-        measured = {policy.name: self._chosen(policy, self._choices[policy.name]) for policy in self._file.policies}
-        measured = {name: found for name, found in measured.items() if found}
+        measured = {
+            policy.name: found
+            for policy in self._file.policies
+            if (found := self._chosen(policy, self._choices[policy.name]))
+        }
         every += [rows for found in measured.values() for rows in found.values()]
         comparisons = self._comparisons(measured)
         results = {rows[0].name: self._result(rows, level) for rows in every}
         outcomes = []
         for policy in self._file.policies:
-            choice, found = self._choices[policy.name], measured.get(policy.name, {})
-            outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings)
-            if not found:
-                outcomes.append(replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered))
-                continue
-            kinds = {
-                kind: select_comparisons(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")
-            }
-            outcomes.append(
-                replace(
-                    outcome,
-                    chosen=results[policy.name],
-                    bounds=choice.setting.bounds if choice.setting is not None else {},
-                    verdicts=self._verdicts(policy, found["chosen"]),
-                    fixed=results[found["fixed"][0].name] if "fixed" in found else None,
-                    fixed_own=results[found["fixed_own"][0].name] if "fixed_own" in found else None,
-                    against={kind: one for kind, one in kinds.items() if one},
-                    ranking=select_comparisons(comparisons, policy.name, "ranking"),
-                )
-            )
+            found = measured.get(policy.name, {})
+            verdicts = self._verdicts(policy, found["chosen"]) if found else ()
+            own = {kind: results[rows[0].name] for kind, rows in found.items()}
+            outcomes.append(policy_outcome(policy, self._choices[policy.name], own, comparisons, verdicts))
         datasets = [tuner.dataset for tuner in self._tuners]
         names = ", ".join(tuner.name for tuner in self._tuners)
         return DatasetTuning(
@@ -220,19 +220,14 @@ class CommonSetting:
                 [reach_ratio(base.reachable[base.splits[-1]], own.reachable[own.splits[-1]]) for base, own in pairs]
             )
         )
-        ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not self._has_test_splits)
-        out = []
-        for one in policy.constraints:
-            if one.of != "base" or Measure(one.metric) in means:
-                own = _join_values(chosen, one.metric, READING, reachable=one.of == "reachable")
-                base = _join_values(defaults, one.metric, READING)
-                out.append(verdict(Limit.of(one, means, reach=reach), own, base, ground, scale="amount"))
-        return tuple(one for one in out if one is not None)
+        all_read = all(TEST in tuner.dataset.query_sets for tuner in self._tuners)
+        ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not all_read)
 
-    @property
-    def _has_test_splits(self) -> bool:
-        """Whether every dataset has a test split, which nothing was chosen on."""
-        return all(TEST in tuner.dataset.query_sets for tuner in self._tuners)
+        def judge(limit: Limit, constraint: Constraint) -> ConstraintVerdict | None:
+            own = _join_values(chosen, constraint.metric, READING, reachable=constraint.of == "reachable")
+            return verdict(limit, own, _join_values(defaults, constraint.metric, READING), ground, scale="amount")
+
+        return constraint_verdicts(policy, means, reach, judge)
 
     def _comparisons(self, measured: Mapping[str, Mapping[str, list[SettingValues]]]) -> dict[Key, Comparison]:
         defaults = [tuner.defaults for tuner in self._tuners]

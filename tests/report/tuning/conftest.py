@@ -21,15 +21,16 @@ from ctxbench.tuning.tuning_results import (
     FIXED,
     PRESET,
     RECOMMENDED,
+    ConstraintVerdict,
     DatasetTuning,
     MeanGrid,
     PolicyOutcome,
     SettingResult,
+    Status,
     Trace,
     Tuning,
     WorseRequest,
 )
-from ctxbench.tuning.verdicts import ConstraintVerdict, Status
 
 HOSTILE = "<script>alert(1)</script> | `rm` *b* _i_ [x](y) ~~s~~ $1$ &lt;\n# no heading \u202e\\"
 KEPT = "completeness >= 0.9 of what is reachable at 20 items"
