@@ -110,11 +110,10 @@ def with_features(
     lacking = [one for one in columns if one not in there or np.isnan(there[one][found.rows]).any()]
     added: dict[str, FloatArray] = {}
     for name, made in families_of(lacking).items():
-        values = made(found)
-        for place, own in enumerate(made.columns):
+        for own, values in zip(made.columns, made(found).T, strict=True):
             if f"{name}.{own}" in lacking:
                 column = np.full(len(table), np.nan)
-                column[found.rows] = values[:, place]
+                column[found.rows] = values
                 before = there.get(f"{name}.{own}", column)
                 added[f"{name}.{own}"] = np.where(np.isnan(before), column, before)
     return table.with_columns(**added) if added else table
@@ -141,5 +140,6 @@ def feature_rows(
 
 def column_values(table: Candidates, columns: Sequence[str], found: Found) -> FloatArray:
     """The values of some columns of a table in the rows found, shape (n_found, n_columns)."""
-    values = [table.columns[column][found.rows] for column in columns]
-    return np.stack(values, axis=1) if columns else np.zeros((len(found), 0))
+    if not columns:
+        return np.zeros((len(found), 0))
+    return np.stack([table.columns[column][found.rows] for column in columns], axis=1)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates
@@ -95,25 +98,18 @@ class Found:
         chunk's weight, the same bits whatever stands around it. Shape (n_distinct, n_rows); a request without chunks
         is left out.
         """
-        query, found = self.query.distinct[0], {}
-        batch = query.batch
-        index = dense_index(batch.catalog, self.resources)
-        held = np.zeros(len(batch.catalog), dtype=np.bool_)
-        held[self.item] = True
-        matrix = index.matrix(held, self.resources.vectors)
-        asking = [request for request in self.asking.tolist() if query.start[request] < query.start[request + 1]]
+        query = self.query.distinct[0]
+        catalog = query.batch.catalog
+        held = np.isin(np.arange(len(catalog)), self.item)
+        matrix = dense_index(catalog, self.resources).matrix(held, self.resources.vectors)
+        asking = {request: span for request, span in self.spans() if query.chunks(request)}
         if matrix is None or not asking:
             return {}
-        chunks = np.concatenate([np.arange(query.start[one], query.start[one + 1]) for one in asking])
-        vectors = self.resources.vectors([query.text[chunk] for chunk in chunks])
-        first = 0
-        for request in asking:
-            mine = slice(int(query.start[request]), int(query.start[request + 1]))
-            own = vectors[first : first + mine.stop - mine.start]
-            first += len(own)
-            item = self.item[self.start[request] : self.start[request + 1]]
-            found[request] = best_of_chunks(own, matrix, item) * query.weight[mine, None]
-        return found
+        return {
+            request: best_of_chunks(vectors, matrix, self.item[asking[request]])
+            * query.weight[query.start[request] : query.start[request + 1], None]
+            for request, vectors in chunk_vectors(query, asking, self.resources)
+        }
 
     def sentences(self, request: int, span: slice) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Similarity and BM25 of the distinct chunks of a request for each of its items, a few chunks at a time.
@@ -126,9 +122,42 @@ class Found:
             Two arrays of shape (n_those_chunks, n_rows).
         """
         similarity, item = self.similarity[request], self.item[span]
-        by_chunk = self.words.by_chunk(self.query.distinct[0].chunks(request))
+        by_chunk = self.words.bm25.words_by_chunk(self.query.distinct[0].chunks(request))
         for part in parts_of(0, len(similarity), max(1, BLOCK // (8 * max(len(item), 1)))):
-            yield similarity[part], np.stack([self.words.bm25(words)[item] for words in by_chunk[part]])
+            yield similarity[part], np.stack([self.words.bm25.scores(words)[item] for words in by_chunk[part]])
+
+
+class RequestFamily(ABC):
+    """Columns of the items of each request, made request by request.
+
+    Attributes:
+        columns: their names, without that of the family.
+        uses: the resources whose identity decides them.
+    """
+
+    columns: ClassVar[tuple[str, ...]]
+    uses: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+        """The columns of the rows of a request, in a shape that broadcasts to (n_rows, n_columns)."""
+
+    def __call__(self, found: Found) -> FloatArray:
+        """The columns, shape (n_found, n_columns)."""
+        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
+        for request, span in found.spans():
+            out[span] = self.of_request(found, request, span)
+        return out
+
+
+def chunk_vectors(
+    query: Query, requests: Iterable[int], resources: Resources
+) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+    """The vectors of the chunks of each of some requests, embedded in one go; some of them has a chunk."""
+    chunks = {request: query.chunks(request) for request in requests}
+    vectors = resources.vectors([chunk for own in chunks.values() for chunk in own])
+    ends = np.cumsum([len(own) for own in chunks.values()])
+    yield from zip(chunks, np.split(vectors, ends[:-1]), strict=True)
 
 
 def best_of_chunks(queries: np.ndarray, matrix: ChunkMatrix, item: IntArray) -> FloatArray:
@@ -171,5 +200,4 @@ def places(values: FloatArray) -> IntArray:
 
 def log1p(values: FloatArray | IntArray) -> FloatArray:
     """log(1 + value), each by itself: vectorised logarithms may differ in the last bit by where a value stands."""
-    flat = [math.log1p(value) for value in values.ravel().tolist()]
-    return np.array(flat, dtype=np.float64).reshape(values.shape)
+    return np.array([math.log1p(value) for value in values.ravel().tolist()], dtype=np.float64).reshape(values.shape)

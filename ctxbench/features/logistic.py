@@ -65,8 +65,7 @@ class Logistic:
         labelled = LabelledRequests.read(values["requests"]) if "requests" in values else None
         if labelled is None and set(LABELLED) & set(columns):
             raise ParameterError("it reads what labelled requests needed, and holds no `requests`")
-        table = np.array(list(columns.values()), dtype=np.float64)
-        weights, low, high, scale = table.T
+        weights, low, high, scale = np.array(list(columns.values()), dtype=np.float64).T
         return cls(
             columns=tuple(columns),
             intercept=float(values["intercept"]),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
@@ -16,7 +17,7 @@ from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.features.columns import feature_rows
-from ctxbench.features.found import Found
+from ctxbench.features.found import Found, RequestFamily, chunk_vectors
 from ctxbench.features.item_words import ItemWords, query_stems
 from ctxbench.features.similarity import Words
 from ctxbench.index.words import name_parts
@@ -49,12 +50,11 @@ class Items:
         """The columns, shape (n_found, 7)."""
         catalog = found.query.batch.catalog
         made = {position: _item_features(catalog[position]) for position in set(found.item.tolist())}
-        rows = [made[position] for position in found.item.tolist()]
-        return np.array(rows, dtype=np.float64).reshape(len(found), len(self.columns))
+        return np.array([made[position] for position in found.item.tolist()]).reshape(len(found), len(self.columns))
 
 
 @dataclass(frozen=True)
-class RequestText:
+class RequestText(RequestFamily):
     """What the request's text looks like: length, known words, numbers, quotes, capitals; the same for all its items.
 
     They tell one dataset's requests apart, and do not carry over to another's. Source: ours.
@@ -64,18 +64,12 @@ class RequestText:
         *("words", "words_over_4", "words_over_9", "known_words", "unknown_share", "chunks"),
         *("numbers", "quoted", "capitalised", "not_ascii", "question", "values"),
     )
-    uses: ClassVar[tuple[str, ...]] = ()
 
-    def __call__(self, found: Found) -> FloatArray:
-        """The columns, shape (n_found, 12)."""
-        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
-        query = found.query
-        for request, span in found.spans():
-            text = query.batch.requests[request].text
-            n_chunks = int(query.start[request + 1] - query.start[request])
-            values = _of_text(text, query_stems(text), n_chunks, found.words)
-            out[span] = [values[name] for name in self.columns]
-        return out
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
+        """The same 12 columns for every item."""
+        text = found.query.batch.requests[request].text
+        values = _of_text(text, query_stems(text), len(found.query.chunks(request)), found.words)
+        return [values[name] for name in self.columns]
 
 
 @dataclass(frozen=True)
@@ -185,15 +179,12 @@ def request_vectors(query: Query, requests: IntArray, resources: Resources) -> F
 
     Where none of them has a chunk, nothing is embedded, and n_dimensions is 0.
     """
-    chunks = [np.arange(query.start[request], query.start[request + 1]) for request in requests.tolist()]
-    wanted = np.concatenate([np.empty(0, np.int64), *chunks])
-    if not len(wanted):
+    if not any(query.chunks(request) for request in requests.tolist()):
         return np.zeros((len(requests), 0), dtype=np.float64)
-    vectors = resources.vectors([query.text[chunk] for chunk in wanted]).astype(np.float64)
-    ends = np.cumsum([len(own) for own in chunks])
-    means = np.zeros((len(requests), vectors.shape[1]), dtype=np.float64)
-    for row, (own, end) in enumerate(zip(chunks, ends.tolist(), strict=True)):
-        for vector in vectors[end - len(own) : end]:  # one after the other: the sum of some never depends on others
-            means[row] += vector
-        means[row] /= max(len(own), 1)
-    return means
+    means = []
+    for _, vectors in chunk_vectors(query, requests.tolist(), resources):
+        total = np.zeros(vectors.shape[1], dtype=np.float64)
+        for vector in vectors:  # one after the other: the sum of some never depends on others
+            total += vector
+        means.append(total / max(len(vectors), 1))
+    return np.stack(means)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError
-from ctxbench.features.found import Found, log1p, places
+from ctxbench.features.found import Found, RequestFamily, log1p, places
 from ctxbench.features.item_words import ItemWords, query_stems
 from ctxbench.features.labelled_requests import LABELLED, needed_columns
 
@@ -17,7 +18,7 @@ RANK = 60  # k of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2
 
 
 @dataclass(frozen=True)
-class Similarity:
+class Similarity(RequestFamily):
     """Cosine similarity of the request's best chunk and the item's best chunk.
 
     * `score`: in [-1, 1]; `margin`: how far below the best of the request, >= 0; `rank`: log(1 + how many are better).
@@ -28,31 +29,23 @@ class Similarity:
     columns: ClassVar[tuple[str, ...]] = ("score", "margin", "rank")
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
 
-    def __call__(self, found: Found) -> FloatArray:
-        """The columns, shape (n_found, 3)."""
-        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
-        for request, span in found.spans():
-            if request in found.similarity:
-                out[span] = standing(found.similarity[request].max(axis=0))
-        return out
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
+        """The 3 columns."""
+        return standing(found.similarity[request].max(axis=0)) if request in found.similarity else 0.0
 
 
 @dataclass(frozen=True)
-class Retrieved:
+class Retrieved(RequestFamily):
     """The score of retrieval.
 
     * `score`: as it is; `margin`: how far below the best of the request, >= 0; `rank`: log(1 + how many are better).
     """
 
     columns: ClassVar[tuple[str, ...]] = ("score", "margin", "rank")
-    uses: ClassVar[tuple[str, ...]] = ()
 
-    def __call__(self, found: Found) -> FloatArray:
-        """The columns, shape (n_found, 3)."""
-        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
-        for _, span in found.spans():
-            out[span] = standing(found.score[span])
-        return out
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
+        """The 3 columns."""
+        return standing(found.score[span])
 
 
 def standing(score: FloatArray) -> FloatArray:
@@ -61,7 +54,7 @@ def standing(score: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class Sentence(RequestFamily):
     """How the item stands for the sentence (chunk) of the request that it suits best, among what was found.
 
     * `margin`: the smallest distance to a sentence's best similarity, >= 0.
@@ -77,14 +70,12 @@ class Sentence:
     columns: ClassVar[tuple[str, ...]] = ("margin", "rank", "bm25_share", "bm25_rank", "fusion")
     uses: ClassVar[tuple[str, ...]] = ("embedder",)
 
-    def __call__(self, found: Found) -> FloatArray:
-        """The columns, shape (n_found, 5)."""
-        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
-        for request, span in found.spans():
-            if request in found.similarity:
-                parts = np.stack([by_sentence(*part) for part in found.sentences(request, span)])
-                out[span] = np.where(_LEAST, parts.min(axis=0), parts.max(axis=0))
-        return out
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+        """The 5 columns."""
+        if request not in found.similarity:
+            return 0.0
+        parts = np.stack([by_sentence(*part) for part in found.sentences(request, span)])
+        return np.asarray(np.where(_LEAST, parts.min(axis=0), parts.max(axis=0)))
 
 
 _LEAST = np.array([True, True, False, True, False])  # which columns of `Sentence` are the least over sentences
@@ -103,7 +94,7 @@ def by_sentence(similarity: FloatArray, bm25: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Words:
+class Words(RequestFamily):
     """Words of the request's text and of the item.
 
     * `bm25`: log(1 + BM25); `bm25_share`: BM25 as a share of the best among what was found, 0 where none shares a word.
@@ -120,21 +111,17 @@ class Words:
         *(f"query_in_{field}" for field in ItemWords.fields),
         *(f"{field}_in_query" for field in ("name", "description", "body")),
     )
-    uses: ClassVar[tuple[str, ...]] = ()
 
-    def __call__(self, found: Found) -> FloatArray:
-        """The columns, shape (n_found, 9)."""
-        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
-        for request, span in found.spans():
-            text, item = found.query.batch.requests[request].text, found.item[span]
-            of_query, of_field = found.words.overlaps(query_stems(text))
-            bm25 = found.words.bm25(text)[item]
-            most = float(bm25.max(initial=0.0))
-            columns = [log1p(bm25), bm25 / most if most > 0 else bm25]
-            columns += [of_query[field][item] for field in ItemWords.fields]
-            columns += [of_field[field][item] for field in ("name", "description", "body")]
-            out[span] = np.stack(columns, axis=1)
-        return out
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+        """The 9 columns."""
+        text, item = found.query.batch.requests[request].text, found.item[span]
+        of_query, of_field = found.words.overlaps(query_stems(text))
+        bm25 = found.words.bm25.scores(text)[item]
+        most = float(bm25.max(initial=0.0))
+        columns = [log1p(bm25), bm25 / most if most > 0 else bm25]
+        columns += [of_query[field][item] for field in ItemWords.fields]
+        columns += [of_field[field][item] for field in ("name", "description", "body")]
+        return np.stack(columns, axis=1)
 
 
 @dataclass(frozen=True)
@@ -172,14 +159,13 @@ class SimilarRequests:
         out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
         batch, resources = found.query.batch, found.resources
         catalog, name = batch.catalog, known.content
-        asking = [request for request in found.asking.tolist() if batch.requests[request].text.strip()]
+        asking = {request: span for request, span in found.spans() if batch.requests[request].text.strip()}
         if not known.texts or not asking:
             return out
         needed = resources.kept(("needed by labelled requests", name, catalog.hash), lambda: known.needed_by(catalog))
         labelled = resources.kept(("vectors of labelled requests", name), lambda: resources.vectors(known.texts))
         vectors = resources.vectors([batch.requests[request].text for request in asking])
         for request, vector in zip(asking, vectors, strict=True):
-            span = slice(int(found.start[request]), int(found.start[request + 1]))
-            similarity, item = known.similarity(batch.ids[request], vector, labelled), found.item[span]
-            out[span] = needed_columns(similarity[None, :], np.zeros(len(item), np.int64), item, needed)
+            similarity, item = known.similarity(batch.ids[request], vector, labelled), found.item[asking[request]]
+            out[asking[request]] = needed_columns(similarity[None, :], np.zeros(len(item), np.int64), item, needed)
         return out

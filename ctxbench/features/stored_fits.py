@@ -164,9 +164,9 @@ def read_calibrations(path: Path | str) -> Calibrations:
     if found.get("format") != FORMAT:
         what = f"its format is {found.get('format')!r}, this version reads {FORMAT}; fit anew with `ctxbench calibrate`"
         raise InputError([Fault(what, path, 1)])
-    rows = enumerate(found["fits"])
-    faults = [Fault(f"fit {place}: {message}", path) for place, row in rows for message in _wrong(row)]
-    if faults:
+    if faults := [
+        Fault(f"fit {place}: {message}", path) for place, row in enumerate(found["fits"]) for message in _wrong(row)
+    ]:
         raise InputError(faults)
     fits = tuple(Fit(**row) for row in found["fits"])
     if twice := _twice(fits):

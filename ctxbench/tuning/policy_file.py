@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from ctxbench.bench.metrics import METRICS, Metric, parse_metric
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
@@ -24,6 +24,7 @@ _KEYS = (
 _POLICY_KEYS = ("about", "minimise", "maximise", "constraints")
 _CONSTRAINT_KEYS = ("metric", "at_least", "at_most", "of")
 _ENTRY_KEYS = {"selector": ("selector", "name", "set", "search", "fit"), "answers": ("answers", "name")}
+T = TypeVar("T")
 Labels: TypeAlias = Literal["", "all", "split"]
 SET_METRICS = tuple(
     name
@@ -147,10 +148,10 @@ def policies_of(
         tokens=reader.text(data, "tokens", "o200k"),
         seed=reader.seed(data),
         sample=reader.sample(data),
-        labels=reader.labels(data),
-        trials=reader.whole(data, "trials", 64, lowest=1),
-        confidence=reader.confidence(data),
-        together=reader.yes_no(data, "together"),
+        labels=reader.checked(data, "labels", "", lambda value: value in ("", "all", "split"), "all or split,"),
+        trials=reader.checked(data, "trials", 64, _is_from_one_on, "a whole number from 1 on,"),
+        confidence=reader.checked(data, "confidence", 0.95, _is_level, "above 0.5 and below 1, as in 0.95;"),
+        together=reader.checked(data, "together", False, lambda value: isinstance(value, bool), "true or false,"),
         lines=lines,
         hash=digest,
     )
@@ -163,31 +164,11 @@ def policies_of(
 class _PolicyReader(YamlForm):
     """Reads the parts of a policy file and collects faults."""
 
-    def whole(self, data: Mapping[str, Any], key: str, default: int, *, lowest: int) -> int:
-        value = data.get(key, default)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= lowest:
-            return value
-        self.fault(f"{key} must be a whole number from {lowest} on, got {value!r}", key)
-        return default
-
-    def confidence(self, data: Mapping[str, Any]) -> float:
-        value = data.get("confidence", 0.95)
-        if _is_number(value) and 0.5 < value < 1:
-            return float(value)
-        self.fault(f"confidence must be above 0.5 and below 1, as in 0.95; got {value!r}", "confidence")
-        return 0.95
-
-    def labels(self, data: Mapping[str, Any]) -> Labels:
-        value = data.get("labels", "")
-        if value not in ("", "all", "split"):
-            self.fault(f"labels must be all or split, got {value!r}", "labels")
-        return value if value in ("all", "split") else ""
-
-    def yes_no(self, data: Mapping[str, Any], key: str) -> bool:
-        value = data.get(key, False)
-        if not isinstance(value, bool):
-            self.fault(f"{key} must be true or false, got {value!r}", key)
-        return value is True
+    def checked(self, data: Mapping[str, Any], key: str, default: T, is_good: Callable[[Any], bool], wanted: str) -> T:
+        value: T = data.get(key, default)
+        if not is_good(value):
+            self.fault(f"{key} must be {wanted} got {value!r}", key)
+        return value  # of a file with faults nothing is used
 
     # ------------------------------------------------------------------------------------------ selectors
 
@@ -220,9 +201,8 @@ class _PolicyReader(YamlForm):
             if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
                 self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
         given, search = self._values(entry, "set", where), self._search(entry, where)
-        for key in search:
-            if key in given:
-                self.fault(f"search: set gives {key} a value already; leave it out of one", *where, "search", key)
+        for key in [key for key in search if key in given]:
+            self.fault(f"search: set gives {key} a value already; leave it out of one", *where, "search", key)
         fit = entry.get("fit", "")
         if "fit" in entry and fit != "own":
             self.fault(f"fit must be own, or be left out, got {fit!r}", *where, "fit")
@@ -408,6 +388,14 @@ class _PolicyReader(YamlForm):
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_from_one_on(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_level(value: Any) -> bool:
+    return _is_number(value) and 0.5 < value < 1
 
 
 def _met_by_nothing(one: Constraint) -> bool:
