@@ -113,9 +113,8 @@ def read_policies(path: Path) -> PolicyFile:
     data, lines = load_yaml(readable(path, again=True))
     if not isinstance(data, Mapping):
         what = "the file is empty; " if data is None else ""
-        reader = _PolicyReader(path, lines, [])
-        reader.fault(f"{what}a policy file is a mapping of {', '.join(_KEYS)}")
-        raise InputError(reader.faults)
+        keys = ", ".join(_KEYS)
+        raise InputError([Fault(f"{what}a policy file is a mapping of {keys}", path, line_of(lines, ()))])
     digest = hashlib.sha256(read_text(path).encode("utf-8")).hexdigest()
     return policies_of(data, lines=lines, path=path, name=path.stem, digest=digest)
 
@@ -179,11 +178,10 @@ class _PolicyReader(YamlForm):
         found: dict[str, SelectorEntry] = {}
         for place, entry in enumerate(entries):
             one = self._selector({"selector": entry} if isinstance(entry, str) else entry, ("selectors", place))
-            if one is None:
-                continue
-            if one.name in found:
-                self.fault(f"two selectors are called {one.name!r}; give one another `name`", *one.where)
-            found.setdefault(one.name, one)
+            if one is not None:
+                if one.name in found:
+                    self.fault(f"two selectors are called {one.name!r}; give one another `name`", *one.where)
+                found.setdefault(one.name, one)
         return tuple(found.values())
 
     def _selector(self, entry: Any, where: YamlPath) -> SelectorEntry | None:
@@ -213,12 +211,16 @@ class _PolicyReader(YamlForm):
         stem = PurePath(source).stem if file else source.partition("/")[0]
         name = entry.get("name", stem)
         if not is_file_name(name):
-            what = f"a selector's name must do for a file: not empty, no slash, no dot in front; got {name!r}"
-            self.fault(f"{what}; give it another `name`", *where)
+            self.fault(
+                f"a selector's name must do for a file: not empty, no slash, no dot in front; got {name!r}; give it "
+                "another `name`",
+                *where,
+            )
             return None
-        if kind == "answers":
-            return SelectorEntry(name=name, answers=source, where=where)
-        return SelectorEntry(name=name, selector=source, set=given, search=search, fit=fit, where=where)
+        selector, answers = (source, "") if kind == "selector" else ("", source)
+        return SelectorEntry(
+            name=name, selector=selector, answers=answers, set=given, search=search, fit=fit, where=where
+        )
 
     def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
         values = entry.get(key, {})
@@ -245,8 +247,7 @@ class _PolicyReader(YamlForm):
         if not isinstance(entries, Mapping) or not entries:
             self.fault("policies must map names to policies, at least one", "policies")
             return ()
-        found = (self._policy(name, entry) for name, entry in entries.items())
-        return tuple(policy for policy in found if policy is not None)
+        return tuple(one for name, entry in entries.items() if (one := self._policy(name, entry)) is not None)
 
     def _policy(self, name: str, entry: Any) -> Policy | None:
         where, before = ("policies", name), len(self.faults)
@@ -286,25 +287,27 @@ class _PolicyReader(YamlForm):
         try:
             metric = parse_metric(text)
         except UnknownNameError:
-            self.fault(f"unknown metric {text!r}{suggest(text, SET_METRICS)}", *where)
-            return None
+            what = f"unknown metric {text!r}{suggest(text, SET_METRICS)}"
         except ParameterError as error:
-            self.fault(str(error), *where)
-            return None
-        if metric.name not in SET_METRICS:
+            what = str(error)
+        else:
+            if metric.name in SET_METRICS:
+                return metric
             of_model = "model_use" in metric.declaration.needs
             read = "what the selector's own model cost" if of_model else "read off the ranking"
-            what = f"{metric} is {read}, which no cut changes"
-            self.fault(f"{what}; expected one of {', '.join(SET_METRICS)}", *where)
-            return None
-        return metric
+            what = f"{metric} is {read}, which no cut changes; expected one of {', '.join(SET_METRICS)}"
+        self.fault(what, *where)
+        return None
 
     def _constraints(self, entries: Any, policy: YamlPath) -> tuple[Constraint, ...]:
         if not isinstance(entries, list):
             self.fault(f"constraints must be a list, got {entries!r}", *policy, "constraints")
             return ()
-        read = (self._constraint(entry, (*policy, "constraints", place)) for place, entry in enumerate(entries))
-        return tuple(one for one in read if one is not None)
+        return tuple(
+            one
+            for place, entry in enumerate(entries)
+            if (one := self._constraint(entry, (*policy, "constraints", place))) is not None
+        )
 
     def _constraint(self, entry: Any, where: YamlPath) -> Constraint | None:
         if not isinstance(entry, Mapping):
@@ -352,8 +355,8 @@ class _PolicyReader(YamlForm):
         elif target < 0:
             self.fault(f"{one.metric} counts: {side} must be 0 or more, got {target:g}", *where, side)
         elif scale != "amount" and target == (1 if side == "at_least" else 0):
-            what = f"the {'low' if target else 'high'} end of an interval is never {target:g}"
-            self.fault(f"{what}; give another {side}", *where, side)
+            end = "low" if target else "high"
+            self.fault(f"the {end} end of an interval is never {target:g}; give another {side}", *where, side)
 
     def _check_aim(self, policy: Policy, *where: str | int) -> None:
         """An objective must be one that something holds back."""
@@ -362,14 +365,20 @@ class _PolicyReader(YamlForm):
             said, right = ("minimise", "maximise") if policy.minimise else ("maximise", "minimise")
             self.fault(f"{name} is better {better}; {right} it, not {said}", *where)
         elif policy.minimise and all(_met_by_nothing(one) for one in policy.constraints):
-            what = "no constraint asks for anything, so that nothing would be offered"
-            self.fault(f"{what}; say what must be kept, such as completeness at_least 0.9", *where)
+            self.fault(
+                "no constraint asks for anything, so that nothing would be offered; say what must be kept, such as "
+                "completeness at_least 0.9",
+                *where,
+            )
         elif not policy.minimise and not policy.constraints:
             what = "everything would be offered" if name in _FILLED else f"nothing stands against {name}"
             self.fault(f"without a constraint {what}; give a limit, such as tokens at_most 4000", *where)
         elif name in _FILLED and all(_met_by_everything(one) for one in policy.constraints):
-            what = "no constraint sets a limit, so that everything would be offered"
-            self.fault(f"{what}; give one, such as tokens at_most 4000", *where)
+            self.fault(
+                "no constraint sets a limit, so that everything would be offered; give one, such as tokens at_most "
+                "4000",
+                *where,
+            )
 
     def _check_constraints(self, policy: Policy, *where: str | int) -> None:
         """Constraints on one metric must not contradict or repeat each other."""

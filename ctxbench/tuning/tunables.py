@@ -16,7 +16,7 @@ from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.policy_file import SelectorEntry
 from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline, read_ranking
-from ctxbench.tuning.sweep.cut_reader import CutReader, Domain, domains_of, fixed_names, parameter_name
+from ctxbench.tuning.sweep.cut_reader import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
 from ctxbench.tuning.sweep.families import BudgetFamily, Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
@@ -119,7 +119,7 @@ class Tunable:
 
         An expansion behind them is no part of it: `has_expansion` says where one is on.
         """
-        steps = [_step_name(step) for step in self._refining[self.first_cut :]]
+        steps = [step_name(step) for step in self._refining[self.first_cut :]]
         if EXPANSION in [name for name, _ in steps[-2:]] and steps[-1][0] in (EXPANSION, "budget"):
             steps = [step for step in steps if step[0] != EXPANSION]
         chain = dict(steps)
@@ -169,7 +169,7 @@ class Tunable:
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
         """The two domains whose cuts are swept in pairs; empty where it has none."""
-        steps = [_step_name(step)[0] for step in self._refining[self.first_cut :]]
+        steps = [step_name(step)[0] for step in self._refining[self.first_cut :]]
         if steps != ["by_domain"]:
             return ()
         try:
@@ -188,7 +188,7 @@ class Tunable:
             enabled, depth = written.get("enabled", True), written.get("depth", 1)
             return bool(values.get(parameter_name(enabled), enabled)) and values.get(parameter_name(depth), depth) != 0
 
-        steps = [_step_name(step) for step in self.definition.refining(values)[self.first_cut :]]
+        steps = [step_name(step) for step in self.definition.refining(values)[self.first_cut :]]
         return any(name == EXPANSION and on(written) for name, written in steps)
 
     @property
@@ -200,7 +200,7 @@ class Tunable:
         """The parameters that tuning varies at a setting and that have an effect there, in order."""
         names = {*self.swept_parameters, *self.tried_values} - self._fixed_names
         if self.has_expansion(chosen):
-            steps = [_step_name(step) for step in self.definition.refining(self.values(chosen))]
+            steps = [step_name(step) for step in self.definition.refining(self.values(chosen))]
             names |= {parameter_name(value) for name, own in steps if name == EXPANSION for value in own.values()}
             names -= self._fixed_names
         values = self.values(chosen)
@@ -309,11 +309,3 @@ def _parameters(family: Swept | None) -> Iterator[Counts | ThresholdSpan]:
             yield part
         elif isinstance(part, FixedK | StandardMargin | ThresholdFamily | BudgetFamily):
             yield from _parameters(part)
-
-
-def _step_name(step: Any) -> tuple[str, Mapping[str, Any]]:
-    """The name and the parameters of a step of a specification."""
-    if isinstance(step, str):
-        return step, {}
-    name, written = next(iter(step.items()))
-    return str(name), written if isinstance(written, Mapping) else {}

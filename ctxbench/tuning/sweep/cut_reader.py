@@ -89,6 +89,14 @@ def parameter_name(written: Any) -> str:
     return written[1:] if isinstance(written, str) and written.startswith("$") else ""
 
 
+def step_name(step: Any) -> tuple[str, Mapping[str, Any]]:
+    """The name and the parameters of a step of a specification."""
+    if isinstance(step, str):
+        return step, {}
+    name, written = next(iter(step.items()))
+    return str(name), written if isinstance(written, Mapping) else {}
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Domain:
     """Item types with a cut for them alone.
@@ -159,10 +167,10 @@ def _family(
     topNs: Sequence[int],  # noqa: N803
 ) -> StandardMargin:
     """The cut of one domain."""
-    named = [(step, {}) if isinstance(step, str) else next(iter(step.items())) for step in steps]
-    if [name for name, _ in named] not in (["standard"], ["standard", "margin"]):
+    named = dict(map(step_name, steps))
+    if list(named) not in (["standard"], ["standard", "margin"]) or len(named) < len(steps):
         raise ParameterError(f"by_domain {key}: a cut that can be swept is standard, or standard and margin")
-    cut, margin = named[0][1] or {}, named[1][1] or {} if len(named) > 1 else None
+    cut, margin = named["standard"], named.get("margin")
     if margin is not None and (margin.get("of") != "ratio" or margin.get("at_least", 0) != 0):
         raise ParameterError(f"by_domain {key}: a margin that can be swept has of: ratio and at_least: 0")
     return reader.standard_margin(cut, margin, topKs=topKs, topNs=topNs)

@@ -85,43 +85,42 @@ def domain_gain(measure: Measure, required: Requirements, both: Sequence[Measure
     if measure.required_type:
         queries = queries & both[0].queries_by_type[measure.required_type]
     name = measure.metric.name
-    if name == "completeness":
-        return _completeness(queries, required, both)
     if name in ("abstention", "false_inclusion"):
         return _offered(queries & (required.counts == 0), both, useless=name == "false_inclusion")
+    firsts = np.stack([required.met_from(one.items) for one in both]).T.tolist()
+    if name == "completeness":
+        return _completeness(queries, required, firsts)
     if name in DOMAIN_METRICS:
         direct = required.direct
         counted = {"recall": np.ones_like(direct), "direct_recall": direct}.get(name, ~direct)
-        return _recall(measure, counted & queries[required.query], required, both)
+        return _recall(measure, counted & queries[required.query], required, firsts)
     raise ParameterError(
         f"{measure} cannot be swept over two domains at once: it neither adds up over them nor counts requirements "
         f"that are met; those that do are {', '.join(sorted(DOMAIN_METRICS))}"
     )
 
 
-def _completeness(queries: BoolArray, required: Requirements, both: Sequence[MeasuredRankings]) -> Gain:
-    firsts = np.stack([required.met_from(one.items) for one in both]).T.tolist()
+def _completeness(queries: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
     bounds = np.searchsorted(required.query, np.arange(required.items.n + 1)).tolist()
     applies = queries & (required.counts > 0)
     rows = [
         (query, one, other, weight)
         for query in np.flatnonzero(applies).tolist()
-        for one, other, weight in _quadrants([(a, b) for a, b in firsts[bounds[query] : bounds[query + 1]]])
+        for one, other, weight in _quadrants(firsts[bounds[query] : bounds[query + 1]])
     ]
     return _gain(rows, scale=1, applies=int(applies.sum()))
 
 
-def _recall(measure: Measure, counted: BoolArray, required: Requirements, both: Sequence[MeasuredRankings]) -> Gain:
+def _recall(measure: Measure, counted: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
     """The share of requirements that are met, of those where `counted`, shape (n_requirements,), is True."""
     need = np.bincount(required.query[counted], minlength=required.items.n)
     scale = math.lcm(*np.unique(need[need > 0]).tolist())
     if scale * int((need > 0).sum()) > _MAX_PARTS:
         raise ParameterError(f"{measure} has too many different shares to be swept over two domains at once")
-    firsts = np.stack([required.met_from(one.items) for one in both]).T.tolist()
     rows = [
         (int(required.query[group]), one, other, weight * scale // int(need[required.query[group]]))
         for group in np.flatnonzero(counted).tolist()
-        for one, other, weight in _quadrants([(firsts[group][0], firsts[group][1])])
+        for one, other, weight in _quadrants([firsts[group]])
     ]
     return _gain(rows, scale=scale, applies=int((need > 0).sum()))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -36,42 +36,30 @@ STEPS = 1000  # parts that the range of a parameter with decimals is divided int
 _DRAWS = 50  # draws for each setting wanted, after which a space is taken to hold no further one
 
 
-class OutputCache(MutableMapping[str, Any]):
+class OutputCache(UserDict[str, Any]):
     """A cache of the outputs of steps: of more than `limit` bytes those used longest ago are dropped.
 
     The one stored last always stays, whatever its size.
     """
 
     def __init__(self, limit: int = MEMORY) -> None:
+        super().__init__()
         self._limit = limit
-        self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         self.bytes = 0
 
     def __getitem__(self, key: str) -> Any:
-        value, _ = self._kept[key]
-        self._kept.move_to_end(key)
-        return value
+        self.data[key] = self.data.pop(key)  # as the one used last
+        return self.data[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.pop(key, None)
-        size = _count_bytes(value)
-        self._kept[key] = (value, size)
-        self.bytes += size
-        while self.bytes > self._limit and len(self._kept) > 1:
-            _, (_, size) = self._kept.popitem(last=False)
-            self.bytes -= size
+        self.data[key] = value
+        self.bytes += _count_bytes(value)
+        while self.bytes > self._limit and len(self) > 1:
+            del self[next(iter(self))]
 
     def __delitem__(self, key: str) -> None:
-        self.bytes -= self._kept.pop(key)[1]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._kept
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._kept))
-
-    def __len__(self) -> int:
-        return len(self._kept)
+        self.bytes -= _count_bytes(self.data.pop(key))
 
 
 def _count_bytes(value: Any) -> int:
@@ -271,10 +259,9 @@ def _steps(pipeline: Pipeline) -> tuple[str, ...]:
 
     None that is off is among them.
     """
-    refine = [step for step in pipeline.refine if not step.off]
     return tuple(
         json.dumps(step.describe(), sort_keys=True, default=str)
-        for step in (pipeline.analyse, pipeline.retrieve, *refine)
+        for step in (pipeline.analyse, pipeline.retrieve, *(step for step in pipeline.refine if not step.off))
     )
 
 
@@ -288,17 +275,9 @@ def _steps_at(definition: Definition, values: Mapping[str, Value]) -> tuple[str,
 
 def _digest(table: Candidates) -> str:
     """Equal for tables that offer the same, in the same ranking: what measures depend on."""
-    digest = hashlib.sha256()
-    start, ranked = table.ranking()
-    for array in (
-        table.starts_of(table.chosen),
-        table.item[table.chosen],
-        table.origin[table.chosen] == Origin.SESSION,
-        start,
-        ranked,
-    ):
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+    from_session = table.origin[table.chosen] == Origin.SESSION
+    arrays = (table.starts_of(table.chosen), table.item[table.chosen], from_session, *table.ranking())
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
 def value_range(parameter: Parameter) -> tuple[Value, ...]:

@@ -20,6 +20,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.stages import Step
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.sweep.cut_reader import parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, measure_answers
 from ctxbench.tuning.sweep.measures import DifferenceSums, Measure, Pairing
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
@@ -68,9 +69,9 @@ def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
     }
     if found := next((reason for reason, holds in reasons.items() if holds), ""):
         return found
-    spec = _spec_of(definition, values)
     name = _threshold_key(step)
-    return "" if str(spec.get(name, "")).startswith("$") else f"the pipeline fixes {name}, so there is no parameter"
+    named = parameter_name(_spec_of(definition, values).get(name))
+    return "" if named else f"the pipeline fixes {name}, so there is no parameter"
 
 
 def _threshold_key(step: Any) -> str:
@@ -79,25 +80,18 @@ def _threshold_key(step: Any) -> str:
 
 def _spec_of(definition: Definition, values: Mapping[str, Value]) -> Mapping[str, Any]:
     """The parameters of the expansion as the definition writes them."""
-    last = definition.refining(definition.with_defaults(values))[-1]
-    block = last.get(STEP) if isinstance(last, Mapping) else None
-    return block if isinstance(block, Mapping) else {}
+    return step_name(definition.refining(definition.with_defaults(values))[-1])[1]
 
 
 def _parameters_of(definition: Definition, values: Mapping[str, Value], step: Any) -> ExpansionParameters:
-    spec = _spec_of(definition, values)
-    key = _threshold_key(step)
-    threshold = str(spec[key])[1:]
-    limit = key.replace("threshold", "topN")
-    topN = str(spec.get(limit, ""))  # noqa: N806
-    own = definition.parameters[threshold]
-    if not topN.startswith("$"):
-        return ExpansionParameters(
-            threshold=threshold, topN="", low=own.low, high=own.high, topNs=(int(getattr(step, limit)),)
-        )
-    limits = definition.parameters[topN[1:]]
-    topNs = tuple(range(int(limits.low), int(limits.high) + 1))  # noqa: N806
-    return ExpansionParameters(threshold=threshold, topN=topN[1:], low=own.low, high=own.high, topNs=topNs)
+    spec, key = _spec_of(definition, values), _threshold_key(step)
+    threshold, limit = parameter_name(spec[key]), key.replace("threshold", "topN")
+    own, topN = definition.parameters[threshold], parameter_name(spec.get(limit))  # noqa: N806
+    topNs: tuple[int, ...] = (int(getattr(step, limit)),)  # noqa: N806
+    if topN:
+        limits = definition.parameters[topN]
+        topNs = tuple(range(int(limits.low), int(limits.high) + 1))  # noqa: N806
+    return ExpansionParameters(threshold=threshold, topN=topN, low=own.low, high=own.high, topNs=topNs)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

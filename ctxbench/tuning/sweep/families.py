@@ -198,8 +198,8 @@ class StandardMargin(CutFamily):
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Lines along includeScore, then lines along the margin; those of each by topK, then by topN."""
-        swept = [span for span in (self.includeScore, self.margin) if span is not None and span.swept]
-        spans: list[ThresholdSpan | None] = [*swept] if swept else [None]
+        both = (self.includeScore, self.margin)
+        spans: list[ThresholdSpan | None] = [span for span in both if span is not None and span.swept] or [None]
         for span in spans:
             sums = None
             for topK in self.topK.values:  # noqa: N806

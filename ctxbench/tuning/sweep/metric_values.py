@@ -176,8 +176,7 @@ class RankedItems:
         """Values by length of a mean over the items added, from what `single_item_values` gave."""
         length = self._cumulative(np.ones(len(self.item)))
         out = self._repeat(bare)
-        applies = np.ones(self.n, dtype=np.bool_)
-        applies[self.owner[np.isnan(single)]] = False
+        applies = ~np.isin(np.arange(self.n), self.owner[np.isnan(single)])
         some = (length > 0) & self._repeat(applies)
         np.divide(self._cumulative(np.nan_to_num(single)), length, out=out, where=some)
         return out

@@ -46,10 +46,7 @@ class ExactValues:
         if largest > _MAX_SUM or not np.array_equal(known, np.rint(known)):
             scale = 2.0 ** np.floor(np.log2(_MAX_SUM / largest))
         levels = np.rint(known * scale).astype(np.int64)
-        last = np.zeros(len(levels), dtype=np.bool_)
-        last[items.length_start[:-1]] = True
-        gains = np.diff(levels, prepend=0)[~last]
-        return cls(levels, gains, float(scale))
+        return cls(levels, np.delete(np.diff(levels, prepend=0), items.length_start[:-1]), float(scale))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

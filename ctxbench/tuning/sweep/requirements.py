@@ -11,7 +11,7 @@ import numpy as np
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, Grade, Metric, Via
 from ctxbench.bench.metrics.joined import Joined
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners, starts
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners
 from ctxbench.core.items import Catalog
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.metric_values import RankedItems, select_lists
@@ -45,20 +45,16 @@ class Requirements:
         query, label = query[required], label[required]
         base = int(judgments.group.max(initial=0)) + 1
         groups, number = np.unique(query * base + judgments.group[label], return_inverse=True)
-        direct = np.zeros(len(groups), dtype=np.bool_)
         via = judgments.via[label] if judgments.via is not None else np.full(len(label), Via.DIRECT)
-        direct[number[via == Via.DIRECT]] = True
+        direct = np.isin(np.arange(len(groups)), number[via == Via.DIRECT])
         keys = query * items.n_catalog + judgments.item[label]
         by_key = np.argsort(keys)
         return cls(items, (groups // base).astype(np.int64), direct, keys[by_key], number[by_key].astype(np.int64))
 
     def of_type(self, name: str) -> BoolArray:
         """True for requirements that an item of a type meets, shape (n_requirements,)."""
-        typed = np.zeros(len(self.query), dtype=np.bool_)
-        typed[
-            self._groups[item_types(self.items.labels.dataset.catalog)[self._keys % self.items.n_catalog] == name]
-        ] = True
-        return typed
+        types = item_types(self.items.labels.dataset.catalog)[self._keys % self.items.n_catalog]
+        return np.isin(np.arange(len(self.query)), self._groups[types == name])
 
     def met_from(self, items: RankedItems) -> IntArray:
         """The length from which on rankings meet each requirement, shape (n_requirements,).
@@ -94,11 +90,8 @@ def queries_by_type(labels: Labels) -> dict[str, BoolArray]:
     judgments, types = labels.dataset.judgments, item_types(labels.dataset.catalog)
     required = judgments.grade == Grade.REQUIRED
     query, of_label = owners(judgments.start)[required], types[judgments.item[required]]
-    found = {}
-    for name in sorted(set(of_label.tolist())):
-        found[str(name)] = np.zeros(judgments.n_queries, dtype=np.bool_)
-        found[str(name)][query[of_label == name]] = True
-    return found
+    every = np.arange(judgments.n_queries)
+    return {str(name): np.isin(every, query[of_label == name]) for name in sorted(set(of_label.tolist()))}
 
 
 def count_offered(evidence: Evidence, catalog: Catalog, name: str) -> FloatArray:
@@ -106,8 +99,7 @@ def count_offered(evidence: Evidence, catalog: Catalog, name: str) -> FloatArray
     joined = Joined(evidence)
     group = joined.label_group
     rows = (group >= 0) & (item_types(catalog)[evidence.judgments.item] == name)
-    typed = np.zeros(len(joined.group_query), dtype=np.bool_)
-    typed[group[rows]] = True
+    typed = np.isin(np.arange(len(joined.group_query)), group[rows])
     return joined.total(joined.group_query[typed & joined.met])
 
 
@@ -150,8 +142,7 @@ def count_by_length(items: RankedItems, name: str) -> FloatArray:
     at = items.length_start[required.query[met]] + length[met]
     gains = np.bincount(at, minlength=int(items.length_start[-1]))
     total = np.concatenate([np.zeros(1), np.cumsum(gains)])
-    lengths = np.diff(items.length_start)
-    return np.asarray(total[1:] - np.repeat(total[starts(lengths)[:-1]], lengths))
+    return np.asarray(total[1:] - np.repeat(total[items.length_start[:-1]], np.diff(items.length_start)))
 
 
 def item_types(catalog: Catalog) -> np.ndarray:

@@ -202,9 +202,7 @@ def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths
         return np.full(1, int(exact.levels[at].sum()) / exact.scale)
 
     def paired(pairing: Pairing, measure: Measure) -> DifferenceSums:
-        nothing = np.empty(0, dtype=np.int64)
-        first = rankings.values(measure, lengths)
-        return pairing.line_differences(measure, first, owner=nothing, gain=np.empty(0), stops=nothing)
+        return pairing.differences({measure: rankings.values(measure, lengths)})[measure]
 
     applies, sums, squares, cubes = _sums_by_power(rankings, summed)
     return ThresholdLine(
