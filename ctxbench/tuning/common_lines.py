@@ -24,7 +24,7 @@ from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.sweep.threshold_sums import count_at_least
-from ctxbench.tuning.swept_settings import LineSettings, SweptSettings, neighbours
+from ctxbench.tuning.swept_settings import LineSettings, SweptSettings
 
 GRID = 2000
 """Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
@@ -51,7 +51,7 @@ class CommonLine(SweptSettings):
         self._lines = [LineSettings(line) for line in lines]
         self._first = lines[0]
         self._places = places
-        self._thresholds = thresholds
+        self.thresholds = thresholds
         self._worth = [1.0] * len(lines) if worth is None else worth
 
     @classmethod
@@ -80,11 +80,6 @@ class CommonLine(SweptSettings):
         common = np.unique(np.concatenate(tried))[::-1]
         places = [np.maximum(count_at_least(keys, common) - 1, 0) for keys in by_line]
         return cls(lines, sign * common, places, worth)
-
-    @property
-    def thresholds(self) -> FloatArray:
-        """From what offers fewest to what offers most."""
-        return self._thresholds
 
     def select_place(self, place: int) -> CommonLine:
         """One of them alone, in arrays of its own."""
@@ -137,21 +132,22 @@ class CommonLine(SweptSettings):
 
     def _each(self, measure: Measure, places: IntArray | None) -> FloatArray:
         """The datasets' means, shape (n_datasets, n_settings)."""
-        rows = [
-            line.means(measure, own if places is None else own[places])
-            for line, own in zip(self._lines, self._places, strict=True)
-        ]
-        return np.stack(rows)
+        return np.stack(
+            [
+                line.means(measure, own if places is None else own[places])
+                for line, own in zip(self._lines, self._places, strict=True)
+            ]
+        )
 
     def line_at(self, place: int) -> ThresholdLine:
         """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
         line = self._first
         if not line.axis:
             return line
-        ends = [neighbours(one.line, int(own[place])) for one, own in zip(self._lines, self._places, strict=True)]
+        ends = [one.line.ends(int(own[place])) for one, own in zip(self._lines, self._places, strict=True)]
         nearer, further = (max, min) if _rises(line) else (min, max)
         beyond = (nearer(own for own, _ in ends), further(behind for _, behind in ends))
-        return replace(line, thresholds=self._thresholds[place : place + 1], beyond=beyond)
+        return replace(line, thresholds=self.thresholds[place : place + 1], beyond=beyond)
 
 
 def sweep_common(

@@ -114,12 +114,11 @@ def kept_measures(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
         types: by item type, the queries that require an item of it, shape (n_queries,); see `queries_by_type`.
     """
     in_need = np.logical_or.reduce([*types.values()]) if types else np.empty(0, dtype=np.bool_)
-    found = []
-    for name, queries in types.items():
-        if 0 < queries.sum() < in_need.sum():
-            rare = queries.sum() < FEW_LABELS
-            found.append(Measure(Metric("items") if rare else COMPLETENESS.metric, required_type=name))
-    return tuple(found)
+    return tuple(
+        Measure(Metric("items") if queries.sum() < FEW_LABELS else COMPLETENESS.metric, required_type=name)
+        for name, queries in types.items()
+        if 0 < queries.sum() < in_need.sum()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,15 +254,19 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
         ParameterError: the base has no mean of a metric that a constraint relates to it.
     """
     from_policy = tuple(Limit.of(one, base, reach=reach) for one in policy.constraints)
-    kept = []
-    for measure, mean in base.items():
-        if (measure == COMPLETENESS or measure.required_type) and not math.isnan(mean):
-            text = f"{measure} >= {MIN_KEPT:g} x the base's"
-            kept.append(
-                Limit(
-                    text=text, measure=measure, sign=1, target=MIN_KEPT * mean, unit=mean, by="mean", from_policy=False
-                )
-            )
+    kept = [
+        Limit(
+            text=f"{measure} >= {MIN_KEPT:g} x the base's",
+            measure=measure,
+            sign=1,
+            target=MIN_KEPT * mean,
+            unit=mean,
+            by="mean",
+            from_policy=False,
+        )
+        for measure, mean in base.items()
+        if (measure == COMPLETENESS or measure.required_type) and not math.isnan(mean)
+    ]
     if TOKENS in base and COMPLETENESS in base:
         kept.append(
             Limit(

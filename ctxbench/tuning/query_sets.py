@@ -116,22 +116,16 @@ class QuerySet:
 
     def worst_scope(self, values: Mapping[Metric, FloatArray]) -> GroupMean | None:
         """The named scope of least completeness; None where fewer than two have enough queries."""
-        groups: dict[str, list[int]] = {}
-        for place, query in enumerate(self.dataset.queries):
-            if query.scope is not None:
-                groups.setdefault(query.scope, []).append(place)
-        return _worst(values[COMPLETE], groups)
+        scopes = [(query.scope, place) for place, query in enumerate(self.dataset.queries)]
+        return _worst(values[COMPLETE], [(scope, place) for scope, place in scopes if scope is not None])
 
     def worst_server(self, values: Mapping[Metric, FloatArray]) -> GroupMean | None:
         """The server of least completeness among the queries that require an item of it; None as for scopes."""
         judgments, catalog = self.dataset.judgments, self.dataset.catalog
         required = judgments.grade == Grade.REQUIRED
         pairs = zip(owners(judgments.start)[required].tolist(), judgments.item[required].tolist(), strict=True)
-        groups: dict[str, list[int]] = {}
-        for query, server in sorted({(query, catalog[item].server or "") for query, item in pairs}):
-            if server:
-                groups.setdefault(server, []).append(query)
-        return _worst(values[COMPLETE], groups)
+        servers = sorted({(query, catalog[item].server or "") for query, item in pairs})
+        return _worst(values[COMPLETE], [(server, query) for query, server in servers if server])
 
     def made_worse(self, before: FloatArray, after: FloatArray, answers: Slice) -> tuple[WorseRequest, ...]:
         """The queries that were complete before and are not after, with what is missing from the answers after.
@@ -153,8 +147,11 @@ class QuerySet:
         )
 
 
-def _worst(complete: FloatArray, groups: Mapping[str, Sequence[int]]) -> GroupMean | None:
-    """The group of least completeness, of those with enough queries in need."""
+def _worst(complete: FloatArray, members: Sequence[tuple[str, int]]) -> GroupMean | None:
+    """The group of least completeness, of those with enough queries in need; a name and a place for each query."""
+    groups: dict[str, list[int]] = {}
+    for name, place in members:
+        groups.setdefault(name, []).append(place)
     placed = {name: np.array(places, dtype=np.int64) for name, places in groups.items()}
     large = [one for one in group_means(complete, placed) if one.mean.n >= SCOPE_QUERIES]
     return worst_group(COMPLETE, complete, placed, min_n=SCOPE_QUERIES) if len(large) > 1 else None
@@ -167,7 +164,6 @@ def _shown(text: str) -> str:
 
 
 OUT_OF_FOLD = 5  # folds that a fit's own queries are scored in
-REFITTED = (PROBABILITY, ABSTENTION)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,13 +247,9 @@ def _why_unusable(found: Slice) -> str:
 
 def _first_unscored(table: Candidates) -> int:
     """The first request with an order in place of scores, which reads as -1, -2, ... along the ranking."""
-    by_place = -1.0 - place_among(table, table.ranked)
-    scored = np.zeros(table.n_requests, dtype=np.bool_)
     rows = table.ranked
-    scored[table.request[rows & (table.score != by_place)]] = True
-    some = np.zeros(table.n_requests, dtype=np.bool_)
-    some[table.request[rows]] = True
-    return int(np.flatnonzero(some & ~scored)[0])
+    scored = table.request[rows & (table.score != -1.0 - place_among(table, rows))]
+    return int(np.setdiff1d(table.request[rows], scored)[0])
 
 
 def _ask(selector: PipelineSelector | FileSelector, query_set: QuerySet) -> tuple[Query, Slice]:
@@ -265,7 +257,7 @@ def _ask(selector: PipelineSelector | FileSelector, query_set: QuerySet) -> tupl
     return Query.of_chunks(query_set.batch, answers.chunks), answers
 
 
-def _is_step_fitted_on(step: Step | ByDomain, query_set: QuerySet) -> bool:
+def _is_step_fitted_on(step: Step, query_set: QuerySet) -> bool:
     """Whether the step is a fit that has seen queries of these queries; of weights only on the test split.
 
     A fit of several datasets, such as the shipped one, counts on the test split only: a dataset is a small part of what
@@ -275,13 +267,12 @@ def _is_step_fitted_on(step: Step | ByDomain, query_set: QuerySet) -> bool:
     return datasets == 1 or (datasets > 1 and query_set.split == TEST)
 
 
-def _fit_datasets(step: Step | ByDomain, query_set: QuerySet) -> int:
+def _fit_datasets(step: Step, query_set: QuerySet) -> int:
     """Of how many datasets the step's fit is, if it has seen queries of these queries; 0 = it has not."""
-    kinds = KINDS if query_set.split == TEST else REFITTED
-    if not isinstance(step, Step) or step.says("calibrated") not in kinds:
+    what, catalog = step.says("calibrated"), query_set.dataset.catalog
+    if what not in (KINDS if query_set.split == TEST else (PROBABILITY, ABSTENTION)):
         return 0
     stored: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
-    what, catalog = step.says("calibrated"), query_set.dataset.catalog
     try:
         fits = [stored.fit(what, catalog)] if what == PROBABILITY else stored.fits
     except ParameterError:  # there is none for this catalog, which the step says when it is asked
@@ -320,14 +311,11 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
     steps: list[Step | ByDomain] = []
     for step in head.refine:
         if isinstance(step, Step) and _is_step_fitted_on(step, query_set):
-            before = replace(head, refine=tuple(steps))
-            columns = _columns(step, query_set)
-            rows = make_examples(
-                step.says("calibrated"), query_set.dataset, before, query_set.resources, columns=columns
-            )
-            steps.append(replace(step, call=_fixed_step(step.call, out_of_fold(rows, fold))))
-        else:
-            steps.append(step)
+            what, before = step.says("calibrated"), replace(head, refine=tuple(steps))
+            columns = _read_columns(step.call, query_set) if what == PROBABILITY else ()
+            rows = make_examples(what, query_set.dataset, before, query_set.resources, columns=columns)
+            step = replace(step, call=_fixed_step(step.call, out_of_fold(rows, fold)))
+        steps.append(step)
     found = _ask(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)
     return FullRanking(*found, refitted=True)
 
@@ -360,12 +348,9 @@ class _FixedAbstain(Abstain):
         return self.known
 
 
-def _columns(step: Step, query_set: QuerySet) -> Sequence[str]:
-    """The features that a step's fit reads; those of abstention are always the same."""
-    if step.says("calibrated") != PROBABILITY:
-        return ()
-    columns: Sequence[str] = step.call.model(query_set.dataset.catalog, query_set.resources).columns  # type: ignore[attr-defined]
-    return columns
+def _read_columns(call: Any, query_set: QuerySet) -> tuple[str, ...]:
+    """The features that the fit of a probability reads."""
+    return tuple(call.model(query_set.dataset.catalog, query_set.resources).columns)
 
 
 def _fixed_step(call: Any, probability: FloatArray) -> Probability | Abstain:

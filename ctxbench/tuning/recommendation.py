@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ctxbench.bench.metrics import Evidence, OfferedItems, evaluate
 from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.limits import COMPLETENESS, Policy, policy_measures
 from ctxbench.tuning.optima import MIN_QUERIES, BestSetting, Optimum
-from ctxbench.tuning.sweep.measures import REACH, Measure
+from ctxbench.tuning.sweep.measures import REACH
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,18 +82,19 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
         optima: by name of the selector, in order; every one has seen all settings of its selector.
     """
     settings = sum(optimum.settings for optimum in optima.values())
-    met = {name: optimum for name, optimum in optima.items() if optimum.best is not None}
-    enough = {name: optimum for name, optimum in met.items() if not _few_measures(optimum)}
-    if enough:
+    met = {name: best for name, optimum in optima.items() if (best := optimum.best) is not None}
+    few = {name: _few_reason(optima[name], best) for name, best in met.items()}
+    if enough := {name: optima[name] for name, reason in few.items() if not reason}:
         name = _best(enough)
-        return Choice(selector=name, setting=enough[name].best, settings=settings)
-    near = {name: optimum for name, optimum in optima.items() if optimum.nearest is not None}
+        return Choice(selector=name, setting=met[name], settings=settings)
     if met:
-        name = _best(met)
-        return Choice(reason=_few_reason(met[name]), needed=met[name].labels_needed(), settings=settings)
+        name = _best({name: optima[name] for name in met})
+        return Choice(reason=few[name], needed=optima[name].labels_needed(), settings=settings)
+    near = {name: found for name, optimum in optima.items() if (found := optimum.nearest) is not None}
     if near and not _is_unreachable(optima):
-        name = min(near, key=lambda one: near[one].shortage)
-        return Choice(reason=_unsure_reason(near[name], name), needed=near[name].labels_needed(), settings=settings)
+        name = min(near, key=lambda one: optima[one].shortage)
+        reason = _unsure_reason(optima[name], near[name], name)
+        return Choice(reason=reason, needed=optima[name].labels_needed(), settings=settings)
     return Choice(reason=_unreachable_reason(policy, optima), settings=settings)
 
 
@@ -111,33 +113,20 @@ def setting_text(selector: str, values: Mapping[str, Value]) -> str:
 
 def _best(optima: Mapping[str, Optimum]) -> str:
     """The selector with the best setting; of equals the first."""
-    names = list(optima)
-    best = names[0]
-    for name in names[1:]:
-        if optima[name].beats(optima[best]):
-            best = name
-    return best
+    return reduce(lambda best, name: name if optima[name].beats(optima[best]) else best, optima)
 
 
-def _few_measures(optimum: Optimum) -> list[Measure]:
-    """The measures that apply to too few queries."""
-    found = optimum.best
-    return [] if found is None else [one for one in optimum.measures if found.n[one] < MIN_QUERIES]
+def _few_reason(optimum: Optimum, best: BestSetting) -> str:
+    """Which measure applies to too few queries; empty where none does."""
+    for measure in optimum.measures:
+        if best.n[measure] < MIN_QUERIES:
+            applies = f"{measure} applies to {best.n[measure]} of {optimum.queries} queries"
+            return f"{applies}, and nothing is recommended on fewer than {MIN_QUERIES}"
+    return ""
 
 
-def _few_reason(optimum: Optimum) -> str:
-    measure = _few_measures(optimum)[0]
-    n = optimum.best.n[measure] if optimum.best is not None else 0
-    return (
-        f"{measure} applies to {n} of {optimum.queries} queries, and nothing is recommended on fewer than {MIN_QUERIES}"
-    )
-
-
-def _unsure_reason(optimum: Optimum, selector: str) -> str:
+def _unsure_reason(optimum: Optimum, found: BestSetting, selector: str) -> str:
     """What the nearest setting keeps by its means alone."""
-    found = optimum.nearest
-    if found is None:
-        return ""
     missed = []
     for limit in (optimum.limits[place] for place in found.missed):
         if not limit.from_policy:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from ctxbench.bench.metrics import mean
 from ctxbench.bench.stats import grouped_estimate
+from ctxbench.core.arrays import FloatArray
 from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.tuning.search import REPORTED, Competitor, SearchResult
 from ctxbench.tuning.sweep.measures import Measure
@@ -23,11 +25,6 @@ FIRST = (*range(21), 25, 30, 40, 50)  # items of the curve of a fixed number of 
 HEAT_METRICS = ("completeness", "tokens")
 
 
-def trace(competitor: Competitor, name: str, settings: Sequence[Mapping[str, Value]], *, level: float) -> Trace:
-    """Means and intervals of some settings on the tuning split."""
-    return _trace(competitor, name, settings, [competitor.by_query(values) for values in settings], level=level)
-
-
 def front_trace(found: SearchResult, *, level: float) -> Trace:
     """The settings that no other beats in prompt tokens and completeness, thinned."""
     return trace(found.competitor, f"{found.competitor.name}: front", found.front.thinned(POINTS), level=level)
@@ -36,8 +33,8 @@ def front_trace(found: SearchResult, *, level: float) -> Trace:
 def first_trace(competitor: Competitor, *, level: float) -> Trace:
     """Means and intervals of the first n items of the ranking."""
     settings: list[dict[str, Value]] = [{"n": n} for n in FIRST]
-    by_query = [FIRST_N.by_query(competitor.rankings, values) for values in settings]
-    return _trace(competitor, f"{competitor.name}: first n", settings, by_query, level=level)
+    by_query = partial(FIRST_N.by_query, competitor.rankings)
+    return trace(competitor, f"{competitor.name}: first n", settings, level=level, by_query=by_query)
 
 
 def parameter_traces(competitor: Competitor, chosen: Mapping[str, Value], *, level: float) -> tuple[Trace, ...]:
@@ -95,19 +92,20 @@ def _spaced_values(parameter: Parameter, value: float, most: int) -> tuple[Value
     return tuple(sorted({*np.round(steps, 4).tolist(), float(value)}))
 
 
-def _trace(
+def trace(
     competitor: Competitor,
     name: str,
     settings: Sequence[Mapping[str, Value]],
-    by_query: Sequence[Mapping[Measure, np.ndarray]],
     *,
     level: float,
+    by_query: Callable[[Mapping[str, Value]], Mapping[Measure, FloatArray]] | None = None,
 ) -> Trace:
-    group = competitor.query_set.group
+    """Means and intervals of some settings on the tuning split; `by_query` gives values in place of the competitor."""
+    group, every = competitor.query_set.group, list(map(by_query or competitor.by_query, settings))
     found = {
         str(one): [
             grouped_estimate(values[one], group, scale=one.metric.declaration.scale, level=level)  # type: ignore[arg-type]
-            for values in by_query
+            for values in every
         ]
         for one in REPORTED
     }

@@ -99,12 +99,13 @@ def bounds(
 
 
 class SweptSettings(ABC):
-    """Settings along one threshold: their values, their means, and intervals of some of these."""
+    """Settings along one threshold: their values, their means, and intervals of some of these.
 
-    @property
-    @abstractmethod
-    def thresholds(self) -> FloatArray:
-        """From what offers fewest to what offers most, shape (n_settings,)."""
+    Attributes:
+        thresholds: from what offers fewest to what offers most, shape (n_settings,).
+    """
+
+    thresholds: FloatArray
 
     @abstractmethod
     def line_at(self, place: int) -> ThresholdLine:
@@ -165,17 +166,12 @@ class LineSettings(SweptSettings):
     """
 
     def __init__(self, line: ThresholdLine) -> None:
-        self.line = line
-
-    @property
-    def thresholds(self) -> FloatArray:
-        """The line's."""
-        return self.line.thresholds
+        self.line, self.thresholds = line, line.thresholds
 
     def line_at(self, place: int) -> ThresholdLine:
         """The line with one of its thresholds; its sums are those of all."""
         one = self.line.thresholds[place : place + 1].copy()
-        return replace(self.line, thresholds=one, beyond=neighbours(self.line, place))
+        return replace(self.line, thresholds=one, beyond=self.line.ends(place))
 
     def select_place(self, place: int) -> LineSettings:
         """One setting alone, in arrays of its own."""
@@ -202,13 +198,11 @@ class LineSettings(SweptSettings):
 
     def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
         """Sums over n; NaN where n is 0."""
-        sums = self.line.sums[measure]
-        sums = sums if places is None else sums[places]
-        return sums / self._counts(measure, places)
+        return self.line.means(measure, places)
 
     def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
         """Compares sums, which is faster by half than to divide them all."""
-        sums, ends = self.line.sums[measure], end * self._counts(measure)
+        sums, ends = self.line.sums[measure], end * self.line.counts(measure)
         return sums >= ends if sign > 0 else sums <= ends
 
     def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
@@ -236,14 +230,6 @@ class LineSettings(SweptSettings):
         """See `Differences.errors`."""
         return self.line.differences[measure].select(places).errors(times=times)
 
-    def _counts(self, measure: Measure, places: IntArray | None = None) -> FloatArray | float:
-        """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""
-        each = self.line.applies.get(measure)
-        if each is None:
-            return float(self.line.n[measure] or math.nan)
-        some = each if places is None else each[places]
-        return np.where(some > 0, some, math.nan)
-
 
 def best_place(means: FloatArray, sign: int, among: BoolArray | None = None) -> int | None:
     """The first place of the highest (sign 1) or lowest (-1) of some values, NaN passed over; None if there is none."""
@@ -255,10 +241,3 @@ def best_place(means: FloatArray, sign: int, among: BoolArray | None = None) -> 
     if np.isnan(means).all():
         return None
     return int(np.nanargmax(means) if sign > 0 else np.nanargmin(means))
-
-
-def neighbours(line: ThresholdLine, place: int) -> tuple[float, float]:
-    """The thresholds between which a line's selections are those of one place: its own end, and that of the next."""
-    own = float(line.thresholds[place]) if place else line.beyond[0]
-    behind = float(line.thresholds[place + 1]) if place + 1 < len(line) else line.beyond[1]
-    return own, behind

@@ -72,10 +72,21 @@ class ThresholdLine:
 
     def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
         """The mean at some settings, shape (n_places,), or at every one; NaN where it applies to no query."""
-        chosen = slice(None) if places is None else places
-        sums = self.sums[measure][chosen]
-        n = self.applies[measure][chosen] if measure in self.applies else np.full(1, float(self.n[measure]))
-        return np.asarray(sums / np.where(n > 0, n, np.nan))
+        sums = self.sums[measure]
+        return np.asarray((sums if places is None else sums[places]) / self.counts(measure, places))
+
+    def counts(self, measure: Measure, places: IntArray | None = None) -> FloatArray | float:
+        """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""
+        each = self.applies.get(measure)
+        if each is None:
+            return float(self.n[measure] or math.nan)
+        some = each if places is None else each[places]
+        return np.where(some > 0, some, math.nan)
+
+    def ends(self, place: int) -> tuple[float, float]:
+        """The thresholds between which selections are those of one place: its own end, and that of the next."""
+        behind = float(self.thresholds[place + 1] if place + 1 < len(self) else self.beyond[1])
+        return float(self.thresholds[place] if place else self.beyond[0]), behind
 
     def rounded_threshold(self, place: int) -> float:
         """A decimal with few digits that gives the same selections on this line, for people and presets.
@@ -88,8 +99,7 @@ class ThresholdLine:
         if not self.axis:
             return float("nan")
         keep = float(self.thresholds[place])
-        reached = keep if place else float(self.beyond[0])
-        change = float(self.thresholds[place + 1] if place + 1 < len(self) else self.beyond[1])
+        reached, change = self.ends(place)
         rises = reached < change
         keys = [key for key in (reached, change) if math.isfinite(key)]
         if len(keys) == 2:
