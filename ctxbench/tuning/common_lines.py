@@ -22,7 +22,7 @@ from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.sweep.families import CutFamily
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine, show_lines
 from ctxbench.tuning.sweep.threshold_sums import count_at_least
 from ctxbench.tuning.swept_settings import LineSettings, SweptSettings
 
@@ -170,15 +170,8 @@ def sweep_common(
     Returns:
         How many settings there were.
     """
-    settings = 0
-    for lines in zip(*(family.lines(one) for one in rankings), strict=True):
-        common = CommonLine.of(lines, worth=worth)
-        settings += len(common.thresholds)
-        for optimum in optima:
-            optimum.add_settings(common)
-        if progress is not None:
-            progress(settings)
-    return settings
+    by_dataset = zip(*(family.lines(one) for one in rankings), strict=True)
+    return show_lines((CommonLine.of(lines, worth=worth) for lines in by_dataset), optima, progress=progress)
 
 
 def _rises(line: ThresholdLine) -> bool:

@@ -122,13 +122,13 @@ class Optimum:
         kept = all(limit.sign * (mean - limit.target) >= -rounding_error(limit.target) for limit, mean in means.items())
         return base.get(self._aims[0][0], math.nan) if kept else math.nan
 
-    def add(self, line: ThresholdLine) -> None:
+    def add(self, line: ThresholdLine | SweptSettings) -> None:
         """See the settings of a line."""
-        self.add_settings(LineSettings(line))
+        self.add_settings(line if isinstance(line, SweptSettings) else LineSettings(line))
 
     def add_settings(self, settings: SweptSettings) -> None:
         """See settings along one threshold."""
-        self.settings += len(settings.thresholds)
+        self.settings += len(settings)
         best = self._key[0] if self._best is not None else math.nan
         reached = [self._better(settings, best)] if not math.isnan(best) else []
         if not reached or reached[0].any():
@@ -137,7 +137,7 @@ class Optimum:
                 self._keep_reaches(settings, reached)
                 if not math.isnan(self.to_beat):
                     reached.append(self._better(settings, self._aims[0][1] * self.to_beat, strictly=True))
-            places = np.flatnonzero(_all(reached, len(settings.thresholds)))
+            places = np.flatnonzero(_all(reached, len(settings)))
             if len(places):
                 self._keep_best(settings, places)
 
@@ -189,7 +189,7 @@ class Optimum:
             others = [each for other, each in enumerate(reached) if other != which]
             self._keep_reach(self._means_alone, which, settings, None)
             if others:
-                self._keep_reach(self._means_beside, which, settings, _all(others, len(settings.thresholds)))
+                self._keep_reach(self._means_beside, which, settings, _all(others, len(settings)))
 
     def _keep_reach(
         self, kept: list[SweptSettings | None], which: int, settings: SweptSettings, among: BoolArray | None

@@ -26,14 +26,14 @@ from ctxbench.tuning.limits import (
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.query_sets import FullRanking, QuerySet
-from ctxbench.tuning.sweep.drive import sweep
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
 from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
+from ctxbench.tuning.sweep.families import sweep
 from ctxbench.tuning.sweep.measures import Measure, Pairing
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.sweep.shared_budget import DomainPair
-from ctxbench.tuning.sweep.threshold_lines import Collector, Front, ThresholdLine
+from ctxbench.tuning.sweep.threshold_lines import Collector, Front, ThresholdLine, show_lines
 from ctxbench.tuning.swept_settings import distance, rounding_error
 from ctxbench.tuning.tunables import FIRST_N, Tunable
 
@@ -205,7 +205,7 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Co
     """
     best, front = optima_of(competitor, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
     fixed = first_n(competitor, file, base=base)
-    collectors: list[Collector] = [*best.values(), front]
+    collectors: list[Collector[ThresholdLine]] = [*best.values(), front]
     settings, cuts = 0, front
     if competitor.tunable.family is not None:
         always = competitor.tunable.has_expansion({})
@@ -272,7 +272,7 @@ def first_n(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str
 
 
 def _both_domains(
-    domain_pair: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector], *, base: Base
+    domain_pair: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector[ThresholdLine]], *, base: Base
 ) -> int:
     """Show collectors what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
 
@@ -288,9 +288,7 @@ def _both_domains(
         for kept in ({}, floors) if floors else ({},):
             front = domain_pair.front(gain, TOKENS, floors=kept)
             settings = max(settings, front.settings)
-            for line in domain_pair.lines(front):
-                for collector in collectors:
-                    collector.add(line)
+            show_lines(domain_pair.lines(front), collectors)
     return settings
 
 

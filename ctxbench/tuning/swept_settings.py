@@ -107,6 +107,9 @@ class SweptSettings(ABC):
 
     thresholds: FloatArray
 
+    def __len__(self) -> int:
+        return len(self.thresholds)
+
     @abstractmethod
     def line_at(self, place: int) -> ThresholdLine:
         """A line of one setting alone."""

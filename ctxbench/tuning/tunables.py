@@ -19,7 +19,8 @@ from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline
 from ctxbench.tuning.sweep.cut_reader import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
-from ctxbench.tuning.sweep.families import BudgetFamily, Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
+from ctxbench.tuning.sweep.families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
+from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
 
 Swept = FixedK | StandardMargin | ThresholdFamily | BudgetFamily
 # Values of whole numbers that are tried where all of them would be too many: with two domains, where every pair of

@@ -27,11 +27,10 @@ from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.steps.cut import Standard
 from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
+from ctxbench.tuning.sweep.families import StandardMargin, sweep
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import Front
+from ctxbench.tuning.sweep.threshold_lines import Counts, Front, ThresholdSpan
 
 QUERIES, ITEMS = 1000, 500
 ROUNDS, SAMPLE = 3, 20

@@ -3,19 +3,91 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import MARGIN
+from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.sweep.measures import DifferenceSums, Measure
 
+L = TypeVar("L", bound=Sized)
+L_contra = TypeVar("L_contra", contravariant=True)
 _DIGITS = 17  # as many tell any two floats apart
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A parameter that takes whole numbers.
+
+    Attributes:
+        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
+        values: all that are tried, in rising order, >= 0; a single one is fixed.
+    """
+
+    name: str
+    values: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted({int(value) for value in self.values}))
+        if not ordered or ordered[0] < 0 or (not self.name and len(ordered) > 1):
+            raise ParameterError(
+                f"{self.name or 'a parameter without a name'} needs values of 0 or more to try, and without a name "
+                f"exactly one, got {list(self.values)}"
+            )
+        object.__setattr__(self, "values", ordered)
+
+    def of(self, values: Mapping[str, Value]) -> int:
+        """Its value in a setting."""
+        return int(value_of(self.name, values, self.values[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdSpan:
+    """A parameter that is a threshold, tried at every value that matters.
+
+    Attributes:
+        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
+        low, high: the ends of its range; equal = it is fixed.
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.low, self.high]).all() and self.low <= self.high):
+            raise ParameterError(f"{self.name} needs a range from low to high, got {self.low} to {self.high}")
+        if not self.name and self.low < self.high:
+            raise ParameterError("a parameter without a name must be fixed")
+
+    @classmethod
+    def fixed(cls, name: str, value: float) -> ThresholdSpan:
+        """A threshold that stays as it is."""
+        return cls(name, value, value)
+
+    @property
+    def swept(self) -> bool:
+        """Whether it has more than one value."""
+        return self.low < self.high
+
+    def of(self, values: Mapping[str, Value]) -> float:
+        """Its value in a setting."""
+        return float(value_of(self.name, values, self.high))
+
+
+def value_of(name: str, values: Mapping[str, Value], fixed: float) -> Value:
+    """The value of a parameter in a setting; `fixed` where it has no name."""
+    if not name:
+        return fixed
+    if name not in values:
+        raise ParameterError(f"{name} is missing; a setting has a value for each parameter that is swept")
+    return values[name]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,12 +190,32 @@ class ThresholdLine:
         return keep
 
 
-class Collector(Protocol):
+class Collector(Protocol[L_contra]):
     """Sees every line of a sweep, and keeps what it needs: the best setting, or a front."""
 
-    def add(self, line: ThresholdLine) -> None:
+    def add(self, line: L_contra) -> None:
         """See the settings of a line."""
         ...
+
+
+def show_lines(
+    lines: Iterable[L], collectors: Sequence[Collector[L]], *, progress: Callable[[int], None] | None = None
+) -> int:
+    """Show each line to all collectors, in order, and forget it; how many settings there were.
+
+    Args:
+        lines: settings, one line at a time.
+        collectors: those that keep something.
+        progress: told after each line how many settings there have been.
+    """
+    settings = 0
+    for line in lines:
+        settings += len(line)
+        for collector in collectors:
+            collector.add(line)
+        if progress is not None:
+            progress(settings)
+    return settings
 
 
 _TOKENS = Measure(Metric("tokens"))
