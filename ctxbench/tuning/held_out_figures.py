@@ -17,13 +17,12 @@ from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.limits import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio
+from ctxbench.tuning.limits import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio, rounding_error
 from ctxbench.tuning.opened_inputs import TuningDataset
 from ctxbench.tuning.optima import MAX_FACTOR, MIN_QUERIES
 from ctxbench.tuning.query_sets import COMPLETE, TEST, FullRanking, QuerySet
 from ctxbench.tuning.recommendation import Choice
 from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing
-from ctxbench.tuning.swept_settings import rounding_error
 from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.tuning_results import (
     EVERYTHING,

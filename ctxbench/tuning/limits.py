@@ -23,9 +23,18 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.swept_settings import POWERS, SweptSettings, rounding_error
+from ctxbench.tuning.swept_settings import POWERS, SweptSettings
 
 Of: TypeAlias = Literal["", "reachable", "base"]
+
+
+SAME = 1e-12
+"""Relative difference up to which two means are the same: they may differ by the order in which they were added up."""
+
+
+def rounding_error(value: float) -> float:
+    """How far two values may be apart that are the same up to rounding."""
+    return SAME * max(1.0, abs(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,18 +24,20 @@ import numpy as np
 from ctxbench.bench.stats import LEVEL
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, Policy, limits_of, no_worse_limit
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
-from ctxbench.tuning.swept_settings import (
+from ctxbench.tuning.limits import (
+    COMPLETENESS,
+    SAFETY_ERRORS,
     SAME,
-    LineSettings,
-    SweptSettings,
-    distance,
-    most_stable,
-    precedes,
+    TOKENS,
+    Limit,
+    Policy,
+    limits_of,
+    no_worse_limit,
     rounding_error,
 )
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
+from ctxbench.tuning.swept_settings import LineSettings, SweptSettings
 
 MIN_QUERIES = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
 MAX_FACTOR = 10  # times as many labels, past which more are unlikely to help
@@ -324,3 +326,37 @@ def _shortage_of(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArra
     out = np.full(len(means), math.inf)
     np.divide(np.abs(means - ends), room, out=out, where=room > 0)
     return out**2
+
+
+def precedes(key: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Whether a key is less than another, parts that are the same up to rounding, or NaN, passed over."""
+    for mine, theirs in zip(key, other, strict=True):
+        if abs(mine - theirs) > rounding_error(theirs):
+            return mine < theirs
+    return False
+
+
+def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
+    """The distance of values from defaults, over the parameters that have one."""
+    total = 0.0
+    for name, default in defaults.items():
+        value = values.get(name, default)
+        if isinstance(value, str) or isinstance(default, str):
+            total += value != default
+        else:
+            total += abs(value - default) / max(abs(default), 1)
+    return total
+
+
+def most_stable(thresholds: FloatArray, places: IntArray) -> int:
+    """Of places with the same means the one with its threshold furthest from those of others; the first of equals."""
+    if len(places) == 1:
+        return int(places[0])
+    others = np.sort(np.delete(thresholds, places))
+    if not len(others):
+        return int(places[0])
+    own = thresholds[places]
+    right = np.searchsorted(others, own)
+    above = np.where(right < len(others), others[np.minimum(right, len(others) - 1)] - own, math.inf)
+    below = np.where(right > 0, own - others[np.maximum(right - 1, 0)], math.inf)
+    return int(places[np.minimum(above, below).argmax()])

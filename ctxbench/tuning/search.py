@@ -22,8 +22,9 @@ from ctxbench.tuning.limits import (
     paired_measures,
     policy_measures,
     reach_ratio,
+    rounding_error,
 )
-from ctxbench.tuning.optima import Optimum
+from ctxbench.tuning.optima import Optimum, distance
 from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.query_sets import FullRanking, QuerySet
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
@@ -34,7 +35,6 @@ from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.sweep.shared_budget import DomainPair
 from ctxbench.tuning.sweep.threshold_lines import Collector, Front, ThresholdLine, show_lines
-from ctxbench.tuning.swept_settings import distance, rounding_error
 from ctxbench.tuning.tunables import FIRST_N, Tunable
 
 MAX_REPEATS = 128  # whose sums are held to see whether they come again

@@ -12,7 +12,6 @@ from ctxbench.bench.metrics import Metric, mean
 from ctxbench.bench.stats import Comparison, Estimate, correct, grouped_compare, grouped_estimate
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.common_lines import sweep_common
 from ctxbench.tuning.dataset_tuning import ALL_DECIDE, READ_ONCE, DatasetTuner
 from ctxbench.tuning.fits.examples import ALL
 from ctxbench.tuning.held_out_figures import (
@@ -32,6 +31,7 @@ from ctxbench.tuning.query_sets import TEST, TUNING, Progress
 from ctxbench.tuning.recommendation import Choice, choose
 from ctxbench.tuning.sweep.families import FixedK
 from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.swept_settings import sweep_common
 from ctxbench.tuning.tunables import FIRST_N, Swept
 from ctxbench.tuning.tuning_results import (
     TOGETHER,
