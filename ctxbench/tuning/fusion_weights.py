@@ -153,8 +153,7 @@ class _RankingMetric:
 
     def __call__(self, score: FloatArray) -> FloatArray:
         """Values by query, shape (n_queries,), for scores of shape (n_rows,)."""
-        table = self._found
-        near = self._near(score)
+        table, near = self._found, self._near(score)
         request, item = table.request[near], table.item[near]
         by_score = order(request, np.zeros(len(item), dtype=np.int64), score[near], item)
         rankings = Rankings(start=table.starts_of(near), item=item[by_score])

@@ -157,7 +157,7 @@ def _halves(test: Half, shipped: Logistic, tokens: float) -> tuple[float, float]
 
 
 def _other(prices: Prices, part: BoolArray, tokens: float) -> float:
-    budget = max(tokens, prices.select_requests(part).first_items(1))
+    budget = max(tokens, prices.select_requests(part).tokens(1, np.inf))
     return prices.select_requests(~part).tokens(*prices.select_requests(part).setting_within(budget)) / budget
 
 

@@ -48,9 +48,7 @@ class CutCurve:
         items = (len(by_row) - np.searchsorted(by_row, threshold, side="left")) / max(examples.n_queries, 1)
         met = np.concatenate([np.cumsum(share[by_need][::-1])[::-1], np.zeros(1)])
         recall = met[np.searchsorted(best[by_need], threshold, side="left")]
-        zero = np.zeros(1)
-        start = np.array([math.inf])
-        return cls(*(np.concatenate(pair) for pair in ((start, threshold), (zero, items), (zero, recall))))
+        return cls(np.append(math.inf, threshold), np.append(0.0, items), np.append(0.0, recall))
 
     def threshold_for_items(self, items: float) -> float:
         """The lowest threshold with which at most `items` are offered on average."""
@@ -175,9 +173,8 @@ def _roc_areas(label: BoolArray, probability: FloatArray, weight: FloatArray | I
     negative = np.add.reduceat(weight * ~label[by_value], first, axis=1)
     below = np.cumsum(negative, axis=1) - negative / 2
     total = positive.sum(axis=1) * negative.sum(axis=1)
-    areas: FloatArray = np.full(len(weight), np.nan)
-    np.divide((positive * below).sum(axis=1), total, out=areas, where=total > 0)
-    return areas
+    ratio = np.divide((positive * below).sum(axis=1), total, out=np.full(len(weight), np.nan), where=total > 0)
+    return np.asarray(ratio)
 
 
 ITEMS = (1.0, 2.0, 3.0, 5.0, 8.0)  # mean items a query at which recall is shown
@@ -230,23 +227,19 @@ def measure(examples: Examples, folds: int, *, progress: Progress | None = None)
         ParameterError: there are fewer groups than folds, or all rows outside a fold have the same label.
     """
     probability = out_of_fold(examples, folds_of(examples.groups, folds), progress=progress)
-    points: list[tuple[float, Estimate, Estimate]] = []
     if examples.what == ABSTENTION:
         columns = ("lost", "spared")
-        by_query = request_probability(examples, probability)
-        label, groups, scores = examples.needs, examples.groups, by_query
-        for threshold in sorted({threshold_by_loss(examples.needs, by_query, share) for share in LOSSES}):
-            one = abstention_point(examples.needs, by_query, threshold)
-            points.append((threshold, one.lost, one.spared))
+        label, groups, scores = examples.needs, examples.groups, request_probability(examples, probability)
+        thresholds = sorted({threshold_by_loss(label, scores, share) for share in LOSSES})
+        silences = [abstention_point(label, scores, threshold) for threshold in thresholds]
+        points = [(one.threshold, one.lost, one.spared) for one in silences]
     else:
         columns = ("items", "recall")
-        label, scores = examples.label, probability
-        groups = tuple(examples.groups[query] for query in examples.query)
+        label, groups, scores = examples.label, tuple(examples.groups[query] for query in examples.query), probability
         curve = CutCurve.of(examples, probability)
-        for threshold in sorted({curve.threshold_for_items(items) for items in ITEMS}, reverse=True):
-            if math.isfinite(threshold):
-                cut = cut_point(examples, probability, threshold)
-                points.append((threshold, cut.items, cut.recall))
+        thresholds = sorted({curve.threshold_for_items(items) for items in ITEMS} - {math.inf}, reverse=True)
+        cuts = [(threshold, cut_point(examples, probability, threshold)) for threshold in thresholds]
+        points = [(threshold, cut.items, cut.recall) for threshold, cut in cuts]
     return FoldFigures(
         what=examples.what,
         folds=folds,

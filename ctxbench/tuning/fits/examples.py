@@ -182,7 +182,7 @@ def groups_of(queries: Sequence[DatasetQuery]) -> tuple[str, ...]:
     Together are those that a split keeps together, see `bundles_of`. The name is that of the group (the first, if
     several are connected), else of the conversation, else of the query.
     """
-    names = [_group_of(one) for one in queries]
+    names = list(map(_group_of, queries))
     for _, rows in bundles_of(queries):
         first = min((names[row] for row in rows), key=lambda name: (not name.startswith("group "), name))
         for row in rows:
@@ -211,16 +211,21 @@ def folds_of(groups: Sequence[str], folds: int) -> IntArray:
     Raises:
         ParameterError: there are fewer groups than folds.
     """
-    names, group, size = np.unique(np.array(groups, dtype=object), return_inverse=True, return_counts=True)
-    if not 2 <= folds <= len(names):
-        raise ParameterError(f"folds must be 2 to the number of groups, which is {len(names)}, got {folds}")
-    hashes = [hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in names]
+    group, size, hashes = _hashed(groups)
+    if not 2 <= folds <= len(size):
+        raise ParameterError(f"folds must be 2 to the number of groups, which is {len(size)}, got {folds}")
     filled = np.zeros(folds, dtype=np.int64)
-    fold = np.empty(len(names), dtype=np.int64)
-    for place in sorted(range(len(names)), key=lambda one: (-int(size[one]), hashes[one])):
+    fold = np.empty(len(size), dtype=np.int64)
+    for place in sorted(range(len(size)), key=lambda one: (-int(size[one]), hashes[one])):
         fold[place] = int(filled.argmin())
         filled[fold[place]] += size[place]
     return np.asarray(fold[group])
+
+
+def _hashed(groups: Sequence[str]) -> tuple[IntArray, IntArray, list[str]]:
+    """The group of each query as a number, and of each group its size and a hash of its name."""
+    names, group, size = np.unique(np.array(groups, dtype=object), return_inverse=True, return_counts=True)
+    return group, size, [hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in names]
 
 
 def _required(dataset: Dataset, table: Candidates) -> tuple[list[IntArray], IntArray]:
@@ -335,9 +340,8 @@ class Neighbours:
 
 def _kept(groups: Sequence[str]) -> IntArray:
     """The places of whole groups until there are `MOST` queries, rising."""
-    names, group, size = np.unique(np.array(groups, dtype=object), return_inverse=True, return_counts=True)
-    hashes = [hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in names]
-    by_hash = np.array(sorted(range(len(names)), key=hashes.__getitem__), dtype=np.int64)
+    group, size, hashes = _hashed(groups)
+    by_hash = np.argsort(hashes)
     before = np.cumsum(size[by_hash]) - size[by_hash]
     return np.flatnonzero(np.isin(group, by_hash[before < MOST])).astype(np.int64)
 
