@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import ParameterError
-from ctxbench.features.found import Found, RequestFamily, log1p, places
+from ctxbench.features.found import LABELLED, Found, RequestFamily, log1p, needed_columns, places
 from ctxbench.features.item_words import ItemWords, query_stems
-from ctxbench.features.labelled_requests import LABELLED, needed_columns
 
 RANK = 60  # k of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
 

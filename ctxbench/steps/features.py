@@ -11,7 +11,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.features.columns import TEXT, families_of, resources_of, with_features
-from ctxbench.features.labelled_requests import LABELLED
+from ctxbench.features.found import LABELLED
 
 
 @dataclass(frozen=True)

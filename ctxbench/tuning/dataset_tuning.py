@@ -11,14 +11,13 @@ import numpy as np
 from ctxbench.bench.equal_tokens import LENGTHS, AtTokens, Curve, at_equal_tokens
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
-from ctxbench.bench.stats import Comparison, correct
+from ctxbench.bench.stats import Comparison, compare_metric, correct
 from ctxbench.core.candidates import Candidates
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.held_out_figures import (
     SettingEvaluator,
     SettingValues,
-    compare_pairs,
-    comparison_pairs,
+    compare_all,
     metrics_of,
     policy_outcome,
 )
@@ -155,12 +154,7 @@ class DatasetTuner:
         measured = {
             policy.name: found for policy in file.policies if (found := self._chosen(policy, self.choices[policy.name]))
         }
-        pairs = {
-            (name, kind): pair
-            for name, found in measured.items()
-            for kind, pair in comparison_pairs(defaults, found).items()
-        }
-        comparisons = compare_pairs(pairs, dataset.evaluation_set, seed=file.seed)
+        comparisons = compare_all(defaults, measured, self._compare)
         every = [defaults, *others, *(one for found in measured.values() for one in found.values())]
         results = {one.name: self.evaluator.result(one) for one in every}
         outcomes = tuple(
@@ -182,6 +176,13 @@ class DatasetTuner:
             outcomes=self._with_equal_tokens(outcomes, measured),
             notes=tuple(self._notes()),
         )
+
+    def _compare(self, base: SettingValues, other: SettingValues, metric: Metric) -> Comparison | None:
+        """A paired comparison on the evaluation set, whose groups of queries are witnesses as a whole."""
+        query_set = self.dataset.evaluation_set
+        before, after = (one.by_query[query_set.split] for one in (base, other))
+        found = compare_metric(metric, before, after, seed=self.file.seed, groups=query_set.group)
+        return found if found.n else None
 
     def _presets(self) -> list[SettingValues]:
         """The presets of the base, without any that equals its defaults."""

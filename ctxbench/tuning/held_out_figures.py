@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.slices import Slice
-from ctxbench.bench.stats import Comparison, Scale, compare_metric, correct, critical, grouped_estimate
+from ctxbench.bench.stats import Comparison, Scale, correct, critical, grouped_estimate
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.definitions import definition
@@ -20,7 +20,7 @@ from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.limits import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio, rounding_error
 from ctxbench.tuning.opened_inputs import TuningDataset
 from ctxbench.tuning.optima import MAX_FACTOR, MIN_QUERIES
-from ctxbench.tuning.query_sets import COMPLETE, TEST, FullRanking, QuerySet
+from ctxbench.tuning.query_sets import COMPLETE, TEST, FullRanking
 from ctxbench.tuning.recommendation import Choice
 from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing
 from ctxbench.tuning.tunables import Tunable
@@ -82,7 +82,6 @@ def verdict(
         status = "open"
     needed = _labels_needed(limit, n, value, worse, better) if status in ("open", "too few to say") else None
     values = [limit.in_text_unit(one) for one in (value, low, high)]
-    falls_short = not limit.is_near(value)
     return ConstraintVerdict(
         text=limit.text,
         status=status,
@@ -91,7 +90,7 @@ def verdict(
         high=values[2],
         n=n,
         needed=needed,
-        falls_short=falls_short,
+        falls_short=not limit.is_near(value),
     )
 
 
@@ -367,32 +366,26 @@ def comparison_pairs(defaults: T, found: Mapping[str, T]) -> dict[str, tuple[T, 
     return pairs
 
 
-def compare_pairs(
-    pairs: Mapping[tuple[str, str], tuple[SettingValues, SettingValues]], query_set: QuerySet, *, seed: int
+def compare_all(
+    defaults: T, measured: Mapping[str, Mapping[str, T]], compare: Callable[[T, T, Metric], Comparison | None]
 ) -> dict[Key, Comparison]:
-    """Paired comparisons on the evaluation set, corrected together.
+    """Paired comparisons for all policies, corrected together.
 
     Args:
-        pairs: base and other by policy and kind of comparison.
-        query_set: what is read, whose groups of queries are witnesses as a whole.
-        seed: of the sign flips.
+        defaults: the base with its defaults.
+        measured: by policy, what `comparison_pairs` takes.
+        compare: compares base and other by a metric; None = it applies to no query.
 
     Returns:
         By policy, kind and metric name, for the metrics of `COMPARED`.
     """
-    found: dict[Key, Comparison] = {}
-    for (policy, kind), (base, other) in pairs.items():
-        for metric in COMPARED:
-            one = compare_metric(
-                metric,
-                base.by_query[query_set.split],
-                other.by_query[query_set.split],
-                seed=seed,
-                groups=query_set.group,
-            )
-            if one.n:
-                found[policy, kind, str(metric)] = one
-    return correct(found)
+    found = {
+        (policy, kind, str(metric)): compare(base, other, metric)
+        for policy, rows in measured.items()
+        for kind, (base, other) in comparison_pairs(defaults, rows).items()
+        for metric in COMPARED
+    }
+    return correct({key: one for key, one in found.items() if one is not None})
 
 
 def metrics_of(policies: Sequence[Policy]) -> tuple[Metric, ...]:

@@ -86,8 +86,12 @@ def read_tunables(file: PolicyFile) -> tuple[tuple[Tunable, ...], list[Fault]]:
 
 def _read(entry: SelectorEntry, base: Path) -> Tunable:
     if entry.answers:
-        answers = FileSelector(base / entry.answers, name=entry.name)
-        return Tunable(entry=entry, source=entry.name, definition=OWN_CUT, answers=answers)
+        return Tunable(
+            entry=entry,
+            source=entry.name,
+            definition=OWN_CUT,
+            answers=FileSelector(base / entry.answers, name=entry.name),
+        )
     definition, preset = find_definition(entry.selector, base=base)
     if preset is not None and preset not in definition.presets:
         raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
@@ -106,8 +110,7 @@ def with_range_of(one: Tunable, query_sets: Sequence[QuerySet]) -> Tunable:
     if one.answers is None:
         return one
     scores = [searched_scores(read_ranking(one.answers, query_set).answers) for query_set in query_sets]
-    tops = [float(score.max()) for score in scores if len(score)]
-    highest = max(tops, default=0.0)
+    highest = max([float(score.max()) for score in scores if len(score)], default=0.0)
     if highest < 1:
         return one
     above = float(math.floor(highest) + 1)
@@ -253,8 +256,9 @@ def open_tuning(
         opened = elsewhere.attempt(partial(_opened, dataset, file, resources, named=reference))
         if opened is not None:
             left_out, wrong = _check_suited(file, tunables, opened)
-            unanswered = unanswerable(file.policies, opened.tuning_set.labels)
-            found[dataset.name] = replace(opened, left_out=left_out, unanswered=unanswered)
+            found[dataset.name] = replace(
+                opened, left_out=left_out, unanswered=unanswerable(file.policies, opened.tuning_set.labels)
+            )
             faults += wrong
     faults += _check_names(file, tunables, found)
     if faults or embedder is None or counter is None:
@@ -299,8 +303,9 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
             raise InputError([Fault(f"{what}; label some with `{shlex.join(['ctxbench', 'data', 'label', named])}`")])
         drawn = select_queries(part, sample=file.sample, seed=file.seed)
         query_sets[split] = QuerySet(drawn, split, item_tokens, resources)
-    of = {split: len(part) for split, part in parts.items()}
-    return TuningDataset(dataset=dataset, query_sets=query_sets, of=of, named=named)
+    return TuningDataset(
+        dataset=dataset, query_sets=query_sets, of={split: len(part) for split, part in parts.items()}, named=named
+    )
 
 
 def _check_suited(

@@ -24,7 +24,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import ByDomain, Step
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, KINDS, PROBABILITY, Calibrations, all_steps
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.external import FileSelector

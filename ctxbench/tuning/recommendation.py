@@ -50,10 +50,9 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
     """
     metrics = dict.fromkeys(measure.metric for measure in policy_measures(policies))
     nothing = np.zeros(0, dtype=np.int64)
-    start = np.zeros(len(labels.dataset) + 1, dtype=np.int64)
     evidence = Evidence(
         judgments=labels.dataset.judgments,
-        offered=OfferedItems(start=start, item=nothing, origin=nothing),
+        offered=OfferedItems(start=np.zeros(len(labels.dataset) + 1, dtype=np.int64), item=nothing, origin=nothing),
         rankings=None,
         item_tokens=labels.item_tokens,
         body_tokens=labels.body_tokens,

@@ -30,9 +30,8 @@ from ctxbench.tuning.query_sets import FullRanking, QuerySet
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
 from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
 from ctxbench.tuning.sweep.families import sweep
-from ctxbench.tuning.sweep.measures import Measure, Pairing
+from ctxbench.tuning.sweep.measures import Measure, Pairing, queries_by_type
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.sweep.shared_budget import DomainPair
 from ctxbench.tuning.sweep.threshold_lines import Collector, Front, ThresholdLine, show_lines
 from ctxbench.tuning.tunables import FIRST_N, Tunable

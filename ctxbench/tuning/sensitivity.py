@@ -33,8 +33,13 @@ def front_trace(found: SearchResult, *, level: float) -> Trace:
 def first_trace(competitor: Competitor, *, level: float) -> Trace:
     """Means and intervals of the first n items of the ranking."""
     settings: list[dict[str, Value]] = [{"n": n} for n in FIRST]
-    by_query = partial(FIRST_N.by_query, competitor.rankings)
-    return trace(competitor, f"{competitor.name}: first n", settings, level=level, by_query=by_query)
+    return trace(
+        competitor,
+        f"{competitor.name}: first n",
+        settings,
+        level=level,
+        by_query=partial(FIRST_N.by_query, competitor.rankings),
+    )
 
 
 def parameter_traces(competitor: Competitor, chosen: Mapping[str, Value], *, level: float) -> tuple[Trace, ...]:

@@ -133,8 +133,9 @@ class LineSettings(SweptSettings):
 
     def line_at(self, place: int) -> ThresholdLine:
         """The line with one of its thresholds; its sums are those of all."""
-        one = self.line.thresholds[place : place + 1].copy()
-        return replace(self.line, thresholds=one, beyond=self.line.ends(place))
+        return replace(
+            self.line, thresholds=self.line.thresholds[place : place + 1].copy(), beyond=self.line.ends(place)
+        )
 
     def select_place(self, place: int) -> LineSettings:
         """One setting alone, in arrays of its own."""
@@ -335,8 +336,11 @@ class CommonLine(SweptSettings):
             return line
         ends = [one.line.ends(int(own[place])) for one, own in zip(self._lines, self._places, strict=True)]
         nearer, further = (max, min) if _rises(line) else (min, max)
-        beyond = (nearer(own for own, _ in ends), further(behind for _, behind in ends))
-        return replace(line, thresholds=self.thresholds[place : place + 1], beyond=beyond)
+        return replace(
+            line,
+            thresholds=self.thresholds[place : place + 1],
+            beyond=(nearer(own for own, _ in ends), further(behind for _, behind in ends)),
+        )
 
 
 def sweep_common(

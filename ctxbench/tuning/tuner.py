@@ -9,17 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ctxbench.bench.metrics import Metric, mean
-from ctxbench.bench.stats import Comparison, Estimate, correct, grouped_compare, grouped_estimate
+from ctxbench.bench.stats import Comparison, Estimate, grouped_compare, grouped_estimate
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.dataset_tuning import ALL_DECIDE, READ_ONCE, DatasetTuner
 from ctxbench.tuning.fits.examples import ALL
 from ctxbench.tuning.held_out_figures import (
-    COMPARED,
-    Key,
     SettingValues,
     VerdictQueries,
-    comparison_pairs,
+    compare_all,
     constraint_verdicts,
     policy_outcome,
     verdict,
@@ -154,7 +152,7 @@ class CommonSetting:
             if (found := self._chosen(policy, self._choices[policy.name]))
         }
         every += [rows for found in measured.values() for rows in found.values()]
-        comparisons = self._comparisons(measured)
+        comparisons = compare_all(every[0], measured, self._compare)
         results = {rows[0].name: self._result(rows, level) for rows in every}
         outcomes = []
         for policy in self._file.policies:
@@ -211,8 +209,10 @@ class CommonSetting:
         Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
         """
         defaults, group = [tuner.defaults for tuner in self._tuners], self._group(READING)
-        metrics = list(defaults[0].by_query[defaults[0].splits[READING]])
-        pooled = {Measure(metric): mean(_join_values(defaults, metric, READING)).value for metric in metrics}
+        pooled = {
+            Measure(metric): mean(_join_values(defaults, metric, READING)).value
+            for metric in defaults[0].by_query[defaults[0].splits[READING]]
+        }
         means = {measure: one for measure, one in pooled.items() if not np.isnan(one)}
         pairs = zip(defaults, chosen, strict=True)
         reach = float(
@@ -229,17 +229,9 @@ class CommonSetting:
 
         return constraint_verdicts(policy, means, reach, judge)
 
-    def _comparisons(self, measured: Mapping[str, Mapping[str, list[SettingValues]]]) -> dict[Key, Comparison]:
-        defaults = [tuner.defaults for tuner in self._tuners]
-        found: dict[Key, Comparison] = {}
-        for policy, rows in measured.items():
-            for kind, (base, other) in comparison_pairs(defaults, rows).items():
-                for metric in COMPARED:
-                    left, right = _join_values(base, metric, READING), _join_values(other, metric, READING)
-                    found[policy, kind, str(metric)] = grouped_compare(
-                        left, right, self._group(READING), scale="amount", seed=self._file.seed
-                    )
-        return correct(found)
+    def _compare(self, base: list[SettingValues], other: list[SettingValues], metric: Metric) -> Comparison:
+        left, right = _join_values(base, metric, READING), _join_values(other, metric, READING)
+        return grouped_compare(left, right, self._group(READING), scale="amount", seed=self._file.seed)
 
     def _result(self, rows: Sequence[SettingValues], level: float) -> SettingResult:
         """The mean of a setting's figures over datasets."""
@@ -280,8 +272,7 @@ def _join_values(rows: Sequence[SettingValues], metric: Metric, which: int, *, r
         which: `DECIDING` or `READING`.
         reachable: among the queries within reach only.
     """
-    splits = [one.splits[which] for one in rows]
-    pairs = list(zip(rows, splits, strict=True))
+    pairs = list(zip(rows, [one.splits[which] for one in rows], strict=True))
     parts = [one.of_reachable(split, metric) if reachable else one.by_query[split][metric] for one, split in pairs]
     counts = [int((~np.isnan(part)).sum()) for part in parts]
     total, known = sum(counts), sum(n > 0 for n in counts)

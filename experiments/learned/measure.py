@@ -26,7 +26,7 @@ from ctxbench.bench.stats import Comparison, compare
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import Logistic
 from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.budget_setting import Prices
 from ctxbench.tuning.dataset_tuning import first_items_curve

@@ -19,8 +19,7 @@ from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.features.columns import TEXT
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import TEXT, Logistic
 from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir

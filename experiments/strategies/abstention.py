@@ -41,7 +41,7 @@ from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vector_store import VectorStore
 from ctxbench.embedding.vectors import Vectors
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, Fit, write_calibrations
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir

@@ -16,7 +16,7 @@ from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.stats import LEVEL, Interval
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY
 from ctxbench.selectors.selector import Selector
 from ctxbench.tuning.fits.curves import (

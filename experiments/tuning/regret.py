@@ -54,9 +54,8 @@ from ctxbench.tuning.policy_file import SelectorEntry
 from ctxbench.tuning.query_sets import TUNING, QuerySet
 from ctxbench.tuning.recommendation import choose
 from ctxbench.tuning.sweep.families import sweep
-from ctxbench.tuning.sweep.measures import Measure, Pairing
+from ctxbench.tuning.sweep.measures import Measure, Pairing, queries_by_type
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.tunables import Swept, Tunable, coarsen
 
 ROOT = Path(__file__).parents[2]

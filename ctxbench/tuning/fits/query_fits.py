@@ -15,12 +15,11 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.features.columns import TEXT, VERSION
-from ctxbench.features.labelled_requests import LABELLED
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import TEXT, VERSION, Logistic
+from ctxbench.features.found import LABELLED
 from ctxbench.features.stored_fits import PROBABILITY, SHIPPED, WEIGHTS, Fit, behind, in_front, open_calibrations
 from ctxbench.tuning.fits.examples import Examples, folds_of, labelled_queries, make_examples
-from ctxbench.tuning.fits.regression import Prior, fit_regression, levelled
+from ctxbench.tuning.fits.fitted_weights import Prior, fit_regression, fit_weights, levelled
 
 Progress = Callable[[int, int], None]
 
@@ -175,12 +174,9 @@ def _values(model: Logistic, examples: Examples | None = None) -> dict[str, Any]
 
 def _weights(part: Dataset, pipeline: Pipeline, resources: Resources) -> dict[str, Any]:
     """Fit the weights of a fusion, normalised as the pipeline's fusion does it, if it has one."""
-    from ctxbench.tuning.fusion_weights import fit_weights
-
     fusions: list[Any] = [step.call for step in pipeline.refine if hasattr(step.call, "normalise")]
     how = {"normalise": fusions[0].normalise, "lowest": fusions[0].lowest} if fusions else {}
-    found = replace(pipeline, refine=()).run(part.batch(), resources).candidates
-    return asdict(fit_weights(part, found, **how))
+    return asdict(fit_weights(part, replace(pipeline, refine=()).run(part.batch(), resources).candidates, **how))
 
 
 def fit_values(examples: Examples, *, earlier: Logistic | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut import Standard
 from ctxbench.steps.cut_relative import Margin
 from ctxbench.tuning.sweep.families import StandardMargin, ThresholdFamily
-from ctxbench.tuning.sweep.requirements import item_types
+from ctxbench.tuning.sweep.measures import item_types
 from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
 
 

@@ -15,10 +15,9 @@ import numpy as np
 from ctxbench.bench.metrics import Grade
 from ctxbench.core.arrays import BoolArray, IntArray, owners
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.measures import NEVER, Measure, Requirements
 from ctxbench.tuning.sweep.metric_values import RankedItems, select_lists
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.requirements import NEVER, Requirements
 
 DOMAIN_METRICS = {"completeness", "recall", "direct_recall", "dependency_recall", "abstention", "false_inclusion"}
 """The metrics that a gain can be made of."""
@@ -63,11 +62,6 @@ class Gain:
     scale: int
     constant: int
     applies: int
-
-    @property
-    def most(self) -> int:
-        """The largest sum x `scale`: every query that the measure applies to has 1."""
-        return self.applies * self.scale
 
 
 def domain_gain(measure: Measure, required: Requirements, both: Sequence[MeasuredRankings]) -> Gain:

@@ -27,8 +27,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Parameter, Value
-from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing
-from ctxbench.tuning.sweep.requirements import queries_by_type, values_of_measures
+from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing, queries_by_type, values_of_measures
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 MEMORY = 256_000_000  # bytes of outputs of steps that are kept
@@ -85,7 +84,6 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
         By measure, shape (n_queries,), NaN where it does not apply: for `reachable`, also where the first `REACH`
         items of the ranking do not make the query complete.
     """
-    none = np.full(table.n_requests, np.nan)
     answers = Slice(
         queries=tuple(query.id for query in labels.dataset.queries),
         chunks=((),) * table.n_requests,
@@ -93,7 +91,7 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
         ranked=True,
         scored=True,
         errors={},
-        seconds=none,
+        seconds=np.full(table.n_requests, np.nan),
     )
     within = Metric("Comp", REACH)
     metrics = list(dict.fromkeys(measure.metric for measure in measures))

@@ -198,8 +198,13 @@ class ExpansionSweep:
 
         def paired(measure: Measure, pairing: Pairing) -> DifferenceSums:
             values = self.values_by_length[measure]
-            gain = np.nan_to_num(values[place + 1, query] - values[place, query])
-            return pairing.line_differences(measure, values[first, everyone], owner=query, gain=gain, stops=last + 1)
+            return pairing.line_differences(
+                measure,
+                values[first, everyone],
+                owner=query,
+                gain=np.nan_to_num(values[place + 1, query] - values[place, query]),
+                stops=last + 1,
+            )
 
         known = [] if self.pairing is None else [(one, self.pairing) for one in self.pairing.base if one in applies]
         return ThresholdLine(

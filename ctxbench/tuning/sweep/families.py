@@ -304,8 +304,12 @@ class BudgetFamily(CutFamily):
             if isinstance(self.tokens, Counts):
                 for tokens in self.tokens.values:
                     fits = _count_in_budget(cut.rankings, tokens)
-                    values = {**cut.values, **({self.tokens.name: tokens} if self.tokens.name else {})}
-                    yield replace(cut, values=values, low=np.minimum(cut.low, fits), high=np.minimum(cut.high, fits))
+                    yield replace(
+                        cut,
+                        values={**cut.values, **({self.tokens.name: tokens} if self.tokens.name else {})},
+                        low=np.minimum(cut.low, fits),
+                        high=np.minimum(cut.high, fits),
+                    )
                 continue
             if cut.axis is not None:
                 raise ParameterError(

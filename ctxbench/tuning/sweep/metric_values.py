@@ -162,8 +162,9 @@ class RankedItems:
             group = [metric for metric in metrics if (metric.name not in _WITHOUT_LABELS) == labelled]
             if group:
                 every = np.arange(len(self.item), dtype=np.int64)
-                none = np.zeros(self.n + 1, dtype=np.int64)
-                bare = self._values(group, np.arange(self.n), none, every[:0], labelled=labelled)
+                bare = self._values(
+                    group, np.arange(self.n), np.zeros(self.n + 1, dtype=np.int64), every[:0], labelled=labelled
+                )
                 single = self._values(group, self.owner, np.append(every, len(every)), every, labelled=labelled)
                 out |= {metric: (bare[metric], single[metric]) for metric in group}
         return out
@@ -176,8 +177,7 @@ class RankedItems:
         """Values by length of a mean over the items added, from what `single_item_values` gave."""
         length = self._cumulative(np.ones(len(self.item)))
         out = self._repeat(bare)
-        applies = ~np.isin(np.arange(self.n), self.owner[np.isnan(single)])
-        some = (length > 0) & self._repeat(applies)
+        some = (length > 0) & self._repeat(~np.isin(np.arange(self.n), self.owner[np.isnan(single)]))
         np.divide(self._cumulative(np.nan_to_num(single)), length, out=out, where=some)
         return out
 

@@ -14,9 +14,8 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing
+from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing, count_by_length, queries_by_type
 from ctxbench.tuning.sweep.metric_values import ADDITIVE, AVERAGES, RankedItems, select_lists
-from ctxbench.tuning.sweep.requirements import count_by_length, queries_by_type
 
 _COMPLETENESS = Metric("completeness")
 _MAX_SUM = 2.0**62  # sums of levels stay below it

@@ -25,10 +25,9 @@ from ctxbench.tuning.sweep.cut_reader import Domain, domain_items
 from ctxbench.tuning.sweep.domain_gains import DOMAIN_METRICS, Gain, domain_gain
 from ctxbench.tuning.sweep.engine_runs import setting_line
 from ctxbench.tuning.sweep.families import Cut
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.measures import Measure, Requirements, values_of_measures
 from ctxbench.tuning.sweep.metric_values import ADDITIVE, RankedItems
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.requirements import Requirements, values_of_measures
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 _GAINS = {"completeness", "recall", "direct_recall", "dependency_recall"}
@@ -78,8 +77,11 @@ class _DomainLine:
 
     def values_at(self, place: int, *, short: bool) -> dict[str, Value]:
         """The values of one setting."""
-        beyond = (float(self.start[place]), float(self.end[place]))
-        line = replace(self.line, thresholds=self.line.thresholds[place : place + 1], beyond=beyond)
+        line = replace(
+            self.line,
+            thresholds=self.line.thresholds[place : place + 1],
+            beyond=(float(self.start[place]), float(self.end[place])),
+        )
         return line.rounded_values(0) if short else line.values_at(0)
 
 
@@ -164,7 +166,8 @@ class DomainPair:
         for cuts in self._by_shared():
             for one, other, gains in self._pairs(cuts, counted, added):
                 if best is None:
-                    scale, best = gains[gain].scale, _CheapestPairs(gains[gain].most)
+                    scale = gains[gain].scale
+                    best = _CheapestPairs(gains[gain].applies * scale)  # where every query has 1
                 settings += one.settings * other.settings
                 price = self._price(cost, one, other)
                 tables = {name: _table(found, name, one, other) for name, found in gains.items()}

@@ -14,9 +14,8 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.features.columns import TEXT
-from ctxbench.features.labelled_requests import LABELLED
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import TEXT, Logistic
+from ctxbench.features.found import LABELLED
 from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
 from ctxbench.tuning.fits.curves import measure

@@ -28,9 +28,8 @@ from ctxbench.testing import mock_resources
 from ctxbench.tuning.sweep.cut_reader import Domain, domain_items, domains_of
 from ctxbench.tuning.sweep.domain_gains import corners
 from ctxbench.tuning.sweep.families import StandardMargin
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.measures import NEVER, Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.requirements import NEVER
 from ctxbench.tuning.sweep.shared_budget import DomainPair
 from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
 
