@@ -186,8 +186,8 @@ class Logistic:
         if not isinstance(columns, Mapping) or not columns or not isinstance(vector, list):
             raise ParameterError("expected `columns`, by name [weight, low, high, scale], and `vector` as a list")
         for name, row in columns.items():
-            good = isinstance(row, list) and len(row) == 4 and all(map(_finite, row))
-            if not (good and row[1] <= row[2] and row[3] > 0):
+            numbers = isinstance(row, list) and len(row) == 4 and all(map(_finite, row))
+            if not (numbers and row[1] <= row[2] and row[3] > 0):
                 raise ParameterError(
                     f"column {name}: expected four finite numbers, weight, low <= high, and a scale > 0"
                 )

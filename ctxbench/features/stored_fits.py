@@ -162,8 +162,8 @@ def read_calibrations(path: Path | str) -> Calibrations:
     if not isinstance(found, dict) or not isinstance(found.get("fits"), list):
         raise InputError([Fault('no file of fits: expected {"format": 1, "fits": [...]}', path, 1)])
     if found.get("format") != FORMAT:
-        what = f"its format is {found.get('format')!r}, this version reads {FORMAT}; fit anew with `ctxbench calibrate`"
-        raise InputError([Fault(what, path, 1)])
+        made = f"its format is {found.get('format')!r}, this version reads {FORMAT}"
+        raise InputError([Fault(f"{made}; fit anew with `ctxbench calibrate`", path, 1)])
     if faults := [
         Fault(f"fit {place}: {message}", path) for place, row in enumerate(found["fits"]) for message in _wrong(row)
     ]:
@@ -290,9 +290,8 @@ def hold_to_fits(pipeline: Pipeline, catalog: Catalog) -> None:
 def _elsewhere(step: Step, here: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
     """Says that a step's fit was made behind another pipeline than it stands behind here."""
     held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
-    for fit in held.fits:
-        if fit.what != step.says("calibrated") or fit.catalog != catalog.hash:
-            continue
+    own = [fit for fit in held.fits if fit.what == step.says("calibrated") and fit.catalog == catalog.hash]
+    for fit in own:
         for stage in ("analyse", "retrieve", "rank"):
             if fit.behind.get(stage) != here[stage]:
                 yield (

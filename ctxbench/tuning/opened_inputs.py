@@ -341,24 +341,21 @@ def _check_suited(
     return left_out, faults
 
 
-def _check_answers(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
+def _check_answers(answers: FileSelector, opened: TuningDataset) -> Iterator[Fault]:
     """What is wrong with the answers to either split; they are only read, and held against no label."""
-    faults: list[Fault] = []
     for query_set in opened.query_sets.values():
         try:
             found = read_ranking(answers, query_set).answers
         except InputError as error:
-            faults += error.faults
+            yield from error.faults
             continue
         scores = searched_scores(found)
         if len(scores) and (scores <= 0).mean() > MAX_NONPOSITIVE:
-            what = (
+            yield Fault(
                 f"answers {answers.name!r}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` "
                 "are 0 or less, and a cut offers only what scores above 0; give scores that are higher by so much, or "
                 "probabilities"
             )
-            faults.append(Fault(what))
-    return faults
 
 
 def _leaks(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:
@@ -382,18 +379,16 @@ def _leaks(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[
         )
 
 
-def _check_names(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]) -> list[Fault]:
+def _check_names(
+    file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]
+) -> Iterator[Fault]:
     """What is wrong with names that reports use themselves, and with `together` where no selector can be swept."""
-    faults = []
-    for policy in file.policies:
-        if policy.name == EVERYTHING:
-            what = f"{EVERYTHING} is what a report calls offering all items; give the policy another name"
-            faults.append(file.fault(what, "policies", policy.name))
+    if EVERYTHING in [policy.name for policy in file.policies]:
+        what = f"{EVERYTHING} is what a report calls offering all items; give the policy another name"
+        yield file.fault(what, "policies", EVERYTHING)
     if file.together and len(datasets) > 1:
         if TOGETHER in datasets:
-            what = f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it"
-            faults.append(file.fault(what, "together"))
+            yield file.fault(f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it", "together")
         if tunables and not any(one.family is not None and not one.has_expansion({}) for one in tunables):
             what = "together needs a selector whose cut is swept exactly, and there is none; leave it out"
-            faults.append(file.fault(what, "together"))
-    return faults
+            yield file.fault(what, "together")

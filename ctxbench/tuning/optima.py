@@ -120,8 +120,11 @@ class Optimum:
 
     def _objective_to_beat(self, base: Mapping[Measure, float]) -> float:
         """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
-        means = {limit: base.get(limit.measure, math.nan) for limit in self.limits if limit.from_policy}
-        kept = all(limit.sign * (mean - limit.target) >= -rounding_error(limit.target) for limit, mean in means.items())
+        kept = all(
+            limit.sign * (base.get(limit.measure, math.nan) - limit.target) >= -rounding_error(limit.target)
+            for limit in self.limits
+            if limit.from_policy
+        )
         return base.get(self._aims[0][0], math.nan) if kept else math.nan
 
     def add(self, line: ThresholdLine | SweptSettings) -> None:

@@ -211,10 +211,11 @@ def _preset(outcome: PolicyOutcome, chosen: SettingResult, ready: TuningInputs) 
 
 def policy_block(policy: Policy) -> dict[str, Any]:
     """A policy as its file says it."""
-    rows = []
-    for one in policy.constraints:
-        row = {"metric": str(one.metric), "at_least": one.at_least, "at_most": one.at_most, "of": one.of}
-        rows.append({key: value for key, value in row.items() if value not in (None, "")})
+    rows = [
+        {"metric": str(one.metric), "at_least": one.at_least, "at_most": one.at_most, "of": one.of}
+        for one in policy.constraints
+    ]
+    rows = [{key: value for key, value in row.items() if value not in (None, "")} for row in rows]
     return {"minimise" if policy.minimise else "maximise": str(policy.objective), "constraints": rows}
 
 

@@ -312,7 +312,9 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
     for step in head.refine:
         if isinstance(step, Step) and _is_step_fitted_on(step, query_set):
             what, before = step.says("calibrated"), replace(head, refine=tuple(steps))
-            columns = _read_columns(step.call, query_set) if what == PROBABILITY else ()
+            columns: Sequence[str] = ()
+            if what == PROBABILITY:
+                columns = step.call.model(query_set.dataset.catalog, query_set.resources).columns  # type: ignore[attr-defined]
             rows = make_examples(what, query_set.dataset, before, query_set.resources, columns=columns)
             step = replace(step, call=_fixed_step(step.call, out_of_fold(rows, fold)))
         steps.append(step)
@@ -346,11 +348,6 @@ class _FixedAbstain(Abstain):
 
     def model(self, *_: Any) -> Logistic:
         return self.known
-
-
-def _read_columns(call: Any, query_set: QuerySet) -> tuple[str, ...]:
-    """The features that the fit of a probability reads."""
-    return tuple(call.model(query_set.dataset.catalog, query_set.resources).columns)
 
 
 def _fixed_step(call: Any, probability: FloatArray) -> Probability | Abstain:

@@ -239,7 +239,6 @@ class CommonLine(SweptSettings):
             worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
         """
         self._lines = [LineSettings(line) for line in lines]
-        self._first = lines[0]
         self._places = places
         self.thresholds = thresholds
         self._worth = [1.0] * len(lines) if worth is None else worth
@@ -331,7 +330,7 @@ class CommonLine(SweptSettings):
 
     def line_at(self, place: int) -> ThresholdLine:
         """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
-        line = self._first
+        line = self._lines[0].line
         if not line.axis:
             return line
         ends = [one.line.ends(int(own[place])) for one, own in zip(self._lines, self._places, strict=True)]

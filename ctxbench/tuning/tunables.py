@@ -199,13 +199,12 @@ class Tunable:
 
     def varied_parameters(self, chosen: Mapping[str, Value]) -> tuple[str, ...]:
         """The parameters that tuning varies at a setting and that have an effect there, in order."""
-        names = {*self.swept_parameters, *self.tried_values} - self._fixed_names
+        names, values = {*self.swept_parameters, *self.tried_values}, self.values(chosen)
         if self.has_expansion(chosen):
-            steps = [step_name(step) for step in self.definition.refining(self.values(chosen))]
+            steps = map(step_name, self.definition.refining(values))
             names |= {parameter_name(value) for name, own in steps if name == EXPANSION for value in own.values()}
-            names -= self._fixed_names
-        values = self.values(chosen)
-        return tuple(name for name in self.definition.in_force(values, switches=True) if name in names)
+        in_force = self.definition.in_force(values, switches=True)
+        return tuple(name for name in in_force if name in names and name not in self._fixed_names)
 
     @cached_property
     def swept_parameters(self) -> frozenset[str]:
@@ -223,10 +222,9 @@ class Tunable:
         if (self.family is None and not self.domains) or self.has_expansion(chosen):
             return False
         now, before = self.values(chosen), self.values()
-        own = self.definition.parameters
         return all(
-            now.get(name) == before.get(name) or (own[name].sets and self.swept_parameters.issuperset(own[name].sets))
-            for name in own
+            now.get(name) == before.get(name) or (own.sets and self.swept_parameters.issuperset(own.sets))
+            for name, own in self.definition.parameters.items()
             if name not in self.swept_parameters
         )
 

@@ -108,13 +108,9 @@ class CommonSetting:
             for policy, optimum, first in zip(policies, own, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
                 self._fixed[policy.name, tunable.name] = first.n
+        none = Choice(reason="the labels of some dataset cannot say, or no selector suits all")
         for policy in self._file.policies:
-            if policy in policies:
-                self._choices[policy.name] = choose(policy, optima[policy.name])
-            else:
-                self._choices[policy.name] = Choice(
-                    reason="the labels of some dataset cannot say, or no selector suits all"
-                )
+            self._choices[policy.name] = choose(policy, optima[policy.name]) if policy in policies else none
 
     def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Progress) -> None:
         rankings = [tuner.searches[name].competitor.rankings for tuner in self._tuners]

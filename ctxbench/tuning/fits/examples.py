@@ -155,9 +155,8 @@ def make_examples(
         found, place = table.request[rows], np.full(len(table), -1, dtype=np.int64)
         place[rows] = np.arange(len(rows))
         meeting = [place[one][place[one] >= 0] for one in required]
-        label, vectors = np.zeros(len(rows), dtype=np.bool_), np.zeros((len(rows), 0), dtype=np.float64)
-        for one in meeting:
-            label[one] = True
+        label = np.isin(np.arange(len(rows)), np.concatenate([np.empty(0, dtype=np.int64), *meeting]))
+        vectors = np.zeros((len(rows), 0), dtype=np.float64)
     examples = Examples(
         what=what,
         names=tuple(columns) if what == PROBABILITY else REQUEST,

@@ -101,8 +101,7 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
         raise ParameterError(f"{', '.join(lacking)} cannot be computed by query; use a set metric")
     by_type = queries_by_type(labels) if any(one.required_type for one in measures) else {}
     reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
-    catalog = labels.dataset.catalog
-    return values_of_measures(measures, values, evidence, catalog, by_type=by_type, reachable=reachable)
+    return values_of_measures(measures, values, evidence, labels.dataset.catalog, by_type=by_type, reachable=reachable)
 
 
 def setting_line(

@@ -20,7 +20,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.stages import Step
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.cut_reader import parameter_name, step_name
+from ctxbench.tuning.sweep.cut_reader import CutReader, parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, measure_answers
 from ctxbench.tuning.sweep.measures import DifferenceSums, Measure, Pairing
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
@@ -85,13 +85,10 @@ def _spec_of(definition: Definition, values: Mapping[str, Value]) -> Mapping[str
 
 def _parameters_of(definition: Definition, values: Mapping[str, Value], step: Any) -> ExpansionParameters:
     spec, key = _spec_of(definition, values), _threshold_key(step)
-    threshold, limit = parameter_name(spec[key]), key.replace("threshold", "topN")
-    own, topN = definition.parameters[threshold], parameter_name(spec.get(limit))  # noqa: N806
-    topNs: tuple[int, ...] = (int(getattr(step, limit)),)  # noqa: N806
-    if topN:
-        limits = definition.parameters[topN]
-        topNs = tuple(range(int(limits.low), int(limits.high) + 1))  # noqa: N806
-    return ExpansionParameters(threshold=threshold, topN=topN, low=own.low, high=own.high, topNs=topNs)
+    limit = key.replace("threshold", "topN")
+    reader = CutReader(definition=definition, values=definition.with_defaults(values), fixed=(), search={})
+    span, counts = reader.span(spec[key]), reader.counts(spec.get(limit, getattr(step, limit)))
+    return ExpansionParameters(threshold=span.name, topN=counts.name, low=span.low, high=span.high, topNs=counts.values)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -254,22 +254,21 @@ class ThresholdFamily(CutFamily):
         """By at_least, then by at_most; pairs that contradict each other are left out."""
         span, sizes = self.threshold, rankings.sizes
         sums = ThresholdSums(rankings, self._key(rankings), sizes) if span.swept else None
-        for least in self.at_least.values:
-            for most in self.at_most.values if self.at_most is not None else (None,):
-                if most is not None and most < least:
-                    continue
-                fixed: dict[str, Value] = {self.at_least.name: least}
-                if self.at_most is not None and most is not None:
-                    fixed[self.at_most.name] = most
-                if sums is None:
-                    fixed[span.name] = span.high
-                fixed.pop("", None)
-                if sums is None:
-                    lengths = self.offered_prefix(rankings, fixed)[1]
-                    yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
-                    continue
+        axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
+        mosts = self.at_most.values if self.at_most is not None else (None,)
+        pairs = [(least, most) for least in self.at_least.values for most in mosts if most is None or most >= least]
+        for least, most in pairs:
+            fixed: dict[str, Value] = {self.at_least.name: least}
+            if self.at_most is not None and most is not None:
+                fixed[self.at_most.name] = most
+            if sums is None:
+                fixed[span.name] = span.high
+            fixed.pop("", None)
+            if sums is None:
+                lengths = self.offered_prefix(rankings, fixed)[1]
+                yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
+            else:
                 high = sizes if most is None else np.minimum(sizes, most)
-                axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
                 yield Cut(rankings=rankings, values=fixed, low=np.minimum(high, least), high=high, axis=(axis, sums))
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
