@@ -25,9 +25,8 @@ from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
-from ctxbench.tuning.recommendation import Choice, choose
+from ctxbench.tuning.recommendation import Choice, choose, first_trace, front_trace, heat_maps, parameter_traces
 from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
-from ctxbench.tuning.sensitivity import first_trace, front_trace, heat_maps, parameter_traces
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.tunables import Tunable

@@ -26,6 +26,7 @@ from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.swept_settings import POWERS, SweptSettings
 
 Of: TypeAlias = Literal["", "reachable", "base"]
+FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # best where everything is offered
 
 
 SAME = 1e-12
@@ -58,6 +59,17 @@ class Constraint:
         sign, target = (">=", self.at_least) if self.at_least is not None else ("<=", self.at_most)
         whose = {"": "", "reachable": " of what is reachable at 20 items", "base": " x the base's"}[self.of]
         return f"{self.metric} {sign} {target:g}{whose}"
+
+    @property
+    def met_by_nothing(self) -> bool:
+        """Whether offering nothing meets it."""
+        return self.at_most is not None or self.at_least == 0 or self.metric.name == "abstention"
+
+    @property
+    def met_by_everything(self) -> bool:
+        """Whether offering everything meets it, or comes as near as anything does."""
+        filled = self.metric.name in FILLED or self.metric.declaration.scale == "amount"
+        return self.at_least is not None and filled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

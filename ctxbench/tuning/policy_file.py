@@ -15,7 +15,7 @@ from ctxbench.io.files import read_text, readable
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm, is_file_name
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import Constraint, Policy
+from ctxbench.tuning.limits import FILLED, Constraint, Policy
 
 _KEYS = (
     *("name", "about", "selectors", "policies", "embedder", "tokens", "seed", "sample", "labels", "trials"),
@@ -32,7 +32,6 @@ SET_METRICS = tuple(
     if declared.compute is not None and not {"rankings", "pool", "model_use"} & {*declared.needs}
 )
 """Names of the metrics of what is offered, which a cut changes."""
-_FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # best where everything is offered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +147,16 @@ def policies_of(
         seed=reader.seed(data),
         sample=reader.sample(data),
         labels=reader.checked(data, "labels", "", lambda value: value in ("", "all", "split"), "all or split,"),
-        trials=reader.checked(data, "trials", 64, _is_from_one_on, "a whole number from 1 on,"),
-        confidence=reader.checked(data, "confidence", 0.95, _is_level, "above 0.5 and below 1, as in 0.95;"),
+        trials=reader.checked(
+            data, "trials", 64, lambda value: type(value) is int and value >= 1, "a whole number from 1 on,"
+        ),
+        confidence=reader.checked(
+            data,
+            "confidence",
+            0.95,
+            lambda value: _is_number(value) and 0.5 < value < 1,
+            "above 0.5 and below 1, as in 0.95;",
+        ),
         together=reader.checked(data, "together", False, lambda value: isinstance(value, bool), "true or false,"),
         lines=lines,
         hash=digest,
@@ -168,8 +175,6 @@ class _PolicyReader(YamlForm):
         if not is_good(value):
             self.fault(f"{key} must be {wanted} got {value!r}", key)
         return value  # of a file with faults nothing is used
-
-    # ------------------------------------------------------------------------------------------ selectors
 
     def selectors(self, entries: Any) -> tuple[SelectorEntry, ...]:
         if not isinstance(entries, list) or not entries:
@@ -240,8 +245,6 @@ class _PolicyReader(YamlForm):
                     self.fault(f"search: {key} names {value!r} twice", *where, "search", key, place)
             found[key] = tuple(several)
         return found
-
-    # ------------------------------------------------------------------------------------------ policies
 
     def policies(self, entries: Any) -> tuple[Policy, ...]:
         if not isinstance(entries, Mapping) or not entries:
@@ -340,8 +343,6 @@ class _PolicyReader(YamlForm):
         self._check_target(one, target, where, sides[0])
         return one if len(self.faults) == before else None
 
-    # ------------------------------------------------------------------------------------------ sense
-
     def _check_target(self, one: Constraint, target: float, where: YamlPath, side: str) -> None:
         """A target must be one that a mean, or the end of an interval, can have."""
         scale = one.metric.declaration.scale
@@ -364,16 +365,16 @@ class _PolicyReader(YamlForm):
         if policy.minimise != (better == "lower"):
             said, right = ("minimise", "maximise") if policy.minimise else ("maximise", "minimise")
             self.fault(f"{name} is better {better}; {right} it, not {said}", *where)
-        elif policy.minimise and all(_met_by_nothing(one) for one in policy.constraints):
+        elif policy.minimise and all(one.met_by_nothing for one in policy.constraints):
             self.fault(
                 "no constraint asks for anything, so that nothing would be offered; say what must be kept, such as "
                 "completeness at_least 0.9",
                 *where,
             )
         elif not policy.minimise and not policy.constraints:
-            what = "everything would be offered" if name in _FILLED else f"nothing stands against {name}"
+            what = "everything would be offered" if name in FILLED else f"nothing stands against {name}"
             self.fault(f"without a constraint {what}; give a limit, such as tokens at_most 4000", *where)
-        elif name in _FILLED and all(_met_by_everything(one) for one in policy.constraints):
+        elif name in FILLED and all(one.met_by_everything for one in policy.constraints):
             self.fault(
                 "no constraint sets a limit, so that everything would be offered; give one, such as tokens at_most "
                 "4000",
@@ -397,21 +398,3 @@ class _PolicyReader(YamlForm):
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_from_one_on(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_level(value: Any) -> bool:
-    return _is_number(value) and 0.5 < value < 1
-
-
-def _met_by_nothing(one: Constraint) -> bool:
-    """Whether offering nothing meets a constraint."""
-    return one.at_most is not None or one.at_least == 0 or one.metric.name == "abstention"
-
-
-def _met_by_everything(one: Constraint) -> bool:
-    """Whether offering everything meets a constraint, or comes as near as anything does."""
-    return one.at_least is not None and (one.metric.name in _FILLED or one.metric.declaration.scale == "amount")

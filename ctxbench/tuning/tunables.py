@@ -16,7 +16,7 @@ from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.policy_file import SelectorEntry
 from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline, read_ranking
-from ctxbench.tuning.sweep.cut_reader import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
+from ctxbench.tuning.sweep.domains import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
 from ctxbench.tuning.sweep.families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily

@@ -20,7 +20,7 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.limits import COMPLETENESS, TOKENS, policy_measures
 from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline
-from ctxbench.tuning.sweep.cut_reader import Domain, domain_items, domains_of
+from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of
 from ctxbench.tuning.sweep.engine_runs import measure_answers
 from ctxbench.tuning.sweep.families import StandardMargin, sweep
 from ctxbench.tuning.sweep.measures import Measure

@@ -19,9 +19,9 @@ from ctxbench.core.stages import ByDomain, Resources
 from ctxbench.data.curation.splits import bundles_of
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.features.built_in import REQUEST, request_features, request_vectors
 from ctxbench.features.columns import TEXT, feature_rows
 from ctxbench.features.found import LABELLED, LabelledRequests, needed_columns
-from ctxbench.features.request import REQUEST, request_features, request_vectors
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY
 
 ALL = "all"

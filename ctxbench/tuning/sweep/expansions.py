@@ -20,7 +20,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.stages import Step
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.cut_reader import CutReader, parameter_name, step_name
+from ctxbench.tuning.sweep.domains import CutReader, parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, measure_answers
 from ctxbench.tuning.sweep.measures import DifferenceSums, Measure, Pairing
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine

@@ -21,8 +21,7 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
 from ctxbench.steps.cut_relative import fallen
-from ctxbench.tuning.sweep.cut_reader import Domain, domain_items
-from ctxbench.tuning.sweep.domain_gains import DOMAIN_METRICS, Gain, domain_gain
+from ctxbench.tuning.sweep.domains import DOMAIN_METRICS, Domain, Gain, domain_gain, domain_items
 from ctxbench.tuning.sweep.engine_runs import setting_line
 from ctxbench.tuning.sweep.families import Cut
 from ctxbench.tuning.sweep.measures import Measure, Requirements, values_of_measures

@@ -25,8 +25,7 @@ from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources
-from ctxbench.tuning.sweep.cut_reader import Domain, domain_items, domains_of
-from ctxbench.tuning.sweep.domain_gains import corners
+from ctxbench.tuning.sweep.domains import Domain, corners, domain_items, domains_of
 from ctxbench.tuning.sweep.families import StandardMargin
 from ctxbench.tuning.sweep.measures import NEVER, Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
