@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -21,13 +21,12 @@ from ctxbench.tuning.held_out_figures import (
     metrics_of,
     policy_outcome,
 )
-from ctxbench.tuning.limits import Policy
+from ctxbench.tuning.limits import COMPLETENESS, TOKENS, Policy
 from ctxbench.tuning.opened_inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose, first_trace, front_trace, heat_maps, parameter_traces
 from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
-from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.tuning_results import DEFAULTS, PRESET, DatasetTuning, PolicyOutcome, SettingResult
@@ -52,7 +51,7 @@ class DatasetTuner:
 
     def __init__(self, inputs: TuningInputs, dataset: TuningDataset, progress: Progress) -> None:
         self.inputs, self.dataset, self._progress = inputs, dataset, progress
-        self.file = inputs.file
+        self.file, self._base = inputs.file, inputs.tunables[0]
         self.name = dataset.dataset.name
         self.tunables = tuple(one for one in inputs.tunables if one.name not in dataset.left_out)
         self.policies = tuple(one for one in inputs.file.policies if one.name not in dataset.unanswered)
@@ -61,10 +60,6 @@ class DatasetTuner:
         self.choices: dict[str, Choice] = {}
 
     # ------------------------------------------------------------------------------------------ what decides
-
-    @property
-    def _base(self) -> Tunable:
-        return self.inputs.tunables[0]
 
     def choose(self) -> None:
         """Choose a setting for every policy, on the tuning set alone."""
@@ -183,14 +178,13 @@ class DatasetTuner:
         found = compare_metric(metric, before, after, seed=self.file.seed, groups=query_set.group)
         return found if found.n else None
 
-    def _presets(self) -> list[SettingValues]:
+    def _presets(self) -> Iterator[SettingValues]:
         """The presets of the base, without any that equals its defaults."""
-        base, found = self._base, []
+        base = self._base
         for preset, values in base.definition.presets.items():
             own = {name: value for name, value in values.items() if name not in base.entry.set}
             if base.in_force(own) != base.in_force({}):
-                found.append(self.evaluator.setting(base, own, name=f"{base.name}/{preset}", role=PRESET))
-        return found
+                yield self.evaluator.setting(base, own, name=f"{base.name}/{preset}", role=PRESET)
 
     def _chosen(self, policy: Policy, choice: Choice) -> dict[str, SettingValues]:
         """What is recommended, and the fixed numbers of items that meet the policy; nothing, if the default is kept."""
@@ -228,46 +222,43 @@ class DatasetTuner:
             worse=query_set.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[query_set.split]),
         )
 
-    def _notes(self) -> list[str]:
+    def _notes(self) -> Iterator[str]:
         """What a reader must know."""
         query_sets = self.dataset.query_sets
-        notes = [READ_ONCE if TEST in query_sets else ALL_DECIDE]
+        yield READ_ONCE if TEST in query_sets else ALL_DECIDE
         for split, n in self.dataset.of.items():
             if len(query_sets[split]) < n:
                 of = f"of the {split} split " if split in (TUNING, TEST) else ""
-                notes.append(f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn.")
-        notes += [f"{name} was left out: {reason}." for name, reason in self.dataset.left_out.items()]
+                yield f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn."
+        yield from (f"{name} was left out: {reason}." for name, reason in self.dataset.left_out.items())
         if self.base is not None:
-            notes += _group_notes(self.base, self.dataset.tuning_set)
+            yield from _group_notes(self.base, self.dataset.tuning_set)
         for name, one in self.searches.items():
             if one.competitor.full_ranking.refitted:
-                notes.append(
+                yield (
                     f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
                     "other folds; a test split is scored by the fit itself."
                 )
             if one.competitor.full_ranking.shared:
-                notes.append(
+                yield (
                     f"{name}: its fit has seen queries that decide, among those of "
                     f"{one.competitor.full_ranking.shared} datasets, "
                     "so that it looks a little better here than on a dataset of your own."
                 )
             if one.tried:
-                notes.append(_run_note(name, one))
-        return notes
+                yield _run_note(name, one)
 
 
-def _group_notes(base: Base, query_set: QuerySet) -> list[str]:
+def _group_notes(base: Base, query_set: QuerySet) -> Iterator[str]:
     """What groups of queries do to intervals; nothing where every query in need is alone."""
     groups = len(np.unique(query_set.group[~np.isnan(base.complete)]))
-    if groups == base.in_need:
-        return []
-    note = (
-        f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
-        f"request, and are worth {base.effective_queries:,.0f} independent ones by the base's completeness. Intervals "
-        "and paired comparisons, but for those at equal tokens, are made by group, and constraints that are not of the "
-        f"base are met by bounds for {base.worth:.0%} as many queries."
-    )
-    return [note]
+    if groups != base.in_need:
+        yield (
+            f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
+            f"request, and are worth {base.effective_queries:,.0f} independent ones by the base's completeness. "
+            "Intervals and paired comparisons, but for those at equal tokens, are made by group, and constraints that "
+            f"are not of the base are met by bounds for {base.worth:.0%} as many queries."
+        )
 
 
 def _run_note(name: str, found: SearchResult) -> str:
@@ -289,9 +280,6 @@ def defaults_name(base: Tunable) -> str:
     return "documents' defaults" if own else f"{base.name}, defaults"
 
 
-_COMPLETENESS, _TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
-
-
 def first_items_curve(table: Candidates, labels: Labels) -> Curve:
     """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked.
 
@@ -299,10 +287,9 @@ def first_items_curve(table: Candidates, labels: Labels) -> Curve:
         table: a ranking that nothing was cut of, in the order of the queries of `labels`.
         labels: of the queries.
     """
-    rankings = MeasuredRankings.of(table, labels, (_COMPLETENESS, _TOKENS))
+    rankings = MeasuredRankings.of(table, labels, (COMPLETENESS, TOKENS))
     values = [
-        [rankings.values(measure, np.minimum(rankings.sizes, n)) for n in LENGTHS]
-        for measure in (_COMPLETENESS, _TOKENS)
+        [rankings.values(measure, np.minimum(rankings.sizes, n)) for n in LENGTHS] for measure in (COMPLETENESS, TOKENS)
     ]
     return Curve(*(np.stack(each) for each in values))
 
@@ -325,7 +312,7 @@ def compare_at_tokens(
     """
     found: dict[str, AtTokens] = {}
     for policy, one in chosen.items():
-        complete, tokens = (one.by_query[query_set.split][measure.metric] for measure in (_COMPLETENESS, _TOKENS))
+        complete, tokens = (one.by_query[query_set.split][measure.metric] for measure in (COMPLETENESS, TOKENS))
         if not np.isnan(tokens).any():
             found[policy] = at_equal_tokens(complete, tokens, curve, groups=query_set.group, seed=seed)
     corrected = correct(

@@ -219,11 +219,12 @@ class SettingEvaluator:
         Returns:
             `chosen`, and by kind the fixed numbers that there are.
         """
-        found = {"chosen": self.setting(tunable, values, name=policy.name, role=RECOMMENDED)}
-        for kind, (one, own, n) in first.items():
-            if n is not None:
-                found[kind] = self.setting(one, own, name=f"{one.name}, first {n}", role=FIXED, first=n)
-        return found
+        fixed = {
+            kind: self.setting(one, own, name=f"{one.name}, first {n}", role=FIXED, first=n)
+            for kind, (one, own, n) in first.items()
+            if n is not None
+        }
+        return {"chosen": self.setting(tunable, values, name=policy.name, role=RECOMMENDED), **fixed}
 
     def everything(self) -> SettingValues:
         """Measure offering all items that a request may get."""

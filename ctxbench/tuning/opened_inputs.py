@@ -67,21 +67,9 @@ def read_tunables(file: PolicyFile) -> tuple[tuple[Tunable, ...], list[Fault]]:
     Returns:
         The selectors that can be tuned, and what is wrong with the others, by line.
     """
-    tunables: list[Tunable] = []
-    faults: list[Fault] = []
-    for entry in file.selectors:
-        try:
-            one = _read(entry, file.base)
-            wrong = list(_unsuitable(one)) or list(_without_effect(one))
-        except InputError as error:
-            faults += error.faults
-            continue
-        except UserError as error:
-            faults.append(file.fault(str(error), *entry.where))
-            continue
-        faults += [file.fault(what, *entry.where, *where) for what, where in wrong]
-        tunables += [_checked(one)] if not wrong else []
-    return tuple(tunables), faults
+    form = YamlForm(file.path, file.lines, [])
+    found = [form.attempt(partial(_read_checked, entry, file), *entry.where) for entry in file.selectors]
+    return tuple(one for one in found if one is not None), form.faults
 
 
 def _read(entry: SelectorEntry, base: Path) -> Tunable:
@@ -139,8 +127,15 @@ def _unsuitable(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
             seen.add((where[:2], str(error)))
 
 
-def _checked(one: Tunable) -> Tunable:
-    """The same with values as its parameters keep them: 1 is 1.0 where decimals are allowed."""
+def _read_checked(entry: SelectorEntry, file: PolicyFile) -> Tunable:
+    """A selector with values as its parameters keep them: 1 is 1.0 where decimals are allowed.
+
+    Raises:
+        UserError: it is unknown or broken, or a value of it is wrong or without effect.
+    """
+    one = _read(entry, file.base)
+    if wrong := list(_unsuitable(one)) or list(_without_effect(one)):
+        raise InputError([file.fault(what, *entry.where, *where) for what, where in wrong])
     check = one.definition.checked
     written = {name: check(name, value) for name, value in one.entry.set.items()}
     search = {name: tuple(check(name, value) for value in values) for name, values in one.entry.search.items()}

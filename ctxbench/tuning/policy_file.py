@@ -384,16 +384,15 @@ class _PolicyReader(YamlForm):
     def _check_constraints(self, policy: Policy, *where: str | int) -> None:
         """Constraints on one metric must not contradict or repeat each other."""
         for place, one in enumerate(policy.constraints):
-            for other in policy.constraints[:place]:
-                if (one.metric, one.of) != (other.metric, other.of):
-                    continue
+            for other in [
+                each for each in policy.constraints[:place] if (each.metric, each.of) == (one.metric, one.of)
+            ]:
                 least = next((each.at_least for each in (one, other) if each.at_least is not None), None)
                 most = next((each.at_most for each in (one, other) if each.at_most is not None), None)
-                if least is not None and most is not None:
-                    if least > most:
-                        self.fault(f"{one} contradicts {other}", *where, place)
-                else:
+                if least is None or most is None:
                     self.fault(f"{one} and {other} limit the same; leave the weaker one out", *where, place)
+                elif least > most:
+                    self.fault(f"{one} contradicts {other}", *where, place)
 
 
 def _is_number(value: object) -> bool:

@@ -134,12 +134,12 @@ def _unsure_reason(optimum: Optimum, found: BestSetting, selector: str) -> str:
     """What the nearest setting keeps by its means alone."""
     missed = []
     for limit in (optimum.limits[place] for place in found.missed):
-        if not limit.from_policy:
-            missed.append(f"not beyond doubt: {limit.text}")
-            continue
-        mean, query_set = limit.in_text_unit(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
-        what = f"{limit.text} is met by the mean, {mean:.4g}, but the {query_set} end of what is likely is"
-        missed.append(f"{what} {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries")
+        what = f"not beyond doubt: {limit.text}"
+        if limit.from_policy:
+            mean, end = limit.in_text_unit(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
+            what = f"{limit.text} is met by the mean, {mean:.4g}, but the {end} end of what is likely is"
+            what += f" {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries"
+        missed.append(what)
     return f"the nearest is {setting_text(selector, found.rounded)}: {'; '.join(missed)}"
 
 
@@ -179,12 +179,11 @@ def _reach(optima: Mapping[str, Optimum], which: int, *, with_others: bool) -> _
     best: _Reach | None = None
     for name, optimum in optima.items():
         limit, found = optimum.limits[which], optimum.best_means(which)[1 if with_others else 0]
-        if found is None:
-            continue
-        mean = found.means[limit.measure]
-        value = limit.in_text_unit(mean)
-        if best is None or limit.sign * value > limit.sign * best.value:
-            best = _Reach(value, setting_text(name, found.rounded), bool(limit.is_reached(np.array([mean]))[0]))
+        if found is not None:
+            mean = found.means[limit.measure]
+            value = limit.in_text_unit(mean)
+            if best is None or limit.sign * value > limit.sign * best.value:
+                best = _Reach(value, setting_text(name, found.rounded), bool(limit.is_reached(np.array([mean]))[0]))
     return best
 
 

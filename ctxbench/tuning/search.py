@@ -243,12 +243,11 @@ class RepeatFilter:
         if sums is line.sums and from_defaults >= nearest - rounding_error(nearest):
             for collector in self._collectors:
                 collector.settings += len(line)
-            return
-        self._nearest[id(line.sums)] = (line.sums, from_defaults)
-        while len(self._nearest) > MAX_REPEATS:
-            self._nearest.popitem(last=False)
-        for collector in self._collectors:
-            collector.add(line)
+        else:
+            self._nearest[id(line.sums)] = (line.sums, from_defaults)
+            while len(self._nearest) > MAX_REPEATS:
+                self._nearest.popitem(last=False)
+            show_lines([line], self._collectors)
 
 
 def optima_of(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:

@@ -98,12 +98,10 @@ class CommonSetting:
         policies = self._policies
         optima: dict[str, dict[str, Optimum]] = {policy.name: {} for policy in policies}
         for tunable in self._tunables:
-            family = tunable.family
-            if family is None:
-                continue
             own = [self._optimum(policy, tunable.name, tunable.values()) for policy in policies]
             fixed = [self._optimum(policy, tunable.name, {}) for policy in policies]
-            self._sweep(family, tunable.name, own, progress)
+            if tunable.family is not None:
+                self._sweep(tunable.family, tunable.name, own, progress)
             self._sweep(FIRST_N, tunable.name, fixed, progress)
             for policy, optimum, first in zip(policies, own, fixed, strict=True):
                 optima[policy.name][tunable.name] = optimum
