@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -227,7 +227,22 @@ class RequestText(RequestFamily):
     def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
         """The same 12 columns for every item."""
         text = found.query.batch.requests[request].text
-        values = _of_text(text, query_stems(text), len(found.query.chunks(request)), found.words)
+        stems, length = query_stems(text), math.log1p(len(name_parts(text)))
+        known = sum(found.words.knows(stem) for stem in stems)
+        values = {
+            "words": length,
+            "words_over_4": max(0.0, length - math.log1p(4)),
+            "words_over_9": max(0.0, length - math.log1p(9)),
+            "known_words": math.log1p(known),
+            "unknown_share": 1.0 - known / max(1, len(stems)),
+            "chunks": math.log1p(len(found.query.chunks(request))),
+            "numbers": math.log1p(len(_NUMBER.findall(text))),
+            "quoted": math.log1p(len(_QUOTED.findall(text))),
+            "capitalised": math.log1p(len(_CAPITALISED.findall(text))),
+            "not_ascii": sum(ord(character) > 127 for character in text) / max(1, len(text)),
+            "question": float("?" in text),
+            "values": math.log1p(values_in(text)),
+        }
         return [values[name] for name in self.columns]
 
 
@@ -256,25 +271,6 @@ class Slots:
             out[span, 1] = np.maximum(required[span] - values, 0.0)
             out[span, 2] = np.minimum((values + 1.0) / (required[span] + 1.0), 1.0)
         return out
-
-
-def _of_text(text: str, stems: Sequence[str], n_chunks: int, words: ItemWords) -> Mapping[str, float]:
-    """The features of a request's text alone."""
-    known, length = sum(words.knows(stem) for stem in stems), math.log1p(len(name_parts(text)))
-    return {
-        "words": length,
-        "words_over_4": max(0.0, length - math.log1p(4)),
-        "words_over_9": max(0.0, length - math.log1p(9)),
-        "known_words": math.log1p(known),
-        "unknown_share": 1.0 - known / max(1, len(stems)),
-        "chunks": math.log1p(n_chunks),
-        "numbers": math.log1p(len(_NUMBER.findall(text))),
-        "quoted": math.log1p(len(_QUOTED.findall(text))),
-        "capitalised": math.log1p(len(_CAPITALISED.findall(text))),
-        "not_ascii": sum(ord(character) > 127 for character in text) / max(1, len(text)),
-        "question": float("?" in text),
-        "values": math.log1p(values_in(text)),
-    }
 
 
 def values_in(text: str) -> int:

@@ -242,10 +242,8 @@ def behind(pipeline: Pipeline, place: int | None = None) -> dict[str, Any]:
 
 def in_front(pipeline: Pipeline, what: str) -> Pipeline:
     """A pipeline up to its first step that reads a fit of a kind; whole where there is none."""
-    for place, step in enumerate(pipeline.refine):
-        if isinstance(step, Step) and step.says("calibrated") == what:
-            return replace(pipeline, refine=pipeline.refine[:place])
-    return pipeline
+    kinds = [step.says("calibrated") if isinstance(step, Step) else None for step in pipeline.refine]
+    return replace(pipeline, refine=pipeline.refine[: kinds.index(what)]) if what in kinds else pipeline
 
 
 def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> list[str]:

@@ -144,13 +144,12 @@ class LineSettings(SweptSettings):
             {measure: np.array(each[one], dtype=np.float64) for measure, each in power.items()}
             for power in (line.sums, line.squares, line.cubes)
         )
-        applies = {measure: int(each[place]) for measure, each in line.applies.items()}
         selected = replace(
             self.line_at(place),
             sums=sums,
             squares=squares,
             cubes=cubes,
-            n={**line.n, **applies},
+            n={**line.n, **{measure: int(each[place]) for measure, each in line.applies.items()}},
             applies={},
             differences={measure: each.select(np.array([place])) for measure, each in line.differences.items()},
         )

@@ -111,10 +111,9 @@ class CommonSetting:
             self._choices[policy.name] = choose(policy, optima[policy.name]) if policy in policies else none
 
     def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Progress) -> None:
-        rankings = [tuner.searches[name].competitor.rankings for tuner in self._tuners]
         sweep_common(
             family,
-            rankings,
+            [tuner.searches[name].competitor.rankings for tuner in self._tuners],
             optima,
             worth=[tuner.base.worth if tuner.base else 1.0 for tuner in self._tuners],
             progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} settings", 0, 1),

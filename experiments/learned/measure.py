@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 from labels import N_LABELS, OwnLabels, own_labels
 from page import write_page
+from pooled import fit_examples
 from world import FAMILIES, ROOT, TEST, TUNING, Half, cut, halves, mean, resources
 
 from ctxbench.bench.equal_tokens import Curve, at_equal_tokens
@@ -30,7 +31,7 @@ from ctxbench.features.columns import Logistic
 from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.budget_setting import Prices
 from ctxbench.tuning.dataset_tuning import first_items_curve
-from ctxbench.tuning.fits.query_fits import fit_examples, fit_with_prior
+from ctxbench.tuning.fits.query_fits import fit_with_prior
 from ctxbench.tuning.query_sets import rank_with_pipeline
 
 COMPARATORS = ("semantic", "bm25", "hybrid")

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from pooled import fit_pooled
 
 from ctxbench.bench.metrics import Metric, evaluate, parse_metric
 from ctxbench.core.arrays import FloatArray
@@ -29,7 +30,7 @@ from ctxbench.steps.calibrated import Probability
 from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.budget_setting import Prices
 from ctxbench.tuning.fits.examples import Examples, make_examples
-from ctxbench.tuning.fits.query_fits import columns_of, fit_pooled
+from ctxbench.tuning.fits.query_fits import columns_of
 from ctxbench.tuning.query_sets import QuerySet, rank_with_pipeline
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "learned"))
+
 import numpy as np
+from pooled import fit_examples
 from regret_page import Team, page
 
 from ctxbench.bench.metrics import Metric
@@ -37,7 +40,7 @@ from ctxbench.selectors.fitted import write_fitted
 from ctxbench.selectors.parameters import Value
 from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.fits.examples import ALL
-from ctxbench.tuning.fits.query_fits import fit_examples, shipped_fit
+from ctxbench.tuning.fits.query_fits import shipped_fit
 from ctxbench.tuning.limits import (
     COMPLETENESS,
     MAX_TOKENS,

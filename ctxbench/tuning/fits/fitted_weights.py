@@ -47,7 +47,6 @@ class Prior:
     def zero(cls, columns: tuple[str, ...], features: FloatArray, weight: FloatArray, *, precision: float) -> Prior:
         """A prior of weights of 0, on the scale of the features at hand."""
         mean = np.average(features, axis=0, weights=weight)
-        deviation = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weight))
         return cls(
             columns=columns,
             intercept=0.0,
@@ -55,7 +54,7 @@ class Prior:
             precision=precision,
             low=features.min(axis=0),
             high=features.max(axis=0),
-            scale=np.maximum(deviation, _SMALLEST),
+            scale=np.maximum(np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weight)), _SMALLEST),
         )
 
     @classmethod

@@ -168,8 +168,7 @@ class MeasuredRankings:
         if measure not in self.measures:
             known = ", ".join(map(str, self.measures))
             raise ParameterError(f"the rankings were not measured by {measure}; they know {known}")
-        at = self.items.length_start[:-1] + np.minimum(lengths, self.sizes)
-        values = self._table(measure)[at]
+        values = self._table(measure)[self.items.length_start[:-1] + np.minimum(lengths, self.sizes)]
         queries = self._queries_of(measure)
         return values if queries is None else np.where(queries, values, np.nan)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,8 +25,6 @@ from ctxbench.tuning.fits.examples import folds_of, groups_of, labelled_queries,
 from ctxbench.tuning.fits.query_fits import (
     columns_of,
     fit,
-    fit_examples,
-    fit_pooled,
     fit_values,
     fit_with_prior,
     fit_without_prior,
@@ -32,6 +32,10 @@ from ctxbench.tuning.fits.query_fits import (
     shipped_fit,
 )
 
+SCRIPT = Path(__file__).parents[3] / "experiments" / "learned" / "pooled.py"
+SPEC = importlib.util.spec_from_file_location("pooled", SCRIPT)
+POOLED = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(POOLED)
 PIPELINE = Pipeline.of({"retrieve": "dense"})
 WORDS = ("area", "wheat", "piano", "river", "invoice", "garden", "rocket", "kitten")
 CATALOG = Catalog([Item(type="tool", name=f"get_{word}", description=f"All about the {word}.") for word in WORDS])
@@ -311,13 +315,13 @@ class TestPooled:
         return replace(dataset([query("a", "Where does water flow"), query("b", "the garden")], labels), name="small")
 
     def test_what_stands_in_it(self, data, other, resources):
-        found = fit_pooled([data, other], PIPELINE, resources)
+        found = POOLED.fit_pooled([data, other], PIPELINE, resources)
         assert (found.what, found.dataset, found.catalog, found.queries) == ("probability", "made + small", "", 26)
         assert found.values["datasets"] == ["made", "small"]
         assert tuple(found.values["columns"]) == TEXT
         assert found.behind == behind(PIPELINE)
         assert found.embedder == resources.identity("embedder")
-        assert found.dataset_hash != fit_pooled([other, data], PIPELINE, resources).dataset_hash
+        assert found.dataset_hash != POOLED.fit_pooled([other, data], PIPELINE, resources).dataset_hash
         Logistic.read(found.values)
 
     def test_a_dataset_with_its_queries_twice_weighs_no_more(self, data, other, resources):
@@ -329,21 +333,21 @@ class TestPooled:
             ids=(*two.ids, "a2", "b2"),
             groups=two.groups * 2,
         )
-        before, after = Logistic.read(fit_examples([one, two])), Logistic.read(fit_examples([one, twice]))
+        before, after = Logistic.read(POOLED.fit_examples([one, two])), Logistic.read(POOLED.fit_examples([one, twice]))
         # what all datasets count together rises with their queries, 28 for 26; the share of each does not
-        scaled = Logistic.read(fit_examples([one, two, one, two]))
+        scaled = Logistic.read(POOLED.fit_examples([one, two, one, two]))
         assert after.scale == pytest.approx(before.scale, rel=1e-5)
         assert after.probabilities(one.features) == pytest.approx(before.probabilities(one.features), abs=0.02)
         assert scaled.scale == pytest.approx(before.scale, rel=1e-5)
 
     def test_the_order_of_datasets_does_not_matter(self, data, other, resources):
         pool = [make_examples("probability", some, PIPELINE, resources) for some in (data, other)]
-        one, back = Logistic.read(fit_examples(pool)), Logistic.read(fit_examples(pool[::-1]))
+        one, back = Logistic.read(POOLED.fit_examples(pool)), Logistic.read(POOLED.fit_examples(pool[::-1]))
         assert back.weights == pytest.approx(one.weights, rel=1e-4, abs=1e-5)
 
     def test_a_dataset_without_labels_is_refused(self, data, resources):
         with pytest.raises(ParameterError, match="dataset made has no labelled query in split tuning"):
-            fit_pooled([data, dataset([query("a", "area")], [])], PIPELINE, resources)
+            POOLED.fit_pooled([data, dataset([query("a", "area")], [])], PIPELINE, resources)
 
 
 class TestInFront:
