@@ -21,14 +21,14 @@ from ctxbench.tuning.held_out_figures import (
     metrics_of,
     policy_outcome,
 )
-from ctxbench.tuning.limits import COMPLETENESS, TOKENS, Policy
+from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose, first_trace, front_trace, heat_maps, parameter_traces
 from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.tuning_results import DEFAULTS, PRESET, DatasetTuning, PolicyOutcome, SettingResult
 
 ALL_DECIDE = (
@@ -127,7 +127,10 @@ class DatasetTuner:
     @cached_property
     def defaults(self) -> SettingValues:
         """The base with its defaults."""
-        return self.evaluator.setting(self._base, {}, name=defaults_name(self._base), role=DEFAULTS)
+        base = self._base
+        as_documents = not base.entry.set and not base.start and base.source == "semantic"
+        name = "documents' defaults" if as_documents else f"{base.name}, defaults"
+        return self.evaluator.setting(base, {}, name=name, role=DEFAULTS)
 
     def _with_equal_tokens(
         self, outcomes: tuple[PolicyOutcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
@@ -272,12 +275,6 @@ def _run_note(name: str, found: SearchResult) -> str:
         f"{found.tried:,} settings were run on what the steps before had found, and the best of them need not be the "
         "best there is."
     )
-
-
-def defaults_name(base: Tunable) -> str:
-    """What the defaults of the base are called."""
-    own = not base.entry.set and not base.start and base.source == "semantic"
-    return "documents' defaults" if own else f"{base.name}, defaults"
 
 
 def first_items_curve(table: Candidates, labels: Labels) -> Curve:

@@ -22,7 +22,7 @@ import numpy as np
 from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
 from ctxbench.tuning.swept_settings import POWERS, SweptSettings
 
 Of: TypeAlias = Literal["", "reachable", "base"]
@@ -91,7 +91,6 @@ class Policy:
     constraints: tuple[Constraint, ...] = ()
 
 
-COMPLETENESS, TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
 SAFETY_ERRORS = 2.6  # standard errors of a paired difference
 MAX_TOKENS, MIN_KEPT, FEW_LABELS = 1.5, 0.75, 10
 _ROOM, _ROOM_OF_BASE = 0.02, 0.1  # points, and share of the base's completeness: the lesser one is the room

@@ -24,18 +24,8 @@ import numpy as np
 from ctxbench.bench.stats import LEVEL
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import (
-    COMPLETENESS,
-    SAFETY_ERRORS,
-    SAME,
-    TOKENS,
-    Limit,
-    Policy,
-    limits_of,
-    no_worse_limit,
-    rounding_error,
-)
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.limits import SAFETY_ERRORS, SAME, Limit, Policy, limits_of, no_worse_limit, rounding_error
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.swept_settings import LineSettings, SweptSettings
 
@@ -264,8 +254,7 @@ class Optimum:
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The measures of objective and constraints."""
-        from_policy = (limit.measure for limit in self.limits if limit.from_policy)
-        return tuple(dict.fromkeys([self._aims[0][0], *from_policy]))
+        return tuple(dict.fromkeys([self._aims[0][0], *(one.measure for one in self.limits if one.from_policy)]))
 
     @property
     def queries(self) -> int:

@@ -335,7 +335,9 @@ class _Fixed(Logistic):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FixedProbability(Probability):
+class _WithFixed:
+    """In front of a fitted step: gives it the fixed probabilities as its model."""
+
     known: _Fixed
 
     def model(self, *_: Any) -> Logistic:
@@ -343,11 +345,13 @@ class _FixedProbability(Probability):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FixedAbstain(Abstain):
-    known: _Fixed
+class _FixedProbability(_WithFixed, Probability):
+    """A probability that is fixed."""
 
-    def model(self, *_: Any) -> Logistic:
-        return self.known
+
+@dataclass(frozen=True, kw_only=True)
+class _FixedAbstain(_WithFixed, Abstain):
+    """Abstention by a probability that is fixed."""
 
 
 def _fixed_step(call: Any, probability: FloatArray) -> Probability | Abstain:

@@ -14,10 +14,10 @@ from ctxbench.bench.metrics import Evidence, OfferedItems, evaluate, mean
 from ctxbench.bench.stats import grouped_estimate
 from ctxbench.core.arrays import FloatArray
 from ctxbench.selectors.parameters import Parameter, Value, shown
-from ctxbench.tuning.limits import COMPLETENESS, Policy, policy_measures
+from ctxbench.tuning.limits import Policy, policy_measures
 from ctxbench.tuning.optima import MIN_QUERIES, BestSetting, Optimum
 from ctxbench.tuning.search import REPORTED, Competitor, SearchResult
-from ctxbench.tuning.sweep.measures import REACH, Measure
+from ctxbench.tuning.sweep.measures import COMPLETENESS, REACH, Measure
 from ctxbench.tuning.tunables import FIRST_N
 from ctxbench.tuning.tuning_results import MeanGrid, Trace
 

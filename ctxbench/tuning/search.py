@@ -14,9 +14,7 @@ from ctxbench.bench.stats import worth_of
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.limits import (
-    COMPLETENESS,
     MIN_KEPT,
-    TOKENS,
     Policy,
     kept_measures,
     paired_measures,
@@ -30,7 +28,7 @@ from ctxbench.tuning.query_sets import FullRanking, QuerySet
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
 from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
 from ctxbench.tuning.sweep.families import sweep
-from ctxbench.tuning.sweep.measures import Measure, Pairing, queries_by_type
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.shared_budget import DomainPair
 from ctxbench.tuning.sweep.threshold_lines import Collector, Front, ThresholdLine, show_lines
@@ -38,7 +36,6 @@ from ctxbench.tuning.tunables import FIRST_N, Tunable
 
 MAX_REPEATS = 128  # whose sums are held to see whether they come again
 TRIED_CUTS = 8  # settings of the front that are tried with what comes behind them
-CountProgress = Callable[[int], None]
 REPORTED = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "tokens", "items"))
 
 
@@ -193,7 +190,7 @@ class SearchResult:
     tried: int
 
 
-def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: CountProgress) -> SearchResult:
+def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Callable[[int], None]) -> SearchResult:
     """Search all settings of a selector.
 
     Args:

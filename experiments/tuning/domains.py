@@ -42,10 +42,10 @@ from ctxbench.io.files import write_atomic
 from ctxbench.report.pages import write_parted
 from ctxbench.selectors.definition import Definition
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.limits import COMPLETENESS, TOKENS, Constraint, Policy
+from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.sweep.engine_runs import setting_line
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
 from ctxbench.tuning.swept_settings import CommonLine, sweep_common
 
 DATASETS = ("workbench", "freight")

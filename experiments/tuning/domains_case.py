@@ -18,12 +18,12 @@ from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.limits import COMPLETENESS, TOKENS, policy_measures
+from ctxbench.tuning.limits import policy_measures
 from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline
 from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of
 from ctxbench.tuning.sweep.engine_runs import measure_answers
 from ctxbench.tuning.sweep.families import StandardMargin, sweep
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.shared_budget import DomainPair
 from ctxbench.tuning.sweep.threshold_lines import Counts, Front, ThresholdSpan

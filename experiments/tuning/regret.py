@@ -42,10 +42,8 @@ from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.fits.examples import ALL
 from ctxbench.tuning.fits.query_fits import shipped_fit
 from ctxbench.tuning.limits import (
-    COMPLETENESS,
     MAX_TOKENS,
     SAFETY_ERRORS,
-    TOKENS,
     Constraint,
     Policy,
     kept_measures,
@@ -57,7 +55,7 @@ from ctxbench.tuning.policy_file import SelectorEntry
 from ctxbench.tuning.query_sets import TUNING, QuerySet
 from ctxbench.tuning.recommendation import choose
 from ctxbench.tuning.sweep.families import sweep
-from ctxbench.tuning.sweep.measures import Measure, Pairing, queries_by_type
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.tunables import Swept, Tunable, coarsen
 

@@ -9,10 +9,10 @@ import pytest
 
 from ctxbench.bench.stats import estimate, grouped_compare, grouped_estimate, wilson_bounds, worth
 from ctxbench.tuning.dataset_tuning import DatasetTuner
-from ctxbench.tuning.limits import COMPLETENESS, TOKENS, Constraint, Policy
+from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.query_sets import TEST, TUNING
-from ctxbench.tuning.sweep.measures import Pairing
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Pairing
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.swept_settings import CommonLine, sweep_common
 from ctxbench.tuning.tuner import no_progress, tune

@@ -12,9 +12,7 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import estimate, wilson
 from ctxbench.core.errors import ParameterError
 from ctxbench.tuning.limits import (
-    COMPLETENESS,
     SAFETY_ERRORS,
-    TOKENS,
     Constraint,
     Policy,
     kept_measures,
@@ -24,7 +22,7 @@ from ctxbench.tuning.limits import (
 )
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.recommendation import choose, setting_text
-from ctxbench.tuning.sweep.measures import Measure, Pairing
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.swept_settings import bounds
 

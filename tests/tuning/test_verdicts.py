@@ -10,8 +10,8 @@ import pytest
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import wilson
 from ctxbench.tuning.held_out_figures import VerdictQueries, verdict
-from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Constraint, Limit
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.limits import SAFETY_ERRORS, Constraint, Limit
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
 
 
 def ground(n, *, chosen_here=False, size=1):

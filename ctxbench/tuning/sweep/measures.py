@@ -53,6 +53,9 @@ class Measure:
         return bool(self.required_type) and self.metric.name == "items"
 
 
+COMPLETENESS, TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DifferenceSums:
     """Sums of paired differences at settings.

@@ -14,10 +14,9 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing, count_by_length, queries_by_type
+from ctxbench.tuning.sweep.measures import COMPLETENESS, REACH, Measure, Pairing, count_by_length, queries_by_type
 from ctxbench.tuning.sweep.metric_values import ADDITIVE, AVERAGES, RankedItems, select_lists
 
-_COMPLETENESS = Metric("completeness")
 _MAX_SUM = 2.0**62  # sums of levels stay below it
 
 
@@ -112,7 +111,7 @@ class MeasuredRankings:
         items = RankedItems.of(table, labels)
         found = table.chosen & table.ranked
         broken = np.zeros(items.n, dtype=np.bool_) if failed is None else np.asarray(failed, dtype=np.bool_)
-        metrics = list(dict.fromkeys([_COMPLETENESS, *(measure.metric for measure in measures)]))
+        metrics = list(dict.fromkeys([COMPLETENESS.metric, *(measure.metric for measure in measures)]))
         item_values = items.single_item_values([metric for metric in metrics if metric.name in ADDITIVE | AVERAGES])
         tables = _tables(items, metrics, item_values, broken)
         within = items.length_start[:-1] + np.minimum(REACH, np.diff(items.start))
@@ -125,7 +124,7 @@ class MeasuredRankings:
             measures=tuple(dict.fromkeys(measures)),
             powers=dict(powers or {}),
             tables=tables,
-            reachable=tables[_COMPLETENESS][within] == 1,
+            reachable=tables[COMPLETENESS.metric][within] == 1,
             failed=broken,
             queries_by_type={
                 one.required_type: types.get(one.required_type, nowhere) for one in measures if one.required_type

@@ -9,12 +9,11 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.measures import DifferenceSums, Measure
+from ctxbench.tuning.sweep.measures import TOKENS, DifferenceSums, Measure
 
 L = TypeVar("L", bound=Sized)
 L_contra = TypeVar("L_contra", contravariant=True)
@@ -218,9 +217,6 @@ def show_lines(
     return settings
 
 
-_TOKENS = Measure(Metric("tokens"))
-
-
 class Front:
     """The settings that no other beats: none has a higher mean gain at a mean cost that is no higher.
 
@@ -231,6 +227,7 @@ class Front:
     Attributes:
         cost, gain: what less and what more of is better.
         settings: how many were looked at.
+        values: the parameters of each setting, in the order of `means`.
     """
 
     def __init__(self, *, cost: Measure, gain: Measure) -> None:
@@ -238,10 +235,10 @@ class Front:
         self.gain = gain
         self.settings = 0
         self._points = np.empty((3, 0))  # cost, gain, tokens; costs and gains both rise
-        self._values: list[Mapping[str, Value]] = []
+        self.values: tuple[Mapping[str, Value], ...] = ()
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.values)
 
     def add(self, line: ThresholdLine) -> None:
         """See the settings of a line; those with a mean that applies to no query are passed over."""
@@ -254,12 +251,12 @@ class Front:
         if not news.any():
             return
         places, cost, gain = places[news], cost[news], gain[news]
-        tokens = line.means(_TOKENS, places) if _TOKENS in line.sums else np.zeros(len(places))
+        tokens = line.means(TOKENS, places) if TOKENS in line.sums else np.zeros(len(places))
         points = np.concatenate([self._points, np.stack([cost, gain, tokens])], axis=1)
-        values = [*self._values, *(line.values_at(place) for place in places.tolist())]
+        values = [*self.values, *(line.values_at(place) for place in places.tolist())]
         by_cost = np.lexsort((np.arange(len(values)), points[2], -points[1], points[0]))
         kept = by_cost[_rises(points[1, by_cost])]
-        self._points, self._values = points[:, kept], [values[place] for place in kept.tolist()]
+        self._points, self.values = points[:, kept], tuple(values[place] for place in kept.tolist())
 
     def _is_news(self, cost: FloatArray, gain: FloatArray) -> BoolArray:
         """False for settings that one on the front beats."""
@@ -273,15 +270,10 @@ class Front:
         """Mean cost and mean gain of each setting, both rising, each of shape (n,)."""
         return self._points[0], self._points[1]
 
-    @property
-    def values(self) -> tuple[Mapping[str, Value], ...]:
-        """The parameters of each setting, in the same order."""
-        return tuple(self._values)
-
     def thinned(self, most: int) -> list[Mapping[str, Value]]:
         """The parameters of at most that many settings, evenly from the first to the last; `most` >= 1."""
         places = np.unique(np.rint(np.linspace(0, len(self) - 1, min(most, len(self)))).astype(np.int64))
-        return [self._values[place] for place in places.tolist()]
+        return [self.values[place] for place in places.tolist()]
 
 
 def _in_order(line: ThresholdLine, measure: Measure) -> FloatArray:
