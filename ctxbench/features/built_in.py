@@ -276,8 +276,7 @@ class Slots:
 def values_in(text: str) -> int:
     """How many values a text seems to hold that a tool could take: quotes, numbers, names, addresses, days, months."""
     plain = _QUOTED.sub(" ", text)
-    rest = (_NUMBER, _NAMES, _ADDRESS, _DAY)
-    return len(_QUOTED.findall(text)) + sum(len(pattern.findall(plain)) for pattern in rest)
+    return len(_QUOTED.findall(text)) + sum(len(one.findall(plain)) for one in (_NUMBER, _NAMES, _ADDRESS, _DAY))
 
 
 def _item_features(item: Item) -> tuple[float, ...]:

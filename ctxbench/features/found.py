@@ -60,8 +60,7 @@ class LabelledRequests:
 
     def as_rows(self) -> list[list[Any]]:
         """As JSON: id, group, text and a list of items each."""
-        rows = zip(self.ids, self.groups, self.texts, self.items, strict=True)
-        return [[name, group, text, list(items)] for name, group, text, items in rows]
+        return [list(row) for row in zip(self.ids, self.groups, self.texts, map(list, self.items), strict=True)]
 
     @cached_property
     def content(self) -> str:

@@ -157,9 +157,8 @@ class DatasetTuner:
         outcomes = tuple(
             self._outcome(policy, measured.get(policy.name, {}), results, comparisons) for policy in file.policies
         )
-        level = file.confidence
-        traces = [front_trace(one, level=level) for one in self.searches.values() if one.settings or one.tried]
-        traces += [first_trace(one.competitor, level=level) for one in self.searches.values()]
+        level, searches = file.confidence, self.searches.values()
+        fronts = [front_trace(one, level=level) for one in searches if one.settings or one.tried]
         return DatasetTuning(
             dataset=self.name,
             version=dataset.dataset.version,
@@ -169,7 +168,7 @@ class DatasetTuner:
             of=dataset.of,
             tokens=self.inputs.counter.name,
             results=tuple(results.values()),
-            traces=tuple(traces),
+            traces=(*fronts, *(first_trace(one.competitor, level=level) for one in searches)),
             outcomes=self._with_equal_tokens(outcomes, measured),
             notes=tuple(self._notes()),
         )

@@ -261,10 +261,9 @@ class SettingEvaluator:
         for split, query_set in self.dataset.query_sets.items():
             found[split] = dict(query_set.estimates(one.by_query[split], level=self.level))
             if split in one.reachable and one.reachable[split].any():
-                share = grouped_estimate(
+                found[split][OF_REACHABLE] = grouped_estimate(
                     one.of_reachable(split, COMPLETE), query_set.group, scale="yes/no", level=self.level
                 )
-                found[split][OF_REACHABLE] = share
         return SettingResult(
             name=one.name,
             role=one.role,

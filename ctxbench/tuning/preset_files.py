@@ -34,8 +34,8 @@ def asks_for_fits(file: PolicyFile) -> bool:
 
 def fit_files(file: PolicyFile, folder: Path) -> list[Path]:
     """The files of the fits that a policy file asks for: of each the fits, and the selector that reads them."""
-    names = [folder / "fits" / entry.name for entry in file.selectors if entry.fit]
-    return [path.parent / f"{path.name}{ending}" for path in names for ending in (".json", ".yaml")]
+    names = [entry.name for entry in file.selectors if entry.fit]
+    return [folder / "fits" / f"{name}{ending}" for name in names for ending in (".json", ".yaml")]
 
 
 def open_fitted(
@@ -175,19 +175,23 @@ def write_presets_of(found: DatasetTuning, ready: TuningInputs, path: Path) -> b
                 f"cannot remove {path}, which is of another policy: {error.strerror or error}"
             ) from error
         return False
-    tuned = {
-        "dataset": found.dataset,
-        "version": found.version,
-        "hash": found.hash,
-        "queries": dict(found.queries),
-        "of": dict(found.of),
-        "embedder": ready.embedder.identity.as_dict(),
-        "tokens": found.tokens,
-        "seed": ready.file.seed,
-        "confidence": ready.file.confidence,
-        "policies": ready.file.hash,
-    }
-    write_presets(path, tuned=tuned, presets=presets, test_split="" if found.all_decide else _READ)
+    write_presets(
+        path,
+        tuned={
+            "dataset": found.dataset,
+            "version": found.version,
+            "hash": found.hash,
+            "queries": dict(found.queries),
+            "of": dict(found.of),
+            "embedder": ready.embedder.identity.as_dict(),
+            "tokens": found.tokens,
+            "seed": ready.file.seed,
+            "confidence": ready.file.confidence,
+            "policies": ready.file.hash,
+        },
+        presets=presets,
+        test_split="" if found.all_decide else _READ,
+    )
     return True
 
 
@@ -215,8 +219,10 @@ def policy_block(policy: Policy) -> dict[str, Any]:
         {"metric": str(one.metric), "at_least": one.at_least, "at_most": one.at_most, "of": one.of}
         for one in policy.constraints
     ]
-    rows = [{key: value for key, value in row.items() if value not in (None, "")} for row in rows]
-    return {"minimise" if policy.minimise else "maximise": str(policy.objective), "constraints": rows}
+    return {
+        "minimise" if policy.minimise else "maximise": str(policy.objective),
+        "constraints": [{key: value for key, value in row.items() if value not in (None, "")} for row in rows],
+    }
 
 
 def verdict_block(one: ConstraintVerdict) -> dict[str, Any]:

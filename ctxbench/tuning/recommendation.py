@@ -202,11 +202,10 @@ def front_trace(found: SearchResult, *, level: float) -> Trace:
 
 def first_trace(competitor: Competitor, *, level: float) -> Trace:
     """Means and intervals of the first n items of the ranking."""
-    settings: list[dict[str, Value]] = [{"n": n} for n in FIRST]
     return trace(
         competitor,
         f"{competitor.name}: first n",
-        settings,
+        [{"n": n} for n in FIRST],
         level=level,
         by_query=partial(FIRST_N.by_query, competitor.rankings),
     )

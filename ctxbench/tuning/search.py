@@ -73,9 +73,8 @@ class Competitor:
         failed = np.array(
             [query in full_ranking.answers.errors for query in full_ranking.answers.queries], dtype=np.bool_
         )
-        measures = tuple(dict.fromkeys([*powers, *REPORTED]))
         rankings = MeasuredRankings.of(
-            full_ranking.answers.candidates, query_set.labels, measures, powers=powers, failed=failed
+            full_ranking.answers.candidates, query_set.labels, [*powers, *REPORTED], powers=powers, failed=failed
         )
         return cls(tunable, query_set, full_ranking, rankings)
 

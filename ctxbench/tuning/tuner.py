@@ -63,14 +63,13 @@ def tune(inputs: TuningInputs, *, command: str, progress: Progress = no_progress
     common = CommonSetting(tuners) if inputs.file.together and len(tuners) > 1 else None
     if common is not None:
         common.choose(progress)
-    found = [tuner.result() for tuner in tuners]
     return Tuning(
         name=inputs.file.name,
         about=inputs.file.about,
         command=command,
         seed=inputs.file.seed,
         embedder=inputs.embedder.identity.key,
-        datasets=(*found, *([common.result()] if common is not None else [])),
+        datasets=(*(tuner.result() for tuner in tuners), *([common.result()] if common is not None else [])),
     )
 
 
@@ -231,11 +230,10 @@ class CommonSetting:
         first = rows[0]
 
         def means(which: int) -> dict[str, Estimate]:
-            metrics = list(first.by_query[first.splits[which]])
             group = self._group(which)
             found = {
                 str(one): grouped_estimate(_join_values(rows, one, which), group, scale="amount", level=level)
-                for one in metrics
+                for one in first.by_query[first.splits[which]]
             }
             return {metric: one for metric, one in found.items() if one.n}
 

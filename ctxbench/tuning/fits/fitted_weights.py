@@ -1,4 +1,8 @@
-"""Weights fitted on labelled queries: of a logistic regression with a prior, and of a fusion of sources."""
+"""Weights fitted on labelled queries: of a logistic regression with a prior, and of a fusion of sources.
+
+Source: Gelman et al., A weakly informative default prior distribution for logistic regression, 2008 (the idea of
+scaled features with a prior each); Newton's method with halved steps, Boyd and Vandenberghe, Convex Optimization, 9.5.
+"""
 
 from __future__ import annotations
 
@@ -91,10 +95,6 @@ def fit_regression(prior: Prior, features: FloatArray, label: BoolArray, weight:
 
     Raises:
         ParameterError: all rows have the same label.
-
-    Source: Gelman et al., A weakly informative default prior distribution for logistic regression, 2008 (the idea of
-    scaled features with a prior each); Newton's method with halved steps, Boyd and Vandenberghe, Convex Optimization,
-    9.5.
     """
     if not label.any() or label.all():
         kinds = "required" if label.any() else "never required"

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -217,27 +217,23 @@ class SettingRunner:
             self._offer_by_steps[steps] = offered
         return self._values_by_offer[self._offer_by_steps[steps]]
 
-    def lines(
-        self, settings: Sequence[Mapping[str, Value]], *, progress: Callable[[int, int], None] | None = None
-    ) -> tuple[ThresholdLine, ...]:
+    def lines(self, settings: Sequence[Mapping[str, Value]]) -> tuple[ThresholdLine, ...]:
         """Measure settings, each as a line of its own, in their order.
 
         They are run so that those that share most stand together, whatever order they come in.
 
         Args:
             settings: checked values, over the selector's defaults.
-            progress: told how many of how many are done.
 
         Raises:
             PipelineError: a value does not suit a step; before anything is run.
             ParameterError: a step was fitted for another catalog, or behind other steps.
         """
         steps = [_steps(self._pipeline(values)) for values in settings]
-        lines: dict[int, ThresholdLine] = {}
-        for done, place in enumerate(sorted(range(len(settings)), key=steps.__getitem__), start=1):
-            lines[place] = setting_line(settings[place], self.values(settings[place]), pairing=self.pairing)
-            if progress is not None:
-                progress(done, len(settings))
+        lines = {
+            place: setting_line(settings[place], self.values(settings[place]), pairing=self.pairing)
+            for place in sorted(range(len(settings)), key=steps.__getitem__)
+        }
         return tuple(lines[place] for place in range(len(settings)))
 
     def _pipeline(self, values: Mapping[str, Value]) -> Pipeline:

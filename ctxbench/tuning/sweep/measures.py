@@ -109,8 +109,7 @@ class DifferenceSums:
         spread = np.maximum(self.squares - 2.0 * mean * self.weighted + mean * mean * self.sizes, 0.0)
         spread = spread * self.groups / (self.groups - 1)
         added = 2.0 * self.unit**2 * self.n / self.groups
-        error: FloatArray = np.sqrt(times * spread + added) / (times * self.n)
-        return mean, error
+        return mean, np.sqrt(times * spread + added) / (times * self.n)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
