@@ -16,7 +16,7 @@ from ctxbench.io.console import say
 if TYPE_CHECKING:
     from ctxbench.bench.stats import Estimate
     from ctxbench.features.stored_fits import Fit
-    from ctxbench.tuning.fits.fit_figures import FoldFigures
+    from ctxbench.tuning.fits.curves import FoldFigures
 
 _HEADS = {
     "items": "items a query",
@@ -65,8 +65,8 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
     from ctxbench.text.tokens import open_counter
+    from ctxbench.tuning.fits.curves import measure
     from ctxbench.tuning.fits.examples import labelled_queries, make_examples
-    from ctxbench.tuning.fits.fit_figures import measure
     from ctxbench.tuning.fits.query_fits import columns_of, fit
 
     if request.what not in KINDS:

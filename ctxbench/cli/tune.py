@@ -49,8 +49,7 @@ def tune_presets(
     from ctxbench.report.pages import refuse_foreign_tables
     from ctxbench.report.tuning import console_table, write_markdown, write_report
     from ctxbench.tuning.policy_file import read_policies
-    from ctxbench.tuning.policy_fits import fit_files, open_fitted
-    from ctxbench.tuning.preset_files import write_presets_of
+    from ctxbench.tuning.preset_files import fit_files, open_fitted, write_presets_of
     from ctxbench.tuning.tuner import tune
 
     markdown = places.markdown

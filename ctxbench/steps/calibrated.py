@@ -17,11 +17,9 @@ from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.features.columns import TEXT, column_values, families_of, resources_of, with_features
-from ctxbench.features.found import RETRIEVED, Found
-from ctxbench.features.labelled_requests import LABELLED
-from ctxbench.features.logistic import Logistic
-from ctxbench.features.request_level import REQUEST, request_features, request_vectors
+from ctxbench.features.built_in import REQUEST, request_features, request_vectors
+from ctxbench.features.columns import TEXT, Logistic, column_values, families_of, resources_of, with_features
+from ctxbench.features.found import LABELLED, RETRIEVED, Found
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, SHIPPED, Calibrations, Fit, open_calibrations
 
 

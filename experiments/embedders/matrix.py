@@ -31,7 +31,7 @@ from ctxbench.embedding.embedder import Embedder
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.files import write_atomic
 from ctxbench.text.chunking.item_chunks import DOCUMENTS
-from ctxbench.tuning.first_items import first_items_curve
+from ctxbench.tuning.dataset_tuning import first_items_curve
 
 if TYPE_CHECKING:
     import pandas as pd

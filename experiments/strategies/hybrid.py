@@ -34,7 +34,7 @@ from ctxbench.report.charts.svg import axes_at, svg
 from ctxbench.report.pages import write_parted
 from ctxbench.steps.rank import NORMALISE, Rrf, Weighted
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fusion_weights import METRIC, N_ERRORS, FusionWeights, fit_weights
+from ctxbench.tuning.fits.fitted_weights import METRIC, N_ERRORS, FusionWeights, fit_weights
 
 APART = ("Test split", "Tuning split", "Server first, then tool")
 ROOT = Path(__file__).parents[2]

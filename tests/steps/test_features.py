@@ -11,7 +11,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.registry import build
 from ctxbench.core.requests import Batch
 from ctxbench.features.columns import TEXT, column_names
-from ctxbench.features.labelled_requests import LABELLED
+from ctxbench.features.found import LABELLED
 from ctxbench.steps.calibrated import Features
 
 BATCH = Batch.of(testing.mock_catalog(), testing.mock_requests())

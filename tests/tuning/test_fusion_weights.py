@@ -17,7 +17,7 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.steps.rank import Weighted
-from ctxbench.tuning.fusion_weights import N_ERRORS, best_by_lower_bound, compositions, fit_weights
+from ctxbench.tuning.fits.fitted_weights import N_ERRORS, best_by_lower_bound, compositions, fit_weights
 
 ITEMS = 40
 NDCG = parse_metric("nDCG@10")
