@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from ctxbench.bench.slices import Slice
+from ctxbench.core import registry
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.stages import ByDomain
@@ -19,10 +20,9 @@ from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline
 from ctxbench.tuning.sweep.domains import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
-from ctxbench.tuning.sweep.families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
+from ctxbench.tuning.sweep.families import BudgetFamily, CutFamily, FixedK, StandardMargin, ThresholdFamily
 from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
 
-Swept = FixedK | StandardMargin | ThresholdFamily | BudgetFamily
 # Values of whole numbers that are tried where all of them would be too many: with two domains, where every pair of
 # lines is compared; beside a budget of tokens; and in cross-validation.
 TOP_K = (10, 20, 50, 100)
@@ -115,7 +115,7 @@ class Tunable:
         return first
 
     @cached_property
-    def family(self) -> Swept | None:
+    def family(self) -> CutFamily | None:
         """What is swept exactly; None where the cuts are no chain that offers a prefix of the ranking.
 
         An expansion behind them is no part of it: `has_expansion` says where one is on.
@@ -247,11 +247,12 @@ class Tunable:
         budgets = [min(max(round(low * ratio**place), int(own.low)), int(own.high)) for place in range(BUDGETS)]
         return tuple(sorted({*budgets, int(self._reader.value(f"${name}"))}))
 
-    def _cut(self, chain: dict[str, Mapping[str, Any]]) -> FixedK | StandardMargin | ThresholdFamily | None:
+    def _cut(self, chain: dict[str, Mapping[str, Any]]) -> CutFamily | None:
         """The family of the cut at the front of a chain, which is taken out of it."""
         first = next(iter(chain), "")
         if first not in _CUTS:
-            return None
+            own = getattr(registry.find("cut", first), "family", None) if first in registry.names("cut") else None
+            return None if own is None else own(chain.pop(first), self._reader)
         written = chain.pop(first)
         if first == "first":
             n = self._reader.counts(written.get("n", 5))
@@ -279,7 +280,7 @@ class Tunable:
 _ITEMWISE_STEPS = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
 
 
-def coarsen(family: Swept) -> Swept:
+def coarsen(family: CutFamily) -> CutFamily:
     """The same family with fewer whole numbers: topK of `TOP_K`, others of `TOP_N`, or the ones that are given."""
     if isinstance(family, BudgetFamily):
         cut_family = coarsen(family.of)
@@ -298,13 +299,12 @@ def _select_counts(counts: Counts, wanted: Sequence[int]) -> Counts:
     return Counts(counts.name, kept) if kept and len(counts.values) > len(wanted) else counts
 
 
-def _parameters(family: Swept | None) -> Iterator[Counts | ThresholdSpan]:
+def _parameters(family: CutFamily | None) -> Iterator[Counts | ThresholdSpan]:
     """The parameters of a family."""
     if isinstance(family, FixedK):
         yield Counts(family.n, tuple(family.values))
-    for one in fields(family) if family is not None else ():
-        part = getattr(family, one.name)
+    for part in vars(family).values() if family is not None else ():
         if isinstance(part, Counts | ThresholdSpan):
             yield part
-        elif isinstance(part, FixedK | StandardMargin | ThresholdFamily | BudgetFamily):
+        elif isinstance(part, CutFamily):
             yield from _parameters(part)

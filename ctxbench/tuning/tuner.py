@@ -27,10 +27,10 @@ from ctxbench.tuning.opened_inputs import TuningInputs
 from ctxbench.tuning.optima import Optimum
 from ctxbench.tuning.query_sets import TEST, TUNING, Progress
 from ctxbench.tuning.recommendation import Choice, choose
-from ctxbench.tuning.sweep.families import FixedK
+from ctxbench.tuning.sweep.families import CutFamily
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.swept_settings import sweep_common
-from ctxbench.tuning.tunables import FIRST_N, Swept
+from ctxbench.tuning.tunables import FIRST_N
 from ctxbench.tuning.tuning_results import (
     TOGETHER,
     ConstraintVerdict,
@@ -109,7 +109,7 @@ class CommonSetting:
         for policy in self._file.policies:
             self._choices[policy.name] = choose(policy, optima[policy.name]) if policy in policies else none
 
-    def _sweep(self, family: Swept | FixedK, name: str, optima: Sequence[Optimum], progress: Progress) -> None:
+    def _sweep(self, family: CutFamily, name: str, optima: Sequence[Optimum], progress: Progress) -> None:
         sweep_common(
             family,
             [tuner.searches[name].competitor.rankings for tuner in self._tuners],

@@ -292,7 +292,7 @@ class BudgetFamily(CutFamily):
             the family's settings, which must then have no threshold that is swept.
     """
 
-    of: FixedK | StandardMargin | ThresholdFamily
+    of: CutFamily
     tokens: Counts | ThresholdSpan
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
