@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, Metric, evaluate, unavailable
 from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.progress_listener import Progress
 from ctxbench.bench.provenance import code_hash, versions
-from ctxbench.bench.results import MEANING, Part, RunFolder, content_key
+from ctxbench.bench.results import MEANING, RunFolder, content_key
 from ctxbench.bench.slices import Slice
 from ctxbench.bench.stored_answers import StoredAnswers, among
 from ctxbench.core.arrays import FloatArray

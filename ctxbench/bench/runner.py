@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from ctxbench.bench.dataset_run import DatasetRun
-from ctxbench.bench.experiment_file import SelectorSpec
 from ctxbench.bench.machine import machine
 from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.bench.provenance import git_commit, versions
 from ctxbench.bench.results import FORMAT, RunFolder
+from ctxbench.bench.selector_specs import SelectorSpec
 from ctxbench.bench.stored_answers import StoredAnswers
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.data.datasets.dataset import Dataset

@@ -14,7 +14,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray, ranges, starts
-from ctxbench.core.candidates import SHOWN, Candidates, stacked
+from ctxbench.core.candidate_tables import stacked
+from ctxbench.core.candidates import SHOWN, Candidates
 from ctxbench.core.errors import ParameterError, SelectorError, StorageError
 from ctxbench.core.notes import Note
 from ctxbench.core.rules import Rule

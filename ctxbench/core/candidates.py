@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -98,10 +98,10 @@ class Candidates:
 
     def __post_init__(self) -> None:
         n = len(self.item)
-        for name in (*_ROW_ARRAYS, "start"):
+        for name in (*ROW_ARRAYS, "start"):
             object.__setattr__(self, name, frozen(getattr(self, name).view()))  # the caller's own stays as it is
         object.__setattr__(self, "columns", {name: frozen(column.view()) for name, column in self.columns.items()})
-        for name, array in {**{name: getattr(self, name) for name in _ROW_ARRAYS}, **self.columns}.items():
+        for name, array in {**{name: getattr(self, name) for name in ROW_ARRAYS}, **self.columns}.items():
             if array.shape != (n,):
                 raise SelectorError(f"candidates: {name} has shape {array.shape}, expected ({n},)")
         if self.start[0] != 0 or self.start[-1] != n or np.any(np.diff(self.start) < 0):
@@ -204,9 +204,9 @@ class Candidates:
             request, item: shape (n,).
             **given: any of the row arrays of the class (a missing score is an error unless there are no rows).
         """
-        if unknown := set(given) - set(_ROW_ARRAYS):
+        if unknown := set(given) - set(ROW_ARRAYS):
             raise ParameterError(f"candidates have no column {', '.join(sorted(unknown))}")
-        return cls(start=_counted(request, n_requests), **_in_order(request, _filled(item, given), {}))
+        return cls(start=starts_by_request(request, n_requests), **in_order(request, _filled(item, given), {}))
 
     @classmethod
     def empty(cls, n_requests: int) -> Candidates:
@@ -216,8 +216,8 @@ class Candidates:
 
     def reordered(self, **changes: npt.NDArray[np.generic]) -> Candidates:
         """Replace row arrays (for example `score`) and put the rows back in order."""
-        arrays = {name: np.asarray(changes.get(name, getattr(self, name))) for name in _ROW_ARRAYS}
-        return replace(self, **_in_order(self.request, arrays, self.columns))
+        arrays = {name: np.asarray(changes.get(name, getattr(self, name))) for name in ROW_ARRAYS}
+        return replace(self, **in_order(self.request, arrays, self.columns))
 
     def with_columns(self, **columns: FloatArray) -> Candidates:
         """Add score columns, or replace those of the same name."""
@@ -264,25 +264,25 @@ class Candidates:
 
     def taken(self, rows: BoolArray) -> Candidates:
         """The rows where `rows` is True, as a table over the same requests; for combinators only."""
-        arrays = {name: getattr(self, name)[rows] for name in _ROW_ARRAYS}
+        arrays = {name: getattr(self, name)[rows] for name in ROW_ARRAYS}
         columns = {name: column[rows] for name, column in self.columns.items()}
         return Candidates(start=self.starts_of(rows), rules=self.rules, columns=columns, notes=self.notes, **arrays)
 
     @staticmethod
     def row_arrays() -> tuple[str, ...]:
         """The names of the arrays that hold one value a row, `score` among them."""
-        return _ROW_ARRAYS
+        return ROW_ARRAYS
 
     def starts_of(self, rows: BoolArray) -> IntArray:
         """CSR starts by request of the rows where `rows` is True, shape (n_requests + 1,)."""
-        return _counted(self.request[rows], self.n_requests)
+        return starts_by_request(self.request[rows], self.n_requests)
 
     def rows(self, request: int) -> slice:
         """The rows of one request."""
         return slice(int(self.start[request]), int(self.start[request + 1]))
 
 
-_ROW_ARRAYS = (
+ROW_ARRAYS = (
     "item",
     "score",
     "chunk_rank",
@@ -333,56 +333,11 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
         searched = table.ranked[old]
         columns[SEARCHED][place[searched]] = table.score[old][searched]
     rows = np.concatenate([table.request[stays], request])
-    arrays = {name: np.concatenate([getattr(table, name)[stays], new[name]]) for name in _ROW_ARRAYS}
+    arrays = {name: np.concatenate([getattr(table, name)[stays], new[name]]) for name in ROW_ARRAYS}
     before = {name: table.columns.get(name, np.full(len(table), np.nan))[stays] for name in columns}
     joint = {name: np.concatenate([before[name], column]) for name, column in columns.items()}
-    shared: Any = {"rules": table.rules, "notes": table.notes, **_in_order(rows, arrays, joint)}
-    return Candidates(start=_counted(rows, table.n_requests), **shared)
-
-
-def concatenated(tables: Sequence[Candidates]) -> Candidates:
-    """Put the rows of several tables over the same requests into one, in the one order.
-
-    The rules of all are kept; a column that a table lacks is NaN in its rows. No item may stand in two tables
-    of one request (join them first where it may).
-    """
-    first = tables[0]
-    if any(table.n_requests != first.n_requests for table in tables):
-        raise SelectorError("candidates of different requests cannot be put together")
-    arrays, columns, shared = _appended(tables)
-    request = np.concatenate([table.request for table in tables])
-    return Candidates(start=_counted(request, first.n_requests), **shared, **_in_order(request, arrays, columns))
-
-
-def joined(tables: Mapping[str, Candidates]) -> Candidates:
-    """Outer join by (request, item): a column a source holds its scores, NaN where it did not find the item.
-
-    A source's own columns become `source.column`. The pair of chunks of a row is that of the best source that tells
-    one; everything else is that of the first source, in order, that has the row's best score.
-    """
-    names, parts = list(tables), list(tables.values())
-    rows, _, shared = _appended(parts)
-    request = np.concatenate([table.request for table in parts])
-    source = np.concatenate([np.full(len(t), i, dtype=np.int64) for i, t in enumerate(parts)])
-    best = np.lexsort((source, -rows["score"], rows["item"], request))
-    rows, request, source = {name: array[best] for name, array in rows.items()}, request[best], source[best]
-    new = firsts(request, rows["item"])
-    row = np.cumsum(new) - 1
-    columns = {name: np.full(int(new.sum()), np.nan, dtype=np.float64) for name in names}
-    for place, name in enumerate(names):
-        columns[name][row[source == place]] = rows["score"][source == place]
-    for name, table in tables.items():
-        for column, values in table.columns.items():
-            own = np.concatenate([values if one is table else np.full(len(one), np.nan) for one in parts])[best]
-            joint = columns.setdefault(f"{name}.{column}", np.full(int(new.sum()), np.nan, dtype=np.float64))
-            joint[row[source == names.index(name)]] = own[source == names.index(name)]
-    arrays = {name: array[new] for name, array in rows.items()}
-    told = np.flatnonzero((rows["query_chunk"] >= 0) & (rows["item_chunk"] >= 0))
-    first = told[np.unique(row[told], return_index=True)[1]]
-    for name in ("query_chunk", "item_chunk"):
-        arrays[name][row[first]] = rows[name][first]
-    start = _counted(request[new], parts[0].n_requests)
-    return Candidates(start=start, **shared, **_in_order(request[new], arrays, columns))
+    shared: Any = {"rules": table.rules, "notes": table.notes, **in_order(rows, arrays, joint)}
+    return Candidates(start=starts_by_request(rows, table.n_requests), **shared)
 
 
 def place_among(table: Candidates, rows: BoolArray) -> IntArray:
@@ -403,7 +358,7 @@ def rescored(candidates: Candidates, score: FloatArray) -> Candidates:
     return replace(table, chunk_rank=place_among(table, table.ranked))
 
 
-def _in_order(
+def in_order(
     request: IntArray, arrays: Mapping[str, npt.NDArray[Any]], columns: Mapping[str, FloatArray]
 ) -> dict[str, Any]:
     """Row arrays and columns, put in the one order, as arguments of `Candidates`."""
@@ -422,42 +377,14 @@ def _in_order(
 def _filled(item: IntArray, given: Mapping[str, npt.NDArray[np.generic]]) -> dict[str, npt.NDArray[Any]]:
     """The row arrays of new rows, with the empty value in what is not given; their tier is that of their origin."""
     rows: dict[str, npt.NDArray[Any]] = {"item": np.asarray(item, dtype=np.int64)}
-    for name in _ROW_ARRAYS[1:]:
+    for name in ROW_ARRAYS[1:]:
         value = given.get(name, np.full(len(item), np.nan if name == "score" else _EMPTY.get(name, -1)))
         rows[name] = np.array(value, dtype=np.float64 if name == "score" else np.int64)
     return rows if "tier" in given else {**rows, "tier": rows["origin"]}
 
 
-def _appended(
-    tables: Sequence[Candidates],
-) -> tuple[dict[str, npt.NDArray[Any]], dict[str, FloatArray], dict[str, Any]]:
-    """Row arrays and columns of several tables, one behind the other, and the rules and notes of all.
-
-    A column that a table lacks is NaN in its rows.
-    """
-    rules = tuple(dict.fromkeys([None, *(rule for table in tables for rule in table.rules)]))
-    out = [np.array([rules.index(rule) for rule in table.rules], dtype=np.int64)[table.out] for table in tables]
-    none = {name: np.empty(0, dtype=np.float64 if name == "score" else np.int64) for name in _ROW_ARRAYS}
-    arrays = {name: np.concatenate([none[name], *(getattr(table, name) for table in tables)]) for name in _ROW_ARRAYS}
-    arrays["out"] = np.concatenate([none["out"], *out])
-    columns = {
-        name: np.concatenate([table.columns.get(name, np.full(len(table), np.nan)) for table in tables])
-        for name in sorted({name for table in tables for name in table.columns})
-    }
-    notes = tuple(dict.fromkeys(note for table in tables for note in table.notes))
-    return arrays, columns, {"rules": rules, "notes": notes}
-
-
-def _counted(request: IntArray, n_requests: int) -> IntArray:
+def starts_by_request(request: IntArray, n_requests: int) -> IntArray:
     """CSR starts of rows by the request of each, which must be 0 to n_requests - 1."""
     if len(request) and not 0 <= int(request.min()) <= int(request.max()) < n_requests:
         raise SelectorError(f"candidates: a row is of request {int(request.max())}, but there are {n_requests}")
     return starts(np.bincount(request, minlength=n_requests))
-
-
-def stacked(tables: Sequence[Candidates]) -> Candidates:
-    """Put the requests of several tables one behind the other; their rules are joined, their columns must agree."""
-    arrays, columns, shared = _appended(tables)
-    lengths = [np.diff(table.start) for table in tables]
-    start = starts(np.concatenate([np.empty(0, dtype=np.int64), *lengths]))
-    return Candidates(start=start, columns=columns, **{**shared, **arrays})

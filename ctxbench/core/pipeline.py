@@ -16,8 +16,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ctxbench.core import registry
-from ctxbench.core.arrays import owners
-from ctxbench.core.candidates import SEARCHED, Candidates, Origin, concatenated
+from ctxbench.core.candidate_tables import concatenated, session_rows
+from ctxbench.core.candidates import SEARCHED, Candidates
 from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
 from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.notes import Note
@@ -232,18 +232,6 @@ def _with_session(query: Query, retrieve: Step | Merge, resources: Resources, *,
     timed = live and isinstance(retrieve, Merge)
     found = retrieve.call(query, resources, live=True) if timed else retrieve.call(query, resources)
     return concatenated([session_rows(query.batch), found])
-
-
-def session_rows(batch: Batch) -> Candidates:
-    """What the sessions of a batch hold, as chosen rows without a score."""
-    request = owners(batch.session_start)
-    return Candidates.build(
-        len(batch),
-        request,
-        batch.session_item,
-        origin=np.full(len(request), Origin.SESSION, dtype=np.int64),
-        mode=batch.session_mode,
-    )
 
 
 @dataclass

@@ -20,7 +20,8 @@ from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.features.item_words import ItemWords, item_words
-from ctxbench.index.dense import BLOCK, ChunkMatrix, dense_index, multiply, parts_of, row_dots
+from ctxbench.index.dense import BLOCK, ChunkMatrix, dense_index
+from ctxbench.index.products import multiply, parts_of, row_dots
 
 NEIGHBOURS = 10
 """How many of the labelled requests most similar to a request count in its shares."""

@@ -16,7 +16,8 @@ import numpy as np
 
 from ctxbench.core import registry
 from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, place_among
+from ctxbench.core.candidate_tables import concatenated
+from ctxbench.core.candidates import Candidates, Mode, Origin, place_among
 from ctxbench.core.errors import UserError
 from ctxbench.core.rules import Rule
 from ctxbench.gate.flat_steps import FlatStep

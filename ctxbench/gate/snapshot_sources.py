@@ -16,7 +16,6 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ctxbench.bench.dataset_run import SLICE, answered, measured
-from ctxbench.bench.experiment_file import SelectorSpec
 from ctxbench.bench.labels import Labels, enough_shown
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.metrics import mean as mean_of
@@ -24,6 +23,7 @@ from ctxbench.bench.prepared import Prepared, count_tokens, prepare
 from ctxbench.bench.progress_listener import Notify, Progress, silent
 from ctxbench.bench.provenance import versions
 from ctxbench.bench.results import RunFolder
+from ctxbench.bench.selector_specs import SelectorSpec
 from ctxbench.bench.slices import Slice, joined_slices
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import Fault, ParameterError, StorageError, UserError

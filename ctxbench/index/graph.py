@@ -20,8 +20,9 @@ from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import check_choice, check_range
 from ctxbench.core.items import Catalog, Item
-from ctxbench.index.dense import BLOCK, ChunkMatrix, blocks, multiply
+from ctxbench.index.dense import BLOCK, ChunkMatrix
 from ctxbench.index.pairs import Edges, best_pairs, dots, every_pair, heads, held_places, spans
+from ctxbench.index.products import blocks, multiply
 
 T = TypeVar("T", bound=np.generic)
 Prints: TypeAlias = np.ndarray[tuple[int], np.dtype[np.void]]

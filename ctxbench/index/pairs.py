@@ -14,7 +14,8 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts, owners, starts
 from ctxbench.core.candidates import MARGIN
-from ctxbench.index.dense import ChunkMatrix, row_dots
+from ctxbench.index.dense import ChunkMatrix
+from ctxbench.index.products import row_dots
 
 _AT_ONCE = 8_192  # rows multiplied at once: 50 MB in float64 at 384 dimensions
 

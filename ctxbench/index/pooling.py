@@ -13,7 +13,8 @@ import numpy as np
 from ctxbench.core.arrays import Float32Array, FloatArray, IntArray, ranges
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.masks import Masks
-from ctxbench.index.dense import ChunkMatrix, Hits, products, row_dots
+from ctxbench.index.dense import ChunkMatrix, Hits, products
+from ctxbench.index.products import row_dots
 
 Pool: TypeAlias = Literal["max", "mean", "top"]
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
 from ctxbench.core.candidates import MARGIN
-from ctxbench.index.dense import ChunkMatrix, multiply
+from ctxbench.index.dense import ChunkMatrix
 from ctxbench.index.graph import Graph
 from ctxbench.index.pairs import Edges, best_pairs, every_pair, heads, held_places, spans
+from ctxbench.index.products import multiply
 
 _KEPT = 64_000_000  # bytes of rows that are kept
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.metrics import Grade
-from ctxbench.bench.results import Part
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import ParameterError, UnknownNameError

@@ -24,7 +24,7 @@ from ctxbench.report.run_tables import comparison_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxbench.bench.results import Part
+    from ctxbench.bench.answer_rows import Part
 
 
 class Results:

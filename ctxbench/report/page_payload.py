@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.labels import enough_shown
 from ctxbench.bench.metrics import Grade
-from ctxbench.bench.results import Part
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners
-from ctxbench.core.candidates import Candidates, Mode, Origin, place_among, stacked
+from ctxbench.core.candidate_tables import stacked
+from ctxbench.core.candidates import Candidates, Mode, Origin, place_among
 from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset

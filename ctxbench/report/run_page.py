@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.results import Part, RunFolder
+from ctxbench.bench.results import RunFolder
 from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, summarise_run
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import StorageError

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.metrics import Grade
-from ctxbench.bench.results import Part
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import SEARCHED, Candidates, Origin
 from ctxbench.data.datasets.dataset import Dataset

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.core.candidates import Candidates, concatenated
+from ctxbench.core.candidate_tables import concatenated, session_rows
+from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import SelectorError, suggest
-from ctxbench.core.pipeline import session_rows
 from ctxbench.core.requests import Batch, Only
 from ctxbench.core.rules import NOT_CHOSEN, Rule
 from ctxbench.selectors.protocol import ANSWER_KEYS, VERSION, RawAnswer, quoted

@@ -28,7 +28,7 @@ from ctxbench.text.secrets import shown_arguments, shown_url
 
 if TYPE_CHECKING:
     from ctxbench.selectors.command import CommandOptions
-    from ctxbench.selectors.http import HttpOptions
+    from ctxbench.selectors.http_options import HttpOptions
 
 __all__ = ["KINDS", "External", "FileSelector", "external_from_config", "schema"]
 
@@ -293,7 +293,7 @@ def _settings(kind: str) -> type[CommandOptions | HttpOptions] | None:
 
         return CommandOptions
     if kind == "url":
-        from ctxbench.selectors.http import HttpOptions
+        from ctxbench.selectors.http_options import HttpOptions
 
         return HttpOptions
     return None
@@ -313,7 +313,8 @@ def _made(kind: str, given: Mapping[str, Any], base: Path) -> External:
 
         source = CommandSource(given["command"], options=CommandOptions(**options), base=base)
     else:
-        from ctxbench.selectors.http import HttpOptions, HttpSource
+        from ctxbench.selectors.http import HttpSource
+        from ctxbench.selectors.http_options import HttpOptions
 
         source = HttpSource(given["url"], options=HttpOptions(**options))
         cache = cache_dir() / "answers" if given.get("cache", True) else None

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ctxbench.core.arrays import IntArray
-from ctxbench.core.candidates import Candidates, Origin, concatenated, place_among
+from ctxbench.core.candidate_tables import concatenated, session_rows
+from ctxbench.core.candidates import Candidates, Origin, place_among
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.items import Catalog, ItemKey
-from ctxbench.core.pipeline import Pipeline, session_rows
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import AS_MANY_AS, Rule

@@ -16,10 +16,11 @@ from typing import Any, cast
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray
+from ctxbench.core.candidate_tables import session_rows
 from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.facts import LATEST
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import Pipeline, session_rows
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.core.selection import Prompt, Selection, selections

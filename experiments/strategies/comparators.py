@@ -19,9 +19,10 @@ import numpy as np
 from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, parse_metric
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import IntArray
-from ctxbench.core.candidates import Candidates, Origin, concatenated, stacked
+from ctxbench.core.candidate_tables import concatenated, session_rows, stacked
+from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.items import Catalog
-from ctxbench.core.pipeline import Pipeline, session_rows
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import Rule
 from ctxbench.data.datasets.dataset import Dataset, select_queries

@@ -18,7 +18,8 @@ from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, p
 from ctxbench.bench.stats import Comparison, compare, correct, holm, sign_flip
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin, stacked
+from ctxbench.core.candidate_tables import stacked
+from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch

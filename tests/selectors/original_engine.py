@@ -48,7 +48,8 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import EmbeddingError, ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.embedding.embedder import ModelError
-from ctxbench.index.dense import ChunkMatrix, chunks_of, multiply, nearest
+from ctxbench.index.dense import ChunkMatrix, chunks_of, nearest
+from ctxbench.index.products import multiply
 from ctxbench.steps.cut import Standard, offered_length
 from ctxbench.steps.retrieve import best_of_items, joined_keys
 from ctxbench.text.original_rules import query_chunks

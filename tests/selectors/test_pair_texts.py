@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, joined
+from ctxbench.core.candidate_tables import concatenated, joined
+from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Step

@@ -9,7 +9,8 @@ from ctxbench import testing
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.slices import Slice
-from ctxbench.core.candidates import Candidates, Origin, concatenated, joined
+from ctxbench.core.candidate_tables import concatenated, joined
+from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
