@@ -294,8 +294,9 @@ def search(
                 np.maximum(best, row, out=best)
         own = slice(int(start[request]), int(start[request + 1]))
         mask = eligible[request]
-        allowed = None if mask[held].all() else mask[matrix.item]
-        yield nearest(queries[own], best, matrix, allowed=allowed, depth=depth, weight=weight[own], scores=scores)
+        if not mask[held].all():
+            best = np.where(mask[matrix.item], best, np.float32(-np.inf))
+        yield nearest(queries[own], best, matrix, depth=depth, weight=weight[own], scores=scores)
 
 
 def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Iterator[tuple[int, slice, Float32Array]]:
@@ -325,7 +326,6 @@ def nearest(
     best: Float32Array,
     matrix: ChunkMatrix,
     *,
-    allowed: BoolArray | None,
     depth: int,
     weight: FloatArray,
     scores: Float32Array | None = None,
@@ -334,17 +334,14 @@ def nearest(
 
     Args:
         queries: vectors of the request's chunks, shape (n_query_chunks, n_dimensions).
-        best: the highest product of a query chunk, times its weight.
+        best: the highest product of a query chunk, times its weight; -inf for chunks that may not be found.
         matrix, depth: as of `search`.
-        allowed: which chunks may be found, shape (n_chunks,); None = all.
         weight: shape (n_query_chunks,).
         scores: all products, weighted, shape (n_query_chunks, n_chunks); None = those that count are made again.
     """
     if len(queries) == 0 or len(matrix.item) == 0:
         return Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
     margin = np.float32(MARGIN * max(1.0, float(weight.max())))  # float32's error grows with the weight
-    if allowed is not None:
-        best = np.where(allowed, best, np.float32(-np.inf))
     limit = np.float32(-np.inf)
     if len(matrix.first) > depth:
         of_items = np.maximum.reduceat(best, matrix.first)

@@ -20,7 +20,7 @@ from ctxbench.core.registry import foreign_code
 from ctxbench.core.stages import EMBEDDER, Resources
 from ctxbench.core.strategy import Strategy, later
 from ctxbench.index.dense import ChunkMatrix, Embed, Hits, by_best_pair, dense_index, query_vectors
-from ctxbench.index.pooling import Pooling, pooled_search
+from ctxbench.index.pooling import Pooling
 from ctxbench.index.ranked import DEPTH, of_hits, ranked_by
 from ctxbench.index.versions import row_over
 from ctxbench.text.chunking.chunk_rules import chunk_rule
@@ -133,9 +133,7 @@ class Dense(Strategy):
             return by_best_pair(query, embed, matrix, depth=self.depth)
         queries = query_vectors(query, embed, matrix)
         eligible, weight = query.batch.eligible, query.weight
-        return pooled_search(
-            queries, query.start, eligible, matrix, depth=self.depth, weight=weight, pooling=self.pooling
-        )
+        return self.pooling.search(queries, query.start, eligible, matrix, depth=self.depth, weight=weight)
 
 
 def joined_keys(catalog: Catalog) -> IntArray:

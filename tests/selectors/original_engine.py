@@ -214,7 +214,7 @@ class OriginalEngine:
         asked = np.array(queries, dtype=np.float32)
         best = multiply(asked, matrix.vectors).max(axis=0)
         weight = np.ones(len(asked), dtype=np.float64)
-        hits = nearest(asked, best, matrix, allowed=None, depth=len(keys), weight=weight)
+        hits = nearest(asked, best, matrix, depth=len(keys), weight=weight)
         return best_of_items([hits], matrix, group=self._groups(keys), depth=len(keys))
 
     def _groups(self, keys: Iterable[ItemKey | None]) -> IntArray:

@@ -142,7 +142,6 @@ class SettingRunner:
         labels: of the requests, in the same order.
         measures: what every setting is measured by.
         pairing: what differences are taken to; None = none are.
-        memory: bytes of outputs of steps that are kept.
 
     Attributes:
         definition: the selector.
@@ -161,12 +160,11 @@ class SettingRunner:
         labels: Labels,
         measures: Sequence[Measure],
         pairing: Pairing | None = None,
-        memory: int = MEMORY,
     ) -> None:
         self.definition, self.pairing = definition, pairing
         self._batch, self._resources = batch, resources
         self._labels, self._measures = labels, tuple(measures)
-        self._memo = OutputCache(memory)
+        self._memo = OutputCache(MEMORY)
         self._offer_by_steps: dict[str, str] = {}
         self._values_by_offer: dict[str, Mapping[Measure, FloatArray]] = {}
         if batch.ids != tuple(query.id for query in labels.dataset.queries):

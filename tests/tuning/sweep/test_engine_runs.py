@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
+from ctxbench.tuning.sweep import engine_runs
 from ctxbench.tuning.sweep.engine_runs import OutputCache, SettingRunner, draw_settings, setting_line, value_range
 from ctxbench.tuning.sweep.measures import Measure
 
@@ -97,7 +99,8 @@ def same(one, other) -> bool:
 )
 def test_every_setting_is_as_if_the_selector_ran_alone(seed, drawn_settings):
     labels = labelled(seed)
-    runs = runner(labels, memory=20_000)  # so little that outputs are dropped all the time
+    with mock.patch.object(engine_runs, "MEMORY", 20_000):  # so little that outputs are dropped all the time
+        runs = runner(labels)
     for values in [*drawn_settings, *drawn_settings[::-1]]:
         assert same(runs.values(values), by_running(labels, values))
 
