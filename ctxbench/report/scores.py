@@ -268,8 +268,10 @@ def _sentence(scores: _SelectorScores, bound: Bound) -> str:
         if scores.idle_queries:
             nothing = wording.count(scores.idle_queries, "query that needs nothing", "queries that need nothing")
             text += f", and so does the best item of {reached(scores.idle)} {nothing}"
-    if bound.floor:
-        text += f". Up to {bound.floor:g} items are offered even where no score is that high"
+    if bound.floor > (0 if bound.quantity == "score" else 1):  # within a margin the best item always is
+        items = wording.count(bound.floor, "item is", "items are")
+        low = "it scores" if bound.floor == 1 else "they score"
+        text += f". At least {items} offered, however low {low}, where so many are found"
     return f"{text}."
 
 
