@@ -37,4 +37,4 @@ def _sentence(same: list[tuple[str, Metric]]) -> str:
     if len(same) > 1:
         title, k = f"{metric.name}@k", "k"
     words = _WORDS.get(metric.name, metric.declaration.text.rstrip(".")).replace("{k}", k)
-    return f"{title[0].upper()}{title[1:]}: {words}."
+    return f"{title if title.startswith(metric.name) else f'{title[0].upper()}{title[1:]}'}: {words}."
