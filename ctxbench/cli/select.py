@@ -255,7 +255,11 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     lines += candidate_lines(explanation.chosen, pairs=True, headed=True) if n else ["", "nothing is offered"]
     out = explanation.left_out[:near]
     if out:
-        lines += ["", f"nearest that stayed out ({len(out)} of {wording.count(len(explanation.left_out), 'candidate')}):", ""]
+        lines += [
+            "",
+            f"nearest that stayed out ({len(out)} of {wording.count(len(explanation.left_out), 'candidate')}):",
+            "",
+        ]
         lines += candidate_lines(out, pairs=False)
     return lines
 
@@ -285,8 +289,8 @@ def _held(explanation: Explanation) -> str:
 
 def candidate_lines(rows: tuple[Explained, ...], *, pairs: bool, headed: bool = False) -> list[str]:
     """Candidates one below the other: score, mode, tokens, id, the rule that keeps one out, and the winning pair."""
-    likely = any(one.probability is not None for one in rows)
-    columns = ["score", *["likely to be required"] * likely, "how it gets in (include mode)", "price", "item"]
+    required = any(one.probability is not None for one in rows)
+    columns = ["score", *["likely to be required"] * required, "how it gets in (include mode)", "price", "item"]
     lines = [" | ".join(columns)] if headed else []
     for one in rows:
         score = "      " if one.offered.score is None else f"{one.offered.score:6.3f}"

@@ -115,9 +115,7 @@ def _cause_text(cause: Cause, item: str) -> str:
     others = [one for one in cause.subjects if one != item and one not in cause.detail]
     named = _first_few(others)
     said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
-    if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
-        return said
-    return f"{cause.kind}: {said}" if said else f"{cause.kind}"
+    return cause.told(said)
 
 
 def _first_few(said: Sequence[str]) -> str:

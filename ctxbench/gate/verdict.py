@@ -120,7 +120,7 @@ def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts) -> str:
     parts = []
     if facts.lost or facts.gained:
         lost = f"{facts.lost} required item{'' if facts.lost == 1 else 's'} lost"
-        parts.append(f"{lost}, {facts.gained} gained, {facts.allowed} net allowed")
+        parts.append(f"{lost}, {facts.gained} gained, {facts.allowed} may be lost net")
     for one in metrics:
         if exceeds(one.comparison, one.tolerance):  # for the worse, it would not be the same
             what = f"{_change_text(one)}: for the better by more than {_tolerance_text(one)}"

@@ -147,7 +147,7 @@ def test_a_blank_request_is_not_searched_for(select, text):
 def test_where_nothing_is_offered_it_is_said(cli, place):
     (place / "one.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
     done = cli("select", "delta", "-c", "one.jsonl", "--embedder", "hashing", *SEMANTIC, "--set", "contextTopN=0")
-    assert done.out.startswith("semantic: 0 of 1 items offered, 0 prompt tokens (o200k_base)\n\nnothing is offered\n")
+    assert done.out.startswith("semantic: 0 of 1 item offered, 0 prompt tokens (o200k_base)\n\nnothing is offered\n")
 
 
 def test_where_the_search_finds_nothing_it_is_said(select):
