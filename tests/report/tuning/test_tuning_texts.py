@@ -75,7 +75,8 @@ def test_why_the_default_is_kept(made):
         == "keep the default: No setting is good"
     )
     assert (
-        tuning_texts.default_text(replace(nothing, reason="")) == "keep the default: no setting is better beyond doubt"
+        tuning_texts.default_text(replace(nothing, reason=""))
+        == "keep the default: no setting is clearly better on these queries"
     )
 
 
