@@ -24,7 +24,7 @@ def answer(tuning: Tuning) -> str:
 
 
 def _in_short(name: str, outcome: PolicyOutcome) -> str:
-    """`normal: 8.2% fewer prompt tokens, -0.3 points of completeness`; the page goes on with `advice`, which has all."""
+    """`normal: 8.2% fewer prompt tokens, -0.3 points of completeness`; `advice` has all of it."""
     if outcome.recommended is None:
         return f"{name}: keep the default"
     found = outcome.against.get("defaults", {})

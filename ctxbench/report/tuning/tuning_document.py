@@ -36,9 +36,9 @@ _OPTIMISM = (
     "cent of the test split."
 )
 _GAINS = (
-    "Two steps from the first k items of the base's ranking to what is recommended: first another "
-    "ranking with a tuned k of its own, then a better cut of that ranking (where it ends). Both together are the change against tuned "
-    "fixed k."
+    "Two steps from the first k items of the base's ranking to what is recommended: first another ranking with a tuned "
+    "k of its own, then a better cut of that ranking (where it ends). Both together are the change against tuned fixed "
+    "k."
 )
 _WORST = (
     "Where what is recommended does worst, among groups of at least 10 queries. The lowest of many "

@@ -147,8 +147,9 @@ def terms(tuning: Tuning) -> str:
     named = {name for one in outcomes if one.chosen is not None for name in one.chosen.values}
     said = [f"{name}: {words}." for name, words in _PARAMETERS.items() if name in named]
     said += ["Fixed k: simply offer the first k of the base's ranking, with the best k."] * bool(outcomes)
-    bases = list(dict.fromkeys(one.default.name for one in tuning.datasets if one.default is not None))
-    said += [f"Base, or default: what everything is held against, {wording.listed(bases)}."] * bool(bases and outcomes)
+    bases = dict.fromkeys(one.default.name.removesuffix(", defaults") for one in tuning.datasets if one.default)
+    if bases and outcomes:
+        said.append(f"Base, or default: {wording.listed([*bases])} with its defaults, what all is held against.")
     return " ".join(said)
 
 

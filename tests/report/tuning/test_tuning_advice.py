@@ -14,17 +14,15 @@ OFFERS = (
     f"normal: {VALUES} offers 41.8% fewer prompt tokens (−45.5 to −38.2) at −0.1 points of completeness (−2.1 to +1.9)"
 )
 
+FEW = "test queries are too few to confirm it"
+
 
 @pytest.mark.parametrize(
     ("said", "ending"),
     [
         ("holds", "; it holds its target."),
         ("holds within 2 points", "; it holds its target within 2 points."),
-        (
-            "open",
-            "; it held its target on the tuning queries; the test queries are too few to confirm it (about 120 more labels "
-            "would).",
-        ),
+        ("open", f"; it held its target on the tuning queries; the {FEW} (about 120 more labels would)."),
         ("too few to say", "; there are too few labels to say whether it holds its target."),
     ],
 )
