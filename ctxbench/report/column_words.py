@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ctxbench.bench.metrics import Metric
@@ -37,4 +38,4 @@ def _sentence(same: list[tuple[str, Metric]]) -> str:
     if len(same) > 1:
         title, k = f"{metric.name}@k", "k"
     words = _WORDS.get(metric.name, metric.declaration.text.rstrip(".")).replace("{k}", k)
-    return f"{title if title.startswith(metric.name) else f'{title[0].upper()}{title[1:]}'}: {words}."
+    return f"{f'{title[0].upper()}{title[1:]}' if re.fullmatch('[a-z ]+', title) else title}: {words}."

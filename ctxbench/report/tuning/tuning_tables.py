@@ -45,11 +45,14 @@ def summary(tuning: Tuning) -> Table:
         changes += [_against_fixed(outcome), tuning_texts.change_text(_at_equal_tokens(outcome), COMPLETENESS)]
         choice = (tuning_texts.choice_text(outcome, outcome.chosen), tuning_texts.constraints_text(outcome))
         rows.append((*start, *figures, *choice, SPLITS[reported_split(dataset)], *changes))
-    numbers, at = frozenset({2, 3}), head.index("figures of")
-    if len({reported_split(dataset) for dataset in tuning.datasets}) > 1:
-        return Table("What is recommended", head, tuple(rows), numbers)
-    same = (*head[:at], *head[at + 1 :])  # all figures are of the same queries, which the page says above
-    return Table("What is recommended", same, tuple((*row[:at], *row[at + 1 :]) for row in rows), numbers)
+    names = list(head)
+    if len(tuning.datasets) == 1:  # of which the page is: figures come first
+        names.insert(3, names.pop(0))
+    if len({reported_split(dataset) for dataset in tuning.datasets}) == 1:  # the page says above which
+        names.remove("figures of")
+    told = tuple(tuple(row[head.index(name)] for name in names) for row in rows)
+    numbers = frozenset(names.index(TITLES[name]) for name in ("completeness", "tokens"))
+    return Table("What is recommended", tuple(names), told, numbers)
 
 
 def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
