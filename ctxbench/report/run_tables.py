@@ -358,10 +358,34 @@ def _failures(dataset: DatasetSummary) -> list[str]:
     ]
 
 
+_NOTES = {
+    "unstable": "queries answered otherwise when asked again",
+    "unstable_items": "queries offered other items when asked again",
+    "without_ranking": "queries without a ranking",
+    "without_scores": "queries without scores",
+    "from_cache": "answers kept from before",
+    "session_items_named": "items named that the session holds already",
+    "repeats": "times each was asked",
+    "cache_not_written": "answers that could not be kept",
+}
+
+
+def _note(name: str, value: Any) -> str:
+    """What a selector says of its answers, in words; what is not known here as it is."""
+    if name == "builds" and isinstance(value, list):
+        return f"answered by {wording.listed([wording.named(str(one)) for one in value])}"
+    if name in _NOTES and isinstance(value, int):
+        words = _NOTES[name]
+        first = words.split(" ", 1)[0]
+        one = {"queries": "query", "answers": "answer", "items": "item", "times": "time"}[first]
+        return f"{value:,} {words if value != 1 else words.replace(first, one, 1)}"
+    return f"{name} {value}"
+
+
 def _said(dataset: DatasetSummary) -> list[str]:
     """What selectors say of their own answers."""
     return [
-        f"{wording.named(one.selector)}: {', '.join(f'{name} {value}' for name, value in one.notes.items())}."
+        f"{wording.named(one.selector)}: {', '.join(_note(name, value) for name, value in one.notes.items())}."
         for one in dataset.selectors
         if one.notes
     ]

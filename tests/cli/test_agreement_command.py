@@ -29,7 +29,7 @@ def test_agreement_is_printed_with_every_difference(cli, place):
     lines = done.out.splitlines()
     assert lines[:3] == [
         "3 pairs of 2 queries judged by both",
-        "1 pairs stand in a.tsv only and are left out",
+        "1 pair stands in a.tsv only and is left out",
         "1 pairs stand in b.tsv only and are left out",
     ]
     # required: 2 of 3 agree; by chance 1/3 * 2/3 + 2/3 * 1/3 = 4/9; (6/9 - 4/9) / (5/9) = 0.4
