@@ -37,5 +37,7 @@ def _sentence(same: list[tuple[str, Metric]]) -> str:
     k = str(metric.k)
     if len(same) > 1:
         title, k = f"{metric.name}@k", "k"
-    words = _WORDS.get(metric.name, metric.declaration.text.rstrip(".")).replace("{k}", k)
-    return f"{f'{title[0].upper()}{title[1:]}' if re.fullmatch('[a-z ]+', title) else title}: {words}."
+    general = metric.declaration.text.rstrip(".").replace("first k ", "first {k} ")
+    words = _WORDS.get(metric.name, general).replace("{k}", k)
+    plain = re.fullmatch("[a-z ]+", title)  # no name of a metric that is spelt so
+    return f"{title[0].upper() + title[1:] if plain else title}: {words}."

@@ -373,7 +373,7 @@ _NOTES = {
 def _note(name: str, value: Any) -> str:
     """What a selector says of its answers, in words; what is not known here as it is."""
     if name == "builds" and isinstance(value, list):
-        return f"answered by {wording.listed([wording.named(str(one)) for one in value])}"
+        return f"builds that answered: {wording.listed([wording.named(str(one)) for one in value])}"
     if name in _NOTES and isinstance(value, int):
         words = _NOTES[name]
         first = words.split(" ", 1)[0]
