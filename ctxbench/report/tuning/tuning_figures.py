@@ -48,8 +48,8 @@ _FIRST, _MEAN = ": first n", "mean over queries"
 _LINES = (
     " A thick line, the front, has the best settings of a selector (no other is as complete for fewer prompt tokens), "
     "a thin one the first n items of its ranking; tints are 95% intervals. Where the thick line stands above the thin "
-    "one of the same selector, its cut is worth more than a fixed number; where one thin line stands above another, its "
-    "ranking is better."
+    "one of the same selector, its cut is worth more than a fixed number; where one thin line stands above another, "
+    "its ranking is better."
 )
 
 
