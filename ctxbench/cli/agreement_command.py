@@ -52,7 +52,9 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
     if as_json:
         print_json({"pairs": len(pairs), "queries": len(rows), "written": str(out)})
     else:
-        say(f"{len(pairs):,} pairs of {len(rows):,} queries written to {out}", err=True)
+        from ctxbench.report.wording import count
+
+        say(f"{count(len(pairs), 'pair')} of {count(len(rows), 'query', 'queries')} written to {out}", err=True)
 
 
 _ASKED = ("_id", "text", "history", "session", "scope")
@@ -71,10 +73,13 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(_as_dict(found))
         return
-    say(f"{found.pairs:,} pairs of {found.queries:,} queries judged by both")
+    from ctxbench.report.wording import count
+
+    say(f"{count(found.pairs, 'pair')} of {count(found.queries, 'query', 'queries')} judged by both")
     for path, n in ((first, found.only_first), (second, found.only_second)):
         if n:
-            say(f"{n:,} pairs stand in {path} only and are left out")
+            stand = "stands in {} only and is" if n == 1 else "stand in {} only and are"
+            say(f"{count(n, 'pair')} {stand.format(path)} left out")
     say("", "first \\ second  irrelevant   helpful  required")
     for grade, name in enumerate(("irrelevant", "helpful", "required")):
         say(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in found.table[grade]))
@@ -82,7 +87,15 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
     for one in found.kappas:
         interval = f"{one.low:.3f}-{one.high:.3f}"
         say(f"{one.question:<21} {one.value:>6.3f}  {interval:>12}  {one.observed:>9.4f}  {one.expected:>9.4f}")
-    say("", f"{len(found.disagreements):,} pairs on which the grades differ")
+    say(
+        "",
+        "kappa: agreement beyond what chance would give; 1 = always, 0 = no more than chance. By grade, irrelevant "
+        "against required counts as twice as far apart as neighbours (linear weights).",
+        "",
+        f"{count(len(found.disagreements), 'pair')} on which the grades differ",
+    )
+    if found.disagreements:
+        say("  query  item  first second (0 irrelevant, 1 helpful, 2 required)")
     for query, item, one_grade, other_grade in found.disagreements:
         say(f"  {query}  {item.id}  {one_grade} {other_grade}")
 

@@ -122,20 +122,28 @@ def _facts(fit: Fit, figures: FoldFigures | None) -> dict[str, Any]:
 
 def _summary(fit: Fit) -> str:
     where = "every split" if fit.split == "all" else f"split {fit.split}"
-    line = f"{fit.dataset}: {fit.what} fitted on {fit.queries:,} queries of {where}"
+    from ctxbench.report.wording import count
+
+    line = f"{fit.dataset}: {fit.what} fitted on {count(fit.queries, 'query', 'queries')} of {where}"
     weights = fit.values.get("weights")
     if fit.what == "weights" and isinstance(weights, Mapping):
         line += ": " + ", ".join(f"{name} {value:g}" for name, value in weights.items())
     if kept := fit.values.get("requests"):
-        line += f"; the file holds the texts of {len(kept):,} labelled requests and what they need"
+        line += f"; the file holds the texts of {count(len(kept), 'labelled request')} and what they need"
     return line
 
 
 def _table(figures: FoldFigures) -> list[str]:
     """The figures as lines of text."""
+    from ctxbench.report.wording import count
+
+    of_items = "items" in figures.columns
+    what = "a required item scores above one that is not" if of_items else "a request in need scores above one in none"
+    queries, groups = count(figures.queries, "query", "queries"), count(figures.groups, "group")
     head = (
-        f"  out of {figures.folds} folds, {figures.queries:,} queries in {figures.groups:,} groups: area under the ROC "
-        f"curve {figures.roc_area:.3f} [{figures.interval.low:.3f}, {figures.interval.high:.3f}]"
+        f"  Measured on requests it was not fitted on ({figures.folds} folds of {queries} in {groups}): how often "
+        f"{what} (1 = always): {figures.roc_area:.3f} [{figures.interval.low:.3f}, {figures.interval.high:.3f}]. "
+        "Below: what comes of each threshold; in brackets 95% intervals."
     )
     names = [_HEADS[name] for name in figures.columns]
     lines = [head, f"  {'threshold':>10}  {names[0]:>28}  {names[1]:>28}"]

@@ -187,9 +187,11 @@ def _failed(snapshot: CatalogSnapshot) -> str:
 
 
 def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path, items: str) -> None:
+    from ctxbench.report.wording import count
+
     width = max(len(part.name) for part in snapshot.parts)
     for part in snapshot.parts:
-        said = f"{len(part.items):,} items" if part.state == "captured" else part.state
+        said = count(len(part.items), "item") if part.state == "captured" else part.state
         server = part.details.get("server")
         if server:
             said += f" ({server['name']} {server['version']}".rstrip() + ")"
@@ -198,7 +200,7 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path, items: st
         for note in (*part.notes, *_lacking(part)):
             say(f"{'':<{width}}  {note}")
     counts = card["counts"]
-    say(f"{counts['items']:,} items, catalog {card['catalog'][:12]}, in {out}")
+    say(f"{count(counts['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         say(f"{_failed(snapshot)}: {', '.join(part.name for part in snapshot.failed)}; this is what the others gave")
     say(f'Next: ctxbench select "what a user asks" {items}')

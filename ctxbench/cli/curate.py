@@ -179,6 +179,7 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
     from ctxbench.data.curation.export import export_dataset, request_rows
     from ctxbench.io.files import write_atomic
     from ctxbench.io.json_files import dump_jsonl
+    from ctxbench.report.wording import count
 
     if (what.form is None) != (what.out is None) or (what.form is None and what.requests is None):
         raise ParameterError("say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE")
@@ -193,7 +194,9 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
     if what.requests is not None:
         write_atomic(what.requests, dump_jsonl(request_rows(dataset)))
         report["requests"] = str(what.requests)
-        lines.append(f"what {len(dataset):,} queries ask and may be offered, written to {what.requests}")
+        lines.append(
+            f"what {count(len(dataset), 'query asks', 'queries ask')} and may be offered, written to {what.requests}"
+        )
     if as_json:
         print_json(report)
     else:

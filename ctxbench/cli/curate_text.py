@@ -66,12 +66,15 @@ def _rule() -> str:
 
 
 def _near_lines(found: DatasetStats, shown: int | None) -> list[str]:
+    from ctxbench.report.wording import count
+
     near = found.near
     if near.skipped:
         return [f"near-duplicates: not computed; {near.skipped}", ""]
     pairs = [f"{s:.2f}  {one}  {other}{'  (two servers)' if apart else ''}" for one, other, s, apart in near.pairs]
-    title = f"near-duplicates: {len(near.pairs):,} pairs ({near.across:,} across servers) in {near.groups:,} groups of "
-    title += f"{near.items:,} items; {near.method}, from {near.threshold:g}"
+    pairs_of = f"{count(len(near.pairs), 'pair')} ({near.across:,} across servers)"
+    title = f"near-duplicates: {pairs_of} in {count(near.groups, 'group')} of {count(near.items, 'item')}; "
+    title += f"{near.method}, from {near.threshold:g} on"
     return _section(title, pairs, shown)
 
 
@@ -90,20 +93,27 @@ def _tag_lines(found: DatasetStats) -> list[str]:
 
 def split_lines(found: Resplit) -> list[str]:
     """How the splits come out, as lines."""
+    from ctxbench.report.wording import count
+
     rows = [
         [name, *(_n(one.get(name, 0)) for one in (found.before, found.after, found.judged, found.bundles))]
         for name in dict.fromkeys([*found.before, *found.after])
     ]
     lines = _table(["split", "queries before", "queries now", "of them judged", "groups"], rows)
-    lines.append(f"{found.moved:,} queries are of another split now")
+    are = "is" if found.moved == 1 else "are"
+    lines.append(f"{count(found.moved, 'query', 'queries')} {are} of another split now")
     if found.cut:
-        late = f"{found.late:,} queries of test are of that very time, or earlier and kept with later ones"
+        are = "is" if found.late == 1 else "are"
+        late = f"{count(found.late, 'query', 'queries')} of test {are} of that very time, "
+        late += "or earlier and kept with later ones"
         lines.append(f"tuning reaches to {found.cut}; {late}")
     return lines
 
 
 def diff_lines(found: DatasetDifference, *, shown: int | None = 10) -> list[str]:
     """How two datasets differ, as lines."""
+    from ctxbench.report.wording import count
+
     head = [f"a: {found.a}", f"b: {found.b}"]
     if found.equal:
         return [*head, "equal"]
@@ -115,7 +125,7 @@ def diff_lines(found: DatasetDifference, *, shown: int | None = 10) -> list[str]
         lines += [_REORDERED, ""]
     moved = [f"{one.query}: {one.before} -> {one.after}" for one in found.splits]
     if moved:
-        lines += _section(f"splits: {len(moved):,} queries moved", moved, shown)
+        lines += _section(f"splits: {count(len(moved), 'query', 'queries')} moved", moved, shown)
     if found.labels:
         counts = "; ".join(f"{kind} {_listed(rows)}" for kind, rows in found.label_counts.items() if rows)
         lines += _section(f"labels: {counts}", [_label_line(change) for change in found.labels], shown)
@@ -152,11 +162,14 @@ def _label_line(change: Any) -> str:
 
 def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
     """What carrying a dataset over changed, as lines."""
+    from ctxbench.report.wording import count
+
     after = found.dataset
     lines = [
         f"from {found.source}",
         f"to   {after.name} {after.version} {after.hash[:12]}",
-        f"     {len(after.catalog):,} items, {len(after):,} queries, {len(after.labels):,} labels",
+        f"     {count(len(after.catalog), 'item')}, {count(len(after), 'query', 'queries')}, "
+        + count(len(after.labels), "label"),
         "",
     ]
     renamed = [f"{one.old.id} -> {one.new.id} ({one.how})" for one in found.renamed]
@@ -174,7 +187,7 @@ def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
         ("items with several possible successors, taken for gone (say which in --renames)", ambiguous),
         ("items gone (renamed? --renames FILE, which holds `old id: new id`, lets labels follow)", found.gone),
         ("items new", found.added),
-        (f"items changed, {found.changed_labels:,} labels carried over to them", changed),
+        (f"items changed, {count(found.changed_labels, 'label')} carried over to them", changed),
         ("labels lost", lost),
         ("places where an item was named and is gone", places),
         ("queries unlabelled now, and left out of every figure", found.now_unlabelled),
@@ -193,8 +206,10 @@ def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
 
 def export_lines(found: ExportReport, *, plain: bool = False) -> list[str]:
     """What was written, and what the format cannot hold, as lines."""
+    from ctxbench.report.wording import count
+
     labels = ", ".join(f"{name} {n:,}" for name, n in found.labels.items())
-    lines = [f"{found.items:,} items, {found.queries:,} queries, labels in qrels: {labels}"]
+    lines = [f"{count(found.items, 'item')}, {count(found.queries, 'query', 'queries')}, labels in qrels: {labels}"]
     lines += [f"run {name}: {file}" for name, file in found.runs.items()]
     lines += [f"no run of {name}: it returned no ranking" for name in found.without_ranking]
     if found.not_held:
@@ -203,7 +218,8 @@ def export_lines(found: ExportReport, *, plain: bool = False) -> list[str]:
         lines += [f"  {n:,} {what}" for what, n in found.not_held.items()]
     for why, queries in found.other_values.items():
         some = f"{', '.join(queries[:3])}{', ...' if len(queries) > 3 else ''}"
-        lines.append(f"ranking metrics of {len(queries):,} queries differ in other programs, since {why}: {some}")
+        of = count(len(queries), "query", "queries")
+        lines.append(f"ranking metrics of {of} differ in other programs, since {why}: {some}")
     return [*lines, f"written to {found.folder}"]
 
 

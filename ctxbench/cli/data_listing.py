@@ -18,6 +18,13 @@ from ctxbench.io.visible import quoted
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
 
+_STATES = {
+    "cached": "on this machine, ready to use",
+    "importable": "its source is installed; it is made at the first use",
+    "not installed": "install the package in brackets first",
+    "not fetched": "its files are public; the command in brackets fetches them",
+}
+
 
 def list_datasets(*, as_json: bool) -> None:
     """Print every dataset that has a name."""
@@ -31,6 +38,8 @@ def list_datasets(*, as_json: bool) -> None:
     for row in rows:
         how = f"  ({row.install})" if row.state.startswith("not ") else ""
         say(f"{row.name:<{width}}  {row.state:<13}  {row.version}{how}")
+    if words := [f"{state}: {meaning}" for state, meaning in _STATES.items() if any(r.state == state for r in rows)]:
+        say(f"({'; '.join(words)})", err=True)
 
 
 def show(name: str, *, query: str | None, as_json: bool) -> None:
@@ -118,12 +127,15 @@ def validate(name: str, *, as_json: bool) -> int:
 def _counts(folder: Path) -> str:
     """What a valid dataset holds, in one line: who reads it sees what will be measured."""
     from ctxbench.data.datasets.reader import read_dataset
+    from ctxbench.report.wording import count
 
     counts = read_dataset(folder).counts
-    text = f"{counts['items']:,} items, {counts['queries']:,} queries, {counts['labels']:,} labels"
-    text += f"; {counts['needs_nothing']:,} queries need nothing"
+    queries, none = (count(counts[name], "query", "queries") for name in ("queries", "needs_nothing"))
+    text = f"{count(counts['items'], 'item')}, {queries}, {count(counts['labels'], 'label')}"
+    text += f"; {none} {'needs' if counts['needs_nothing'] == 1 else 'need'} nothing"
     if counts["unlabelled"]:
-        text += f"; {counts['unlabelled']:,} are unlabelled, and so left out of every figure"
+        are = "is" if counts["unlabelled"] == 1 else "are"
+        text += f"; {counts['unlabelled']:,} {are} unlabelled, and so left out of every figure"
     return text
 
 

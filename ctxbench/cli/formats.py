@@ -142,6 +142,7 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
         as_json: print JSON.
     """
     from ctxbench.data.datasets.writer import create_dataset
+    from ctxbench.report.wording import count
 
     conversion = make()
     dataset = conversion.dataset
@@ -154,7 +155,8 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
         say(line)
     splits = ", ".join(f"{name} {n:,}" for name, n in dataset.counts["splits"].items())
     say(
-        f"dataset {dataset.name}: {len(dataset):,} queries ({splits}), {len(dataset.labels):,} labels over "
-        f"{len(dataset.catalog):,} items; {len(dataset.unlabelled):,} queries unlabelled"
+        f"dataset {dataset.name}: {count(len(dataset), 'query', 'queries')} ({splits}), "
+        f"{count(len(dataset.labels), 'label')} over {count(len(dataset.catalog), 'item')}; "
+        f"{count(len(dataset.unlabelled), 'query', 'queries')} unlabelled"
     )
     say(f"written to {out}")

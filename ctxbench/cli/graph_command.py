@@ -28,6 +28,7 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
     from ctxbench.index.graph_store import made_from, make_graph, read_graph, write_graph
     from ctxbench.index.resources import LocalResources
     from ctxbench.io.cache import cache_dir
+    from ctxbench.report.wording import count
     from ctxbench.text.tokens import open_counter
 
     items = find_catalog(catalog)
@@ -48,6 +49,6 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
         )
         return
     say(
-        f"{len(graph):,} items, {linked:,} of them with {len(graph.item):,} similar ones "
+        f"{count(len(graph), 'item')}, {linked:,} of them with {len(graph.item):,} similar ones "
         f"({spec.similarity} >= {spec.threshold:g}, at most {spec.neighbours:,} each); written to {out}"
     )

@@ -68,13 +68,15 @@ def _summary(found: Overlap) -> Iterator[str]:
     left_out = f"; {found.left_out:,} that no search finds (disabled, or by hand only) are left out"
     yield f"{types}: {found.tokens:,} prompt tokens{left_out if found.left_out else ''}"
     if found.asked:
+        are = "is" if found.first == 1 else "are"
         yield (
-            f"searched for with the first sentence of its description, {found.first:,} of {found.asked:,} are found "
+            f"searched for with the first sentence of its description, {found.first:,} of {found.asked:,} {are} found "
             f"first among their type, {found.among:,} among the first {FIRST_FEW}"
         )
     if found.mute:
         others = f" and {len(found.mute) - 3:,} more" if len(found.mute) > 3 else ""
-        yield f"{len(found.mute):,} have no description to search for: {', '.join(found.mute[:3])}{others}"
+        have = "has" if len(found.mute) == 1 else "have"
+        yield f"{len(found.mute):,} {have} no description to search for: {', '.join(found.mute[:3])}{others}"
 
 
 def _pair_lines(found: Overlap, shown: int | None) -> Iterator[str]:
@@ -85,7 +87,7 @@ def _pair_lines(found: Overlap, shown: int | None) -> Iterator[str]:
     taken = sum(pair.margin < 0 for pair in found.pairs)
     yield (
         f"pairs that read alike (similarity {found.threshold:g} or more) or are taken for one another: "
-        f"{len(found.pairs):,} ({taken:,} taken), worst first"
+        f"{len(found.pairs):,} ({taken:,} taken), sorted by how far the wrong item leads"
     )
     listed = found.pairs[:shown]
     for rank, pair in enumerate(listed):
@@ -101,8 +103,9 @@ def _of_pair(pair: OverlapPair, found: Overlap, *, tried: bool) -> Iterator[str]
     for one in pair.asked:
         if one.other > one.score:
             other = next(item for item in pair.items if item != one.item)
-            yield f"    {other} comes before {one.item} ({one.other:.2f} against {one.score:.2f}) in a search for"
+            yield f"    {other} comes before {one.item} in a search for"
             yield from (f"      {line}" for line in quoted(one.text))
+            yield f"      similarity to the search: wrong item {one.other:.2f}, right item {one.score:.2f}"
     yield from (f"    {_change(change, found)}" for change in pair.changes)
     if pair.margin >= 0 and len(pair.asked) == 2:
         yield "    each comes before the other where it is searched for"
@@ -111,7 +114,7 @@ def _of_pair(pair: OverlapPair, found: Overlap, *, tried: bool) -> Iterator[str]
 
 
 def _change(change: EditEffect, found: Overlap) -> str:
-    first = f"{change.first:,} of {found.asked:,} found first (now {found.first:,})"
+    first = f"{change.first:,} of {found.asked:,} items would be found first by their own words ({found.first:,} now)"
     if change.what == "merge":
         return f"merged into one, as {change.name}: {-change.tokens:,} prompt tokens less, {first}"
     return f"{change.item} renamed, such as {change.name}: {first}"

@@ -113,7 +113,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         facts |= {} if session is None else {"session": session.as_dict()}
         print_json({**facts, **explanation.as_dict(near=near)})
     else:
-        say(*_lines(explanation, label, counter.name, near))
+        say(*_lines(explanation, label, counter.name, near), *_score_words(pipeline, explanation))
 
 
 def _reads_results(pipeline: Pipeline) -> bool:
@@ -231,10 +231,12 @@ def _messages(explanation: Explanation) -> list[dict[str, str]]:
 
 
 def _lines(explanation: Explanation, label: str, counter: str, near: int) -> list[str]:
+    from ctxbench.report import wording
+
     n = len(explanation.chosen)
     held = sum(one.offered.origin == "session" for one in explanation.chosen)
     beside = f" beside {held} {_held(explanation)}" if held else ""
-    offered = f"{n - held} of {explanation.eligible} items offered{beside}"
+    offered = f"{n - held} of {wording.count(explanation.eligible, 'item')} offered{beside}"
     tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter})"
     if held:
         tokens += f", {explanation.total_tokens:,} with what the session holds"
@@ -250,12 +252,33 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
         lines.append(f"{why}, so nothing is searched")
     elif explanation.eligible and n == held and not explanation.left_out:
         lines.append("the search finds nothing: no item is a candidate")
-    lines += ["", *candidate_lines(explanation.chosen, pairs=True)] if n else ["", "nothing is offered"]
+    lines += candidate_lines(explanation.chosen, pairs=True, headed=True) if n else ["", "nothing is offered"]
     out = explanation.left_out[:near]
     if out:
-        lines += ["", f"nearest that stayed out ({len(out)} of {len(explanation.left_out)} candidates):", ""]
+        lines += [
+            "",
+            f"nearest that stayed out ({len(out)} of {wording.count(len(explanation.left_out), 'candidate')}):",
+            "",
+        ]
         lines += candidate_lines(out, pairs=False)
     return lines
+
+
+def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
+    """What the scores are and which margin cuts them, where a price is in them; nothing of other selectors."""
+    from ctxbench.core.stored_pipelines import StoredPipeline
+    from ctxbench.report.thresholds import bounds_of
+
+    stored = StoredPipeline.of(about := {"pipeline": pipeline.describe()})
+    scored = any(one.offered.score is not None for one in (*explanation.chosen, *explanation.left_out))
+    if not scored or stored is None or not any(step.name == "price" for step in stored.steps()):
+        return []
+    margins = [
+        one for one in bounds_of({"description": about}) if (one.quantity, one.label) == ("difference", "margin")
+    ]
+    least = f", but for the first {margins[0].floor}" if margins and margins[0].floor > 1 else ""
+    cut = f"; what is over {margins[0].setting:g} below the best is left out{least}" if len(margins) == 1 else ""
+    return ["", f"Score: likelihood less price, as logarithms, comparable within one request only{cut}."]
 
 
 def _held(explanation: Explanation) -> str:
@@ -264,9 +287,11 @@ def _held(explanation: Explanation) -> str:
     return "always in" if modes == {"always"} else "in the session"
 
 
-def candidate_lines(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
+def candidate_lines(rows: tuple[Explained, ...], *, pairs: bool, headed: bool = False) -> list[str]:
     """Candidates one below the other: score, mode, tokens, id, the rule that keeps one out, and the winning pair."""
-    lines = []
+    required = any(one.probability is not None for one in rows)
+    columns = ["score", *["likely to be required"] * required, "how it gets in (include mode)", "price", "item"]
+    lines = [" | ".join(columns)] if headed else []
     for one in rows:
         score = "      " if one.offered.score is None else f"{one.offered.score:6.3f}"
         likely = "" if one.probability is None else f"  {one.probability:4.0%} likely"
@@ -287,7 +312,7 @@ def candidate_lines(rows: tuple[Explained, ...], *, pairs: bool) -> list[str]:
 def winning_pair(one: Explained) -> str:
     """What led to a candidate: the item, if one did, and the pair of texts; empty if neither is known."""
     led = f"led to by {one.offered.via}" if one.offered.via else ""
-    pair = f"“{_short(one.query_chunk)}” ~ “{_short(one.item_chunk)}”" if one.item_chunk else ""
+    pair = f"“{_short(one.query_chunk)}” matches “{_short(one.item_chunk)}”" if one.item_chunk else ""
     return ": ".join(filter(None, (led, pair)))
 
 

@@ -15,6 +15,7 @@ from ctxbench.io.console import is_plain, say
 
 if TYPE_CHECKING:
     from ctxbench.tuning.opened_inputs import TuningInputs
+    from ctxbench.tuning.policy_file import PolicyFile
     from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 
@@ -76,8 +77,31 @@ def tune_presets(
         print_json(_facts(found, ready, written, folder))
         return
     say(*console_table(found, plain=is_plain()).splitlines())
+    say(*_ways_to_take(found, file))
     for path in (*written, *(page for page in pages if page.suffix == ".md"), report[0], report[1]):
         say(f"written: {path}")
+
+
+def _ways_to_take(found: Tuning, file: PolicyFile) -> list[str]:
+    """For each preset of an agent's own selector what to write into its file: its settings, with those that change."""
+    from ctxbench.selectors.definitions import agent_definition
+    from ctxbench.selectors.parameters import shown
+    from ctxbench.sources.agent_file import is_agent_file, read_agent
+
+    paths = {one.name: file.base / one.selector for one in file.selectors if one.selector.endswith((".yaml", ".yml"))}
+    agents = {name: read_agent(path) for name, path in paths.items() if is_agent_file(path)}
+    lines = []
+    for dataset in found.datasets:
+        for outcome in dataset.outcomes:
+            if (chosen := outcome.recommended) is None or chosen.selector not in agents:
+                continue
+            agent = agents[chosen.selector]
+            now = {name: one.default for name, one in agent_definition(agent).parameters.items()}
+            settings = {**agent.settings, **{k: v for k, v in chosen.values.items() if now.get(k) != v}}
+            said = ", ".join(f"{name}: {shown(value)}" for name, value in settings.items())
+            on = f" on {dataset.dataset}" if len(found.datasets) > 1 else ""
+            lines.append(f"to take {outcome.policy.name}{on}: in {agent.path}, settings: {{{said}}}")
+    return lines
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -75,7 +75,8 @@ def _counts(counts: Usage, counter: str | None, top: int) -> list[str]:
     lines += ["", f"{'offered':>7}  {'referenced':>10}  {'share, 95% interval':>21}{unused}  item"]
     for item in counts.items[:top]:
         bounds = item.interval
-        percent = f"{100 * item.referenced / item.offered:5.1f} %  {100 * bounds.low:4.1f}-{100 * bounds.high:5.1f}"
+        low, high = (f"{100 * end:.1f}" for end in (bounds.low, bounds.high))
+        percent = f"{100 * item.referenced / item.offered:.1f} % ({low} to {high} %)"
         cost = f"  {item.tokens_unused:>13,}" if counter else ""
         lines.append(f"{item.offered:>7,}  {item.referenced:>10,}  {percent:>21}{cost}  {item.key.id}")
         for last in item.evidence[-1:]:
@@ -93,8 +94,8 @@ def _suggestions(found: Suggestions, counter: str | None) -> list[str]:
 
     threshold = found.threshold
     rule = (
-        f"{threshold.needed} offers of {count(threshold.conversations, 'conversation')} without a reference say, "
-        f"at 95%, that at most {100 * threshold.share:g}% reference it"
+        f"{threshold.needed} offers in {count(threshold.conversations, 'conversation')} without a single reference: "
+        f"then it is 95% sure that at most {100 * threshold.share:g}% of replies would reference the item"
     )
     lines = []
     if found.suggestions:

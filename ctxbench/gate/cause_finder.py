@@ -16,8 +16,8 @@ from ctxbench.steps.fit import BUDGET
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
 _ALL, _CHUNKS = "in the catalog", "with more chunks"
 WAYS = {
-    _FRONT: ("came in front", "stood in front"),
-    _BEST: ("raised the best score", "had the best score"),
+    _FRONT: ("came in front", "stood in front before"),
+    _BEST: ("raised the best score", "had the best score before"),
     _ROOM: ("filled the budget", "filled the budget before"),
     _AMONG: ("changed the choice", "changed the choice"),  # by diversity, or a gap
     _CHUNKS: ("took up more of the topK chunks", "took up more of the topK chunks before"),

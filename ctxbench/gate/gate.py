@@ -173,7 +173,7 @@ def check_runs(
     """
     from ctxbench.gate.snapshot_sources import of_run  # slow to import
 
-    accepted, names = (base / MANIFEST).exists(), names or (str(base), str(head))
+    own, accepted, names = names, (base / MANIFEST).exists(), names or (str(base), str(head))
     bases = [*map(with_prices, read_baseline(base) if accepted else of_run(base, datasets[0]))]
     heads = [*map(with_prices, of_run(head, datasets[1]))]
     before, now = ({one.selector for one in side} for side in (bases, heads))
@@ -182,6 +182,8 @@ def check_runs(
         (old,), (new,) = before, now
         bases = [replace(one, selector=new) for one in bases]
         notices = (f"{new} of {names[1]} is held against {old} of {names[0]}",)
+    if own:
+        bases, heads = ([replace(one, source=n) for one in side] for n, side in zip(own, (bases, heads), strict=True))
     pairing = pair_snapshots(bases, heads)
     return check(
         pairing._replace(notices=(*notices, *pairing.notices)),

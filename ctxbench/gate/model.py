@@ -61,6 +61,10 @@ class CauseKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+_KINDS = {CauseKind.CROWDED: "pushed out by other items' higher scores", CauseKind.FREED: "moved up"}
+"""In words for a reader, where the name is not plain."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
     """The cause of a change.
@@ -78,6 +82,14 @@ class Cause:
     subjects: tuple[str, ...] = ()
     detail: str = ""
     way: str = ""
+
+    def told(self, said: str) -> str:
+        """The cause in words: what its kind means to a reader, and what is said of it, which may be empty."""
+        if self.detail.startswith(f"{self.kind} "):  # `model minilm -> e5`
+            return said
+        if self.kind is CauseKind.FREED and said:
+            return f"moved up because {said}"
+        return f"{_KINDS.get(self.kind, self.kind)}: {said}" if said else f"{_KINDS.get(self.kind, self.kind)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +156,13 @@ class UnmetRequirement:
         items: ids of those that would do, any one of them; sorted, never empty.
         why: what became of them, such as `no longer in the catalog`.
         queries: ids of those that require one, in the order of the head.
+        before: to how many of these one was offered before; decides nothing.
     """
 
     items: tuple[str, ...]
     why: str
     queries: tuple[str, ...]
+    before: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

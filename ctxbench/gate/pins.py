@@ -129,7 +129,7 @@ def _absence_reason(item: str, fact: AnswerFact, snapshot: SelectorSnapshot) -> 
     for one in fact.near:
         if one.id == item:
             return f"{one.rule or 'it stayed out'}{_score_text(one.score)}"
-    return exclusion_reason(item, snapshot.queries[fact.query], snapshot.items[item]) or "it is no candidate"
+    return exclusion_reason(item, snapshot.queries[fact.query], snapshot.items[item]) or "the search did not find it"
 
 
 def exclusion_reason(item: str, query: QueryFact, known: ItemFact) -> str:
@@ -324,6 +324,4 @@ def _cause_text(cause: Cause, item: str) -> str:
     others = [one for one in cause.subjects if one != item and one not in cause.detail]
     named = first_few(others)
     said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
-    if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
-        return said
-    return f"{cause.kind}: {said}" if said else f"{cause.kind}"
+    return cause.told(said)

@@ -122,7 +122,7 @@ def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts) -> str:
     parts = []
     if facts.lost or facts.gained:
         lost = f"{facts.lost} required item{'' if facts.lost == 1 else 's'} lost"
-        parts.append(f"{lost}, {facts.gained} gained, {facts.allowed} net allowed")
+        parts.append(f"{lost}, {facts.gained} gained, {facts.allowed} may be lost net")
     for one in metrics:
         if exceeds(one.comparison, one.tolerance):  # for the worse, it would not be the same
             what = f"{_change_text(one)}: for the better by more than {_tolerance_text(one)}"
@@ -158,7 +158,12 @@ def unmet_requirements(
             found.setdefault(left or tuple(group), []).append(query)
     return tuple(
         UnmetRequirement(
-            items=items, why=" or ".join(dict.fromkeys(_item_reason(one, head) for one in items)), queries=tuple(ids)
+            items=items,
+            why=" or ".join(dict.fromkeys(_item_reason(one, head) for one in items)),
+            queries=tuple(ids),
+            before=sum(
+                not {old.get(one, one) for one in items}.isdisjoint(offered_ids(base.answers, query)) for query in ids
+            ),
         )
         for items, ids in found.items()
     )
@@ -173,7 +178,8 @@ def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
     items = [*dict.fromkeys(item for one in unmet for item in one.items)]
     queries = [*dict.fromkeys(query for one in unmet for query in one.queries)]
     why = " or ".join(dict.fromkeys(one.why for one in unmet))
-    what = f"nothing is left that would meet what {queries_text(len(queries))} require{'s' * (len(queries) == 1)}"
+    before = sum(one.before for one in unmet)
+    what = f"required by {queries_text(len(queries))}, offered to {before or 'none'} before, and nothing else would do"
     return f"{what}: {first_ids(items)} ({why}; {first_ids(queries)})"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,9 +93,10 @@ class Checked:
 
     def _text(self) -> str:
         from ctxbench.report.document_console import console_text
+        from ctxbench.report.gate.check_closing import PYTHON
         from ctxbench.report.gate.check_document import document
 
-        return console_text(document(self.found))
+        return console_text(document(self.found, speech=PYTHON))
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -144,4 +145,15 @@ def check(results: Results, baseline: Results | str | Path, *, allow_removed: bo
         datasets=({} if before is None else before.opened, results.opened),
         names=("before" if before is not None else str(baseline), "now"),
     )
-    return Checked(found)
+    return Checked(_in_python(found))
+
+
+def _in_python(found: Check) -> Check:
+    """The check with the option of the command by its name in Python."""
+    from ctxbench.report.gate.check_closing import COMMAND, PYTHON
+
+    def said(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(text.replace(COMMAND.removed, PYTHON.removed) for text in texts)
+
+    selectors = [replace(one, reasons=said(one.reasons), notices=said(one.notices)) for one in found.selectors]
+    return replace(found, selectors=tuple(selectors), notices=said(found.notices))

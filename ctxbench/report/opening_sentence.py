@@ -24,12 +24,19 @@ def run_answer(summary: RunSummary) -> str:
     if several:
         names.sort(key=lambda name: _place(summary.datasets, name))
     tell = _on_several if several else _on_one
-    parts = [part for name in names if (part := tell(summary.datasets, name))]
+    told = {name: part for name in names if (part := tell(summary.datasets, name)) is not None}
+    first = dict(list(told.items())[:_NAMED])
+    parts = [f"{wording.named(name)} {part}" for name, part in first.items() if part]
+    if alike := [wording.named(name) for name, part in first.items() if not part]:
+        parts.append(f"for {wording.listed(alike)} no difference shows")
     if not parts:
         return ""
-    more = [f"and {len(parts) - _NAMED} more below"] if len(parts) > _NAMED else []
+    more = [f"and {len(told) - _NAMED} more below"] if len(told) > _NAMED else []
     on = f", on {len(summary.datasets)} datasets" if several else ""
-    return f"Beside {wording.named(base)}{on}: {'; '.join([*parts[:_NAMED], *more])}."
+    rest = (
+        " On the rest no difference shows." if several and any(_leaves_some(summary.datasets, n) for n in first) else ""
+    )
+    return f"Beside {wording.named(base)}{on}: {'; '.join([*parts, *more])}.{rest}"
 
 
 def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:
@@ -47,26 +54,45 @@ def glance(summary: RunSummary) -> Iterator[tuple[str, ...]]:
         yield (one.dataset, *(" / ".join(cell) for cell in cells))
 
 
-def _on_one(datasets: Sequence[DatasetSummary], name: str) -> str:
-    """By how much a selector differs on the one dataset."""
-    found = next((one.against for one in datasets[0].selectors if one.selector == name), {})
+def _on_one(datasets: Sequence[DatasetSummary], name: str) -> str | None:
+    """By how much a selector differs on the one dataset; empty where no difference shows, None without a comparison."""
+    against = next((one.against for one in datasets[0].selectors if one.selector == name), {})
+    found = {key: one for key, one in against.items() if one.n}
     said = []
     for metric, what in ((COMPLETENESS, "points of completeness"), (TOKENS, "prompt tokens a query")):
         one = found.get(str(metric))
-        if one is not None and one.n:
+        if one is not None:
             doubt = "" if one.distinguishable else " (cannot be told apart)"
             said.append(f"{wording.signed(metric, one.difference)} {what}{doubt}")
-    return f"{wording.named(name)} {' and '.join(said)}" if said else ""
+    if not said:
+        return None
+    return " and ".join(said) if any(one.distinguishable for one in found.values()) else ""
 
 
-def _on_several(datasets: Sequence[DatasetSummary], name: str) -> str:
-    """On how many datasets a selector is more complete, and costs fewer tokens, and on how many less, beyond chance."""
+def _on_several(datasets: Sequence[DatasetSummary], name: str) -> str | None:
+    """On how many datasets a selector is more complete, and costs fewer tokens, and on how many less, beyond chance.
+
+    Empty where it is nowhere, None where it was not compared.
+    """
     more, less = _told(datasets, name, COMPLETENESS)
     dearer, cheaper = _told(datasets, name, TOKENS)
     if more is None:
-        return ""
-    said = f"{wording.named(name)} is more complete on {more} and less on {less}"
-    return said if cheaper is None else f"{said}, for fewer prompt tokens on {cheaper} and more on {dearer}"
+        return None
+    complete = _counted("is", "complete", more=more, less=less)
+    return ", and ".join(filter(None, [complete, _counted("costs", "prompt tokens", fewer=cheaper, more=dearer)]))
+
+
+def _counted(verb: str, what: str, **counts: int | None) -> str:
+    """`is more complete on 5 and less on 4`; what is counted nowhere is not in it."""
+    found = [(word, n) for word, n in counts.items() if n]
+    parts = [f"{word}{'' if place else f' {what}'} on {n}" for place, (word, n) in enumerate(found)]
+    return f"{verb} {' and '.join(parts)}" if parts else ""
+
+
+def _leaves_some(datasets: Sequence[DatasetSummary], name: str) -> bool:
+    """Whether a selector differs on some datasets, in completeness or in tokens, and on others not."""
+    told = [sum(n or 0 for n in _told(datasets, name, metric)) for metric in (COMPLETENESS, TOKENS)]
+    return any(told) and min(told) < len(datasets)
 
 
 def _told(datasets: Sequence[DatasetSummary], name: str, metric: Metric) -> tuple[int | None, int | None]:

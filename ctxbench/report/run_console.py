@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
+from ctxbench.bench.metrics import Metric
 from ctxbench.bench.summary import RunSummary
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording
+from ctxbench.report.column_words import column_words
 from ctxbench.report.run_tables import Column, ComparisonTable, SelectorRow, comparison_table
 from ctxbench.report.table_parts import dim_notes, empty_table
 from ctxbench.report.wording import said
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _WIDE = 110  # from here on a comparison takes one line
 _DROPPED_FIRST = ("Comp@1", "Comp@20", "wrong_siblings", "Comp", "items")  # where the terminal is narrow
+_BASELINE = "(baseline)"
 _OUTSIDE = "What a selector offers is measured; what the model then calls is outside."
 
 
@@ -45,18 +48,24 @@ def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableT
     tables = [comparison_table(summary, dataset) for dataset in summary.datasets]
     common = [note for note in tables[0].notes if all(note in table.notes for table in tables)] if tables else []
     parts: list[RenderableType] = []
+    shown: dict[tuple[str, Metric], None] = {}
     for table in tables:
-        parts += _dataset(table, console, plain, set(common))
-    return [*parts, *dim_notes([*common, _OUTSIDE], plain=plain)]
+        columns, dropped = _fitting(table, console, plain)
+        parts += _dataset(table, columns, dropped, console=console, common=set(common))
+        shown |= {(column.title, column.metric): None for column in columns}
+    words = column_words(shown)
+    return [*parts, *dim_notes([*([words] if words else []), *common, _OUTSIDE], plain=plain)]
 
 
-def _dataset(table: ComparisonTable, console: Console, plain: bool, common: set[str]) -> list[RenderableType]:
+def _dataset(
+    table: ComparisonTable, columns: Sequence[Column], dropped: Sequence[Column], *, console: Console, common: set[str]
+) -> list[RenderableType]:
     from rich.text import Text
 
-    columns, dropped = _fitting(table, console, plain)
+    plain = is_plain(console.encoding)
     parts: list[RenderableType] = [Text(said(table.heading, plain), style="bold"), _figures(table, columns, plain)]
     if table.compared:
-        heading = Text(said(f"Against {table.base} (*), on the same queries", plain), style="bold")
+        heading = Text(said(f"Against {table.base} {_BASELINE}, on the same queries", plain), style="bold")
         parts += [Text(), heading, _differences(table, plain, stacked=console.width < _WIDE)]
     notes = [note for note in table.notes if note not in common]
     if dropped:
@@ -73,13 +82,14 @@ def _fitting(table: ComparisonTable, console: Console, plain: bool) -> tuple[lis
     order = [c for name in _DROPPED_FIRST for c in columns if name in (c.key, c.metric.name)]
     for column in dict.fromkeys(order):
         options = console.options.update(width=10_000)
-        if Measurement.get(console, options, _figures(table, columns, plain)).maximum <= console.width:
+        if Measurement.get(console, options, _figures(table, columns, plain, marked=False)).maximum <= console.width:
             break
         columns.remove(column)
     return columns, [column for column in table.columns if column not in columns]
 
 
-def _figures(table: ComparisonTable, columns: Sequence[Column], plain: bool) -> Table:
+def _figures(table: ComparisonTable, columns: Sequence[Column], plain: bool, *, marked: bool = True) -> Table:
+    """The table; not `marked`, as wide as it is where the mark of the baseline goes to a line of its own."""
     made = empty_table()
     made.add_column("selector", overflow="fold")
     for column in columns:
@@ -88,7 +98,7 @@ def _figures(table: ComparisonTable, columns: Sequence[Column], plain: bool) -> 
     if errors:
         made.add_column("errors", justify="right", style="bold red")
     for row in table.rows:
-        cells = [_text(f"{row.selector} *" if row.is_base else row.selector, plain)]
+        cells = [_text(f"{row.selector} {_BASELINE}" if row.is_base and marked else row.selector, plain)]
         cells += [_figure(table, row, column, plain) for column in columns]
         if errors:
             cells.append(_text(f"{row.errors:,}", plain))

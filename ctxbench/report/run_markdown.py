@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.bench.metrics import Grade, parse_metric
 from ctxbench.bench.summary import DatasetSummary, RunSummary
 from ctxbench.core.stages import EMBEDDER, kind_of
 from ctxbench.core.stored_pipelines import pipelines_in
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.report import wording
+from ctxbench.report.column_words import column_words
 from ctxbench.report.opening_sentence import glance, run_answer
 from ctxbench.report.run_tables import ComparisonTable, about_selector, comparison_table
 
@@ -60,6 +61,8 @@ def _common(manifest: Mapping[str, Any]) -> Iterator[str]:
         drawn = f"groups whole, drawn by hash with seed {manifest['experiment']['seed']}"
         yield f"* Sample: at most {sample:,} queries a dataset, {drawn}; the headings say how many of how many."
     yield "* Values are means over queries with their 95% intervals; what the model then calls is outside."
+    metrics = [parse_metric(name) for name in manifest["experiment"]["metrics"]]
+    yield f"* Columns. {_said(column_words((str(metric), metric) for metric in metrics))}"
     for name in manifest["selectors"]:
         about, values = about_selector(manifest, name)
         yield f"* `{wording.named(name)}`: {_said(about)}{f' ({wording.named(values)})' if values else ''}."

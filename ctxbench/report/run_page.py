@@ -198,7 +198,7 @@ def _histogram(group: ScoreGroup, dataset: str, name: str) -> str:
         width=width,
         height=height,
         name=name,
-        label=f"Scores of {of}: required items upwards, best other items downwards",
+        label=f"Scores of {of}: required items upwards, best items that are not required downwards",
     )
 
 

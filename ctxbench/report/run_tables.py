@@ -11,7 +11,8 @@ from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate
 from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
 from ctxbench.report import wording
-from ctxbench.report.steps_text import pipeline_text, reads_a_fit
+from ctxbench.report.column_words import column_words
+from ctxbench.report.steps_text import may_have_seen, pipeline_text
 from ctxbench.selectors.parameters import shown
 
 _SHOWN = (
@@ -129,6 +130,11 @@ class ComparisonTable:
     rows: tuple[SelectorRow, ...]
     notes: tuple[str, ...]
 
+    @property
+    def words(self) -> str:
+        """What its columns mean."""
+        return column_words((column.title, column.metric) for column in self.columns)
+
 
 def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metric: bool = False) -> ComparisonTable:
     """Make the table of a dataset.
@@ -165,7 +171,8 @@ def about_selector(manifest: Mapping[str, Any], name: str) -> tuple[str, str]:
     described = manifest["selectors"].get(name, {})
     description = described.get("description", {})
     about = str(described.get("about", "")).rstrip(".") or pipeline_text(description)
-    if reads_a_fit(description) and manifest["experiment"].get("split") != "test":
+    ran = {name for key, one in manifest.get("datasets", {}).items() for name in (key, str(one.get("name", key)))}
+    if manifest["experiment"].get("split") != "test" and may_have_seen(description, ran):
         about = f"{about}; {SEEN}"
     values = ", ".join(f"{key} {shown(value)}" for key, value in described.get("values", {}).items())
     if described.get("like"):  # then its own size counts for nothing
@@ -253,7 +260,7 @@ def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Colum
         notes.append(
             f"{wording.LOOSE} behind an interval: there are too few queries, or too few that differ, to rely on it."
         )
-    notes += _comparison_note(summary, dataset)
+    notes += _comparison_note(dataset)
     if dataset.unlabelled:
         left = wording.count(dataset.unlabelled, "query", "queries")
         notes.append(f"{left} without full labels left out: what they need is not known, or not all of it.")
@@ -284,8 +291,8 @@ def _sizes(columns: Sequence[Column], shown: Sequence[tuple[Column, Estimate]]) 
     texts = []
     for sizes, titles in by_size.items():
         span = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-        texts.append(f"n = {span}" if len(by_size) == 1 else f"n = {span} for {wording.listed(titles)}")
-    return [f"{'; '.join(texts)}."] if texts else []
+        texts.append(span if len(by_size) == 1 else f"{span} for {wording.listed(titles)}")
+    return [f"{wording.SIZE_WORDS}, {'; '.join(texts)}."] if texts else []
 
 
 def _methods(shown: Sequence[tuple[Column, Estimate]]) -> list[str]:
@@ -297,20 +304,24 @@ def _methods(shown: Sequence[tuple[Column, Estimate]]) -> list[str]:
             methods.setdefault(found.interval.method, {})[column.title] = None
             levels.add(f"{found.interval.level:.0%}")
     texts = [f"{method} for {wording.listed(list(titles))}" for method, titles in methods.items()]
-    return [f"Intervals are {wording.listed(sorted(levels))}: {'; '.join(texts)}."] if texts else []
+    if not texts:
+        return []
+    level = wording.listed(sorted(levels))
+    said = f"Behind a value stands its {level} interval: where the mean over many more such queries most likely lies."
+    return [f"{said} (Methods: {'; '.join(texts)}.)"]
 
 
-def _comparison_note(summary: RunSummary, dataset: DatasetSummary) -> list[str]:
+def _comparison_note(dataset: DatasetSummary) -> list[str]:
     found = [one for selector in dataset.selectors for one in selector.against.values()]
     if not found:
         return []
     tests = wording.listed(sorted({one.test for one in found}))
-    note = (
-        f"Differences from {wording.named(summary.compare_to)} are paired on the same queries; p is Holm-corrected "
-        f"over the {len(found)} comparisons of this dataset (tests: {tests}; told apart at p of at most "
-        f"{max(one.alpha for one in found):g}); the interval is of the one difference alone."
-    )
-    return [note]
+    note = f"{wording.P_WORDS}; up to {max(one.alpha for one in found):g} counts."
+    methods = f"query by query, {tests}"
+    if len(found) > 1:
+        note += f" {wording.RAISED}"
+        methods += f"; Holm's correction for {len(found)} comparisons"
+    return [f"{note} (Methods: {methods}.)"]
 
 
 def _reasons(dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
@@ -347,10 +358,34 @@ def _failures(dataset: DatasetSummary) -> list[str]:
     ]
 
 
+_NOTES = {
+    "unstable": "queries answered otherwise when asked again",
+    "unstable_items": "queries offered other items when asked again",
+    "without_ranking": "queries without a ranking",
+    "without_scores": "queries without scores",
+    "from_cache": "answers kept from before",
+    "session_items_named": "items named that the session holds already",
+    "repeats": "times each was asked",
+    "cache_not_written": "answers that could not be kept",
+}
+
+
+def _note(name: str, value: Any) -> str:
+    """What a selector says of its answers, in words; what is not known here as it is."""
+    if name == "builds" and isinstance(value, list):
+        return f"builds that answered: {wording.listed([wording.named(str(one)) for one in value])}"
+    if name in _NOTES and isinstance(value, int):
+        words = _NOTES[name]
+        first = words.split(" ", 1)[0]
+        one = {"queries": "query", "answers": "answer", "items": "item", "times": "time"}[first]
+        return f"{value:,} {words if value != 1 else words.replace(first, one, 1)}"
+    return f"{name} {value}"
+
+
 def _said(dataset: DatasetSummary) -> list[str]:
     """What selectors say of their own answers."""
     return [
-        f"{wording.named(one.selector)}: {', '.join(f'{name} {value}' for name, value in one.notes.items())}."
+        f"{wording.named(one.selector)}: {', '.join(_note(name, value) for name, value in one.notes.items())}."
         for one in dataset.selectors
         if one.notes
     ]

@@ -26,12 +26,13 @@ _BINS = 50
 
 @dataclass(frozen=True, slots=True)
 class ShownThreshold:
-    """A selector's threshold: the parameter with its setting, where it lies, and what it comes to."""
+    """A selector's threshold: its parameter, where it lies, what it comes to, and whether some are offered below it."""
 
     selector: str
     text: str
     value: float
     sentence: str
+    floor: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -47,6 +48,7 @@ class ScoreGroup:
         idle: the best score of a query that needs nothing.
         thresholds: of those selectors that have one.
         sentences: what else a reader must know.
+        reading: how bars beside thresholds are read; may be empty.
     """
 
     selectors: tuple[str, ...]
@@ -57,6 +59,7 @@ class ScoreGroup:
     idle: tuple[int, ...]
     thresholds: tuple[ShownThreshold, ...]
     sentences: tuple[str, ...]
+    reading: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ def score_groups(dataset: Dataset, parts: Sequence[Part], described: Mapping[str
     for (view, _), same in alike.items():
         scores = _scores(same[0], labels, view, types)
         thresholds = [
-            ShownThreshold(part.selector, _text(bound), bound.value, _sentence(scores, bound))
+            ShownThreshold(part.selector, _text(bound), bound.value, _sentence(scores, bound), _has_floor(bound))
             for part in same
             for bound in bounds.get((part.selector, view), ())
         ]
@@ -240,12 +243,18 @@ def _group(
         idle=_counts(scores.idle, edges),
         thresholds=tuple(thresholds),
         sentences=tuple(_remarks(scores, view)),
+        reading=_reading(view, thresholds),
     )
 
 
 def _text(bound: Bound) -> str:
     """The parameter and its value."""
     return f"{bound.label} {bound.setting:g}".replace("-", wording.MINUS)
+
+
+def _has_floor(bound: Bound) -> bool:
+    """Whether items are offered below a threshold; within a margin the best one always is."""
+    return bound.floor > (0 if bound.quantity == "score" else 1)
 
 
 def _sentence(scores: _SelectorScores, bound: Bound) -> str:
@@ -268,9 +277,24 @@ def _sentence(scores: _SelectorScores, bound: Bound) -> str:
         if scores.idle_queries:
             nothing = wording.count(scores.idle_queries, "query that needs nothing", "queries that need nothing")
             text += f", and so does the best item of {reached(scores.idle)} {nothing}"
-    if bound.floor:
-        text += f". Up to {bound.floor:g} items are offered even where no score is that high"
+    if _has_floor(bound):
+        items = wording.count(bound.floor, "item is", "items are")
+        low = "it scores" if bound.floor == 1 else "they score"
+        text += f". At least {items} offered, however low {low}, where so many are found"
     return f"{text}."
+
+
+def _reading(view: _View, thresholds: Sequence[ShownThreshold]) -> str:
+    """How bars beside a line are read; those below it are in all the same where a number of items is."""
+    if not thresholds or view.quantity == "expansion":
+        return ""
+    cut = (
+        "was cut, but for items that are offered however low they score"
+        if any(one.floor for one in thresholds)
+        else "was cut"
+    )
+    lines = "the line" if len(thresholds) == 1 else "a line"
+    return f"Blue left of {lines} {cut}; orange right of it was offered needlessly."
 
 
 def _remarks(scores: _SelectorScores, view: _View) -> list[str]:

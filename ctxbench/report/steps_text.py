@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from ctxbench.core.stored_pipelines import (
     StoredPipeline,
     StoredRefine,
 )
+from ctxbench.features.stored_fits import SHIPPED, open_calibrations
 
 Stage: TypeAlias = AnyStored | tuple[StoredRefine, ...] | None
 
@@ -86,6 +87,22 @@ def _defaults(kind: str, name: str) -> dict[str, Any]:
     with suppress(UserError):  # one that needs a value cannot be made without
         made |= registry.parameters(registry.build(kind, name, {}))
     return {key: list(value) if isinstance(value, tuple) else value for key, value in made.items()}
+
+
+def may_have_seen(description: Mapping[str, Any], datasets: Collection[str]) -> bool:
+    """Whether a step of a described pipeline is given a fit that may have been made from labels of these datasets.
+
+    What comes with ctxbench was fitted on datasets that it names, and on none of the user's; of another file of fits
+    nothing is known.
+    """
+    if not reads_a_fit(description):
+        return False
+    pipeline = StoredPipeline.of(description)
+    read = {step.values.get("calibration") for step in (pipeline.steps() if pipeline else ())} - {None, ""}
+    if read != {SHIPPED}:
+        return True
+    fitted = {name for fit in open_calibrations(SHIPPED).fits for name in fit.dataset.split(" + ")}
+    return any(name == one or name.startswith(f"{one}-") for name in datasets for one in fitted)
 
 
 def reads_a_fit(description: Mapping[str, Any]) -> bool:

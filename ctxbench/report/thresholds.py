@@ -19,7 +19,7 @@ from ctxbench.core.stored_pipelines import StoredDomains, StoredPipeline, Stored
 
 QUANTITIES = {
     "score": "",
-    "difference": "score less the best of the query",
+    "difference": "distance to the best score of the same query",
     "ratio": "score as a share of the best of the query",
     "expansion": "score of what expansions brought in",
 }

@@ -14,6 +14,11 @@ NONE = "-"  # stands where there is no value
 LOOSE = "~"  # stands behind an interval that does not hold
 LOOSE_LEGEND = f"{LOOSE} marks an interval that too few values carry"
 UNTOLD = "cannot be told apart"
+P_WORDS = "p: how often chance alone would give such a difference"
+RAISED = (
+    "It is raised because many comparisons are made, so a difference may not count though its interval leaves out 0."
+)
+SIZE_WORDS = "n: how many queries"
 _MANY = 1_000_000
 _LOOSE_END = re.compile(rf"[\d\u221e]{LOOSE}(?=\)|$)")
 _PLAIN = str.maketrans({MINUS: "-", DASH: "-", "\u221e": "inf"})

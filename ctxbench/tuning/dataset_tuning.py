@@ -70,7 +70,9 @@ class DatasetTuner:
             base = self.base = self.base or Base.of(competitor, self.policies)
 
             def report_settings(settings: int, name: str = tunable.name, done: int = place) -> None:
-                self._say(f"{name}, {settings:,} settings", done, len(self.tunables))
+                self._say(
+                    f"{name}, {settings:,} {'setting' if settings == 1 else 'settings'}", done, len(self.tunables)
+                )
 
             self.searches[tunable.name] = search(competitor.with_base(base), file, base=base, progress=report_settings)
         one_group = self._one_group_reason()

@@ -134,12 +134,12 @@ def _unsure_reason(optimum: Optimum, found: BestSetting, selector: str) -> str:
     """What the nearest setting keeps by its means alone."""
     missed = []
     for limit in (optimum.limits[place] for place in found.missed):
-        what = f"not beyond doubt: {limit.text}"
-        if limit.from_policy:
-            mean, end = limit.in_text_unit(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
-            what = f"{limit.text} is met by the mean, {mean:.4g}, but the {end} end of what is likely is"
-            what += f" {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries"
-        missed.append(what)
+        if not limit.from_policy:
+            missed.append(f"too few queries to be sure of: {limit.text}")
+            continue
+        mean, end = limit.in_text_unit(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
+        what = f"{limit.text} is met by the mean, {mean:.4g}, but the {end} end of what is likely is"
+        missed.append(f"{what} {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries")
     return f"the nearest is {setting_text(selector, found.rounded)}: {'; '.join(missed)}"
 
 
@@ -162,7 +162,6 @@ def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
             return f"{limit.text} cannot be judged: {limit.measure} applies to no query{where}"
         if not best.enough:
             return f"no setting reaches {limit.text}: the best reachable is {best.value:.4g}, by {best.by}"
-    aim = f"{'fewer' if policy.minimise else 'more'} {policy.objective}"
     kept = [limit.text for limit in next(iter(optima.values())).limits if not limit.from_policy]
     for which, limit in enumerate(limits):
         best = _reach(optima, which, with_others=True)
@@ -170,8 +169,9 @@ def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
             rest = ", ".join([*(one.text for one in limits if one != limit), *kept])
             what = f"{limit.measure} comes to {best.value:.4g} at best, by {best.by}"
             return f"no setting reaches {limit.text} beside the rest: where that is kept ({rest}), {what}"
-    limits_text = " and ".join([limit.text for limit in limits] + kept)
-    return f"no setting that keeps {limits_text} has {aim} than the default"
+    limits_text = ", ".join([limit.text for limit in limits] + kept)
+    aim = f"{'fewer' if policy.minimise else 'more'} {policy.objective}"
+    return f"no setting keeps all of these limits with {aim} than the default: {limits_text}"
 
 
 def _reach(optima: Mapping[str, Optimum], which: int, *, with_others: bool) -> _Reach | None:

@@ -115,7 +115,7 @@ class CommonSetting:
             [tuner.searches[name].competitor.rankings for tuner in self._tuners],
             optima,
             worth=[tuner.base.worth if tuner.base else 1.0 for tuner in self._tuners],
-            progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} settings", 0, 1),
+            progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} {'setting' if n == 1 else 'settings'}", 0, 1),
         )
 
     def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:

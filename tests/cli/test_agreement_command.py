@@ -29,12 +29,13 @@ def test_agreement_is_printed_with_every_difference(cli, place):
     lines = done.out.splitlines()
     assert lines[:3] == [
         "3 pairs of 2 queries judged by both",
-        "1 pairs stand in a.tsv only and are left out",
-        "1 pairs stand in b.tsv only and are left out",
+        "1 pair stands in a.tsv only and is left out",
+        "1 pair stands in b.tsv only and is left out",
     ]
     # required: 2 of 3 agree; by chance 1/3 * 2/3 + 2/3 * 1/3 = 4/9; (6/9 - 4/9) / (5/9) = 0.4
     assert next(line for line in lines if line.startswith("required  ") and "0.4" in line).split()[1] == "0.400"
-    assert lines[-1] == "  q2  tool:a  0 2"
+    assert lines[-2:] == ["  query  item  first second (0 irrelevant, 1 helpful, 2 required)", "  q2  tool:a  0 2"]
+    assert any(line.startswith("kappa: agreement beyond what chance would give; 1 = always") for line in lines)
     kappas = cli("data", "agreement", "a.tsv", "b.tsv", "--json").json["kappas"]
     assert [round(one["kappa"], 9) for one in kappas[:2]] == [0.4, 0.4]
 

@@ -67,7 +67,8 @@ def test_kinds_are_added_to_one_file(run):
 def test_figures_out_of_fold_are_a_table(run):
     _, out = run(folds=2)
     area, titles, *points = out.splitlines()[1:-1]
-    assert area.startswith("  out of 2 folds, 10 queries in 9 groups: area under the ROC curve 0.")
+    said = "how often a required item scores above one that is not (1 = always): 0."
+    assert area.startswith(f"  Measured on requests it was not fitted on (2 folds of 10 queries in 9 groups): {said}")
     assert titles.split("  ")[-1] == "recall"
     assert len(points) == 5
     assert all(line.count("[") == 2 for line in points)

@@ -54,7 +54,7 @@ def test_a_required_item_that_is_taken_away_is_judged(cli, edited, place, fields
     assert (gone["items"], gone["why"], gone["queries"]) == ([NEEDED], why, ["q08"])
     said = cli("check", "--annotations").out
     text = flat(said)
-    assert f"nothing is left that would meet what 1 query requires: {NEEDED} ({why}; q08)" in text
+    assert f"required by 1 query, offered to 1 before, and nothing else would do: {NEEDED} ({why}; q08)" in text
     assert f"item gone: {why} ({NEEDED})" in text
     assert f"mend: {mend} {NEEDED}" in text
     assert f"item gone: {why}" in (place / "s.md").read_text()

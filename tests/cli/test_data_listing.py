@@ -38,6 +38,9 @@ def test_the_list_says_what_is_there_and_how_to_get_the_rest(cli, far, cache, ti
     assert cli("data", "list").out == "far   importable     1\ntiny  cached         1\n"
     monkeypatch.setattr(far, "there", False)
     assert cli("data", "list").out == "far   not installed  1  (pip install far)\ntiny  cached         1\n"
+    assert cli("data", "list").err == (
+        "(cached: on this machine, ready to use; not installed: install the package in brackets first)\n"
+    )
     assert cli("data", "list", "--json").json == [
         {"name": "far", "state": "not installed", "version": "1", "install": "pip install far"},
         {"name": "tiny", "state": "cached", "version": "1", "install": ""},

@@ -72,7 +72,7 @@ def test_the_next_commands_work_as_they_stand(cli, project):
     Path("experiment.yaml").write_text(Path("experiment.yaml").read_text() + "embedder: hashing\n")
     done = cli("run", "experiment.yaml")
     assert done.code == 0, done.err
-    assert "\nagent *" in done.out
+    assert "\nagent (baseline)" in done.out
     assert cli("check", "gate.yaml", "--accept").code == 0
     assert cli("check").out.startswith("same")
 

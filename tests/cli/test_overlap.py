@@ -35,15 +35,17 @@ def test_pairs_and_names_are_listed_with_what_was_searched_for(catalog, capsys):
     shown(catalog)
     assert capsys.readouterr().out == (
         "3 tools: 63 prompt tokens; 1 that no search finds (disabled, or by hand only) are left out\n"
-        "searched for with the first sentence of its description, 1 of 2 are found first among their type, "
+        "searched for with the first sentence of its description, 1 of 2 is found first among their type, "
         "2 among the first 5\n"
-        "1 have no description to search for: tool:s:ledgers\n"
+        "1 has no description to search for: tool:s:ledgers\n"
         "\n"
-        "pairs that read alike (similarity 0.85 or more) or are taken for one another: 1 (1 taken), worst first\n"
+        "pairs that read alike (similarity 0.85 or more) or are taken for one another: 1 (1 taken), sorted by "
+        "how far the wrong item leads\n"
         "\n"
         "  tool:s:fetch_a  tool:s:ledger  (similarity 0.64)\n"
-        "    tool:s:ledger comes before tool:s:fetch_a (0.95 against 0.70) in a search for\n"
+        "    tool:s:ledger comes before tool:s:fetch_a in a search for\n"
         "      Read the ledger of a client\n"
+        "      similarity to the search: wrong item 0.95, right item 0.70\n"
         "    no word added to a name tells them apart: say in the descriptions what only one of them does\n"
         "\n"
         "names that are hard to tell apart: 1\n"
@@ -57,7 +59,7 @@ def test_of_a_pair_that_is_told_apart_that_is_said(tmp_path, capsys):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     shown(path, threshold=0.5)
     out = capsys.readouterr().out
-    assert ": 1 (0 taken), worst first" in out
+    assert ": 1 (0 taken), sorted by how far the wrong item leads" in out
     assert out.endswith("    each comes before the other where it is searched for\n")
 
 
@@ -98,3 +100,16 @@ def test_what_cannot_be_read_or_is_out_of_range_is_one_error(tmp_path, catalog):
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(InputError, match="empty"):
         shown(tmp_path / "empty.jsonl")
+
+
+def test_initials_do_not_end_the_sentence_that_is_searched_for(tmp_path, capsys):
+    path = tmp_path / "corpus.jsonl"
+    rows = [
+        {"_id": "tool:a", "description": "Get the name of the U.S. president of a year. Fast."},
+        {"_id": "tool:b", "description": "Name of the U.S. president of a year, for any year."},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    shown(path, threshold=0.1, as_json=True)
+    asked = {one["item"]: one["text"] for one in json.loads(capsys.readouterr().out)["pairs"][0]["asked"]}
+    assert asked["tool:a"] == "Get the name of the U.S. president of a year"
+    assert asked["tool:b"] == "Name of the U.S. president of a year, for any year."

@@ -42,7 +42,7 @@ def test_the_table_goes_to_stdout_and_the_rest_to_stderr(cli, experiment, place)
     done = cli("run", experiment())
     assert done.code == 0
     assert done.out.startswith("tiny: 10 queries, 12 items\n")
-    assert "semantic/documents *" in done.out
+    assert "semantic/documents (baseline)" in done.out
     first, second = done.err.splitlines()
     assert first.startswith("2 selector runs made, 0 found finished; ")
     assert first.endswith(" texts embedded")

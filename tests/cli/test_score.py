@@ -38,7 +38,7 @@ def test_answers_are_scored_beside_shipped_selectors(cli, answers, tiny, tmp_pat
 def test_the_table_is_on_stdout(cli, answers, tiny):
     done = cli("score", answers(), "-d", tiny)
     assert done.out.startswith("tiny: 10 queries, 12 items\n")
-    assert "mine *" in done.out
+    assert "mine (baseline)" in done.out
 
 
 def test_a_run_is_kept_where_it_is_asked_for(cli, answers, tiny, place):

@@ -57,8 +57,8 @@ def test_what_is_in_has_its_pair_and_what_is_out_its_rule(select):
     assert lines[2].split()[-1] == "rule:zeta"
     assert lines[3].split()[:2] == ["1.000", "agent"]  # the same words
     assert lines[3].split()[-1] == "tool:alpha"
-    assert lines[4].strip() == "“alpha beta gamma” ~ “alpha: beta gamma”"
-    assert lines[6] == "nearest that stayed out (1 of 1 candidates):"
+    assert lines[4].strip() == "“alpha beta gamma” matches “alpha: beta gamma”"
+    assert lines[6] == "nearest that stayed out (1 of 1 candidate):"
     assert lines[8].split()[-1] == "tool:delta"
     assert lines[9].strip() == "beyond the first topN=1 and its score is below includeScore=0.9"
 
@@ -96,6 +96,12 @@ def test_by_default_the_shipped_fit_says_how_likely_each_item_is(select):
     assert "and this is hashing-" in done.err
     lines = done.out.splitlines()
     assert lines[0].startswith("learned: ")
+    assert lines[1] == "score | likely to be required | how it gets in (include mode) | price | item"
+    assert lines[-1] == (
+        "Score: likelihood less price, as logarithms, comparable within one request only; what is over 5 below the "
+        "best is left out."
+    )
+    assert "Score: " not in select("alpha beta gamma", *SEMANTIC).out
     assert re.match(r" ?-?\d+\.\d{3} +\d+% likely +agent ", lines[3])
     assert lines[3].split()[-1] == "tool:alpha"
     data = select("alpha beta gamma", "--json").json
@@ -141,7 +147,7 @@ def test_a_blank_request_is_not_searched_for(select, text):
 def test_where_nothing_is_offered_it_is_said(cli, place):
     (place / "one.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
     done = cli("select", "delta", "-c", "one.jsonl", "--embedder", "hashing", *SEMANTIC, "--set", "contextTopN=0")
-    assert done.out.startswith("semantic: 0 of 1 items offered, 0 prompt tokens (o200k_base)\n\nnothing is offered\n")
+    assert done.out.startswith("semantic: 0 of 1 item offered, 0 prompt tokens (o200k_base)\n\nnothing is offered\n")
 
 
 def test_where_the_search_finds_nothing_it_is_said(select):
@@ -310,8 +316,8 @@ def test_with_everything_cached_no_model_is_loaded(modules, catalog, asked):
 def test_long_chunks_are_shortened_and_lines_joined(cli, place):
     (place / "long.jsonl").write_text(json.dumps({"_id": "tool:a", "description": "word\n" * 40}) + "\n")
     done = cli("select", "word", "-c", "long.jsonl", "--embedder", "hashing")
-    (pair,) = [line for line in done.out.splitlines() if "~" in line]
-    assert pair.strip() == f"“word” ~ “a: {'word ' * 11}w…”"  # 60 characters
+    (pair,) = [line for line in done.out.splitlines() if "matches" in line]
+    assert pair.strip() == f"“word” matches “a: {'word ' * 11}w…”"  # 60 characters
 
 
 def test_switches_and_choices_are_set_by_name(select):

@@ -111,6 +111,25 @@ def test_a_report_goes_to_another_place_too(cli, shop, policy, place):
     assert (place / "docs/presets").is_dir()
 
 
+def test_of_an_agents_selector_it_is_said_how_to_take_a_preset(cli, shop, policy, place):
+    (place / "tools.json").write_text(json.dumps([{"name": "amber", "description": "Does amber."}]))
+    agent = {"name": "desk", "sources": {"tools": ["tools.json"]}, "selector": "semantic"}
+    agent["settings"] = {"contextIncludeScore": 0.9, "contextTopN": 5}
+    (place / "agent.yaml").write_text(yaml.safe_dump(agent))
+    entry = {"selector": "agent.yaml", "search": SEMANTIC["search"]}
+    done = cli("tune", shop, "-p", policy(selectors=[entry]), "--out", "made")
+    assert done.code == 0, done.err
+    chosen = yaml.safe_load((place / "made/presets/shop.yaml").read_text())["presets"]["aggressive"]["set"]
+    (line,) = [line for line in done.out.splitlines() if line.startswith("to take ")]
+    start, _, settings = line.partition(" settings: ")
+    assert start == "to take aggressive: in agent.yaml,"
+    written = {**agent, "settings": yaml.safe_load(settings)}
+    (place / "agent.yaml").write_text(yaml.safe_dump(written))
+    now = cli("select", "amber", "--agent", "agent.yaml", "--embedder", "hashing", "--json").json["parameters"]
+    assert {name: now[name] for name in chosen} == chosen
+    assert "to take" not in cli("tune", shop, "-p", policy(), "--out", "other").out
+
+
 def test_without_texts_no_request_stands_in_the_reports(cli, shop, policy, place):
     low = {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.2}]}
     name = policy(policies={"low": low})

@@ -63,7 +63,10 @@ def test_counts_and_suggestions(cli, store, catalog):
     assert "last called: “alpha” (chats.jsonl, line 36)" in done.out
     assert "  rule:zeta: set its include mode to agent, 160 tokens" in lines  # 40 offers of "Rule: Eta theta."
     assert "    never called in 40 offers of 8 conversations" in lines
-    assert lines[-1].startswith("35 offers of 5 conversations without a reference say, at 95%, that at most 10%")
+    assert lines[-1].startswith(
+        "35 offers in 5 conversations without a single reference: then it is 95% sure that at most 10%"
+    )
+    assert "20.0 % (10.5 to 34.8 %)" in done.out
 
 
 def test_json_says_all_of_it(cli, store, catalog):

@@ -29,7 +29,7 @@ def test_an_edited_item_whose_score_fell():
     head = now({"c": 0.55}, texts={"c": "else"})
     assert causes(BASE, head) == {
         "-c": ("item edited", ("c",), "description edited"),
-        "+d": ("room made", ("c",), "1 edited item stood in front"),
+        "+d": ("room made", ("c",), "1 edited item stood in front before"),
     }
 
 
@@ -58,7 +58,7 @@ def test_an_item_that_is_gone_makes_room():
     head = scored({"q": {name: score for name, score in SCORES.items() if name != "b"}})
     assert causes(BASE, head) == {
         "-b": ("item gone", ("b",), "no longer in the catalog"),
-        "+d": ("room made", ("b",), "1 gone item stood in front"),
+        "+d": ("room made", ("b",), "1 gone item stood in front before"),
     }
 
 
@@ -118,7 +118,7 @@ def test_a_new_best_score_moves_a_relative_margin():
     base = scored({"q": SCORES}, refine)
     head = now({"x": 0.99, "y": 0.91}, refine)
     assert causes(base, head)["-c"] == ("crowded out", ("x",), "1 new item raised the best score")
-    assert causes(head, base)["+c"] == ("room made", ("x",), "1 gone item had the best score")
+    assert causes(head, base)["+c"] == ("room made", ("x",), "1 gone item had the best score before")
 
 
 def test_items_of_another_domain_do_not_crowd_out():
@@ -218,7 +218,7 @@ def test_a_renamed_item_is_neither_new_nor_gone_to_those_around_it():
     base = scored({"q": SCORES}, texts={"c": "The same words."})
     scores = {name: score for name, score in SCORES.items() if name != "c"}
     head = scored({"q": {**scores, "k": 0.55}}, texts={"k": "The same words."})
-    assert causes(base, head)["+d"] == ("room made", ("k",), "1 renamed item stood in front")
+    assert causes(base, head)["+d"] == ("room made", ("k",), "1 renamed item stood in front before")
     assert causes(head, base)["-d"] == ("crowded out", ("c",), "1 renamed item came in front")
 
 
@@ -226,7 +226,7 @@ def test_a_score_that_a_baseline_has_rounded_has_not_moved():
     cut = [{"standard": {"topK": 3, "topN": 5, "includeScore": 1.0}}]
     base = scored({"q": {**SCORES, "d": 0.60000004}}, cut)
     head = scored({"q": {**{n: s for n, s in SCORES.items() if n != "c"}, "d": 0.60000004}}, cut)
-    assert causes(base, head)["+d"] == ("room made", ("c",), "1 gone item stood in front")
+    assert causes(base, head)["+d"] == ("room made", ("c",), "1 gone item stood in front before")
 
 
 def test_nothing_that_is_under_test_differs():

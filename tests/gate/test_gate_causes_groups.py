@@ -59,7 +59,7 @@ def test_what_loses_most_comes_first_and_what_gains_last():
     found = groups(base, scored(edited, STANDARD, required=needs, texts={"b": "else"}))
     assert shown(found) == [
         ("item edited", "description edited", 2, 0, 1, ("q1", "q2", "q3")),
-        ("room made", "1 edited item stood in front", 0, 1, 2, ("q1", "q2", "q3")),
+        ("room made", "1 edited item stood in front before", 0, 1, 2, ("q1", "q2", "q3")),
     ]
     assert [one.tokens for one in found] == [-30, 30]
 

@@ -32,7 +32,7 @@ def test_a_pinned_item_that_was_edited_and_went_out():
 def test_a_pinned_item_that_others_crowd_out_names_them():
     head = scored({"q": {**ROW, "x": 0.85}, "r": ROW}, TWO)
     (found,) = failures(head, Pin(query="q", must_include=(B,)))
-    assert found.message.endswith(f"; crowded out: {X} (1 new item came in front)")
+    assert found.message.endswith(f"; pushed out by other items' higher scores: {X} (1 new item came in front)")
     assert str(str(found.remedy)).endswith("; or raise refine.first.n to 3")
 
 

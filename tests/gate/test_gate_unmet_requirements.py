@@ -41,7 +41,8 @@ def test_what_cannot_be_met_is_worse_though_no_selector_offered_it_and_one_may_b
         UnmetRequirement(items=(A,), why="disabled", queries=("q1", "q4")),
         UnmetRequirement(items=(B, D), why="disabled", queries=("q2",)),
     )
-    what = f"nothing is left that would meet what 3 queries require: {A}, {B}, {D} (disabled; q1, q4, q2)"
+    told = "required by 3 queries, offered to none before, and nothing else would do"
+    what = f"{told}: {A}, {B}, {D} (disabled; q1, q4, q2)"
     assert one.reasons == (what,)
     assert only(base, base, metrics=()).unmet == ()
     assert only(base, there_are(made, "acd"), metrics=()).unmet == ()  # d and c are left where b was wanted
@@ -114,3 +115,12 @@ def test_what_was_renamed_or_is_held_by_the_session_is_not_gone():
     given = {"required": {"q": ["a"]}, "before": "a"}
     by_hand = snapshot(held, items=[item("a", include="manual")], **given)
     assert only(snapshot(held, items=[item("a")], **given), by_hand).unmet == ()
+
+
+def test_it_is_told_to_how_many_of_those_who_require_it_an_item_was_offered_before():
+    made = snapshot({"q1": ["a"], "q2": ["c"]}, required={"q1": ["a"], "q2": ["a"]}, items=dict.fromkeys("ac", ""))
+    base = there_are(made, "ac")
+    one = only(base, there_are(snapshot({"q1": ["c"], "q2": ["c"]}, required={"q1": ["a"], "q2": ["a"]},
+                                        items=dict.fromkeys("ac", "")), "c"), metrics=())  # fmt: skip
+    assert [found.before for found in one.unmet] == [1]
+    assert "required by 2 queries, offered to 1 before, and nothing else would do" in one.reasons[0]

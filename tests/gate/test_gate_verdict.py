@@ -55,7 +55,7 @@ FEW = "30 queries are too few to tell it of others like them"
 def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(n, before, now, verdict, reason):
     one = only(of(n, before), of(n, now, identity=NEW))
     assert (one.verdict, one.deterministic) == (verdict, True)
-    lost = "0 required items lost, 1 gained, 99 net allowed; " if verdict is Verdict.SAME else ""
+    lost = "0 required items lost, 1 gained, 99 may be lost net; " if verdict is Verdict.SAME else ""
     assert one.reasons == (f"{lost}completeness {reason}",)
 
 

@@ -105,3 +105,14 @@ def test_what_is_no_result_is_said(before):
     for given in ((before, None), (None, before)):
         with pytest.raises(ParameterError, match=r"what is checked are results of `evaluate`.*got NoneType"):
             ctxbench.check(*given)
+
+
+def test_it_speaks_of_python_and_of_before_and_now(before, now):
+    """No option of the command, no exit code, and no folder that was made for the runs."""
+    lacking = ctxbench.evaluate(SMOKE, {"other": SHORT, "bm25": SHORT}, **CHEAP)
+    both = ctxbench.evaluate(SMOKE, ["bm25", "semantic"], **CHEAP)
+    for found in (ctxbench.check(now, before), ctxbench.check(lacking, both)):
+        text = repr(found)
+        assert not any(said in text for said in ("exit code", "--json", "--markdown", "--allow-removed", "/tmp"))
+    assert "before has semantic on smoke, and now has not; " in text
+    assert "(all of them: `changes()`)" in repr(ctxbench.check(now, before))

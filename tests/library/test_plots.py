@@ -213,7 +213,7 @@ def counted(left, counts):
 def test_histograms_are_those_of_the_report(res):
     ax = res.plot.scores("docs")
     (group,) = score_groups(res.datasets["smoke"], [res._part("smoke", "docs")], res.summary.manifest["selectors"])
-    up, down = bars(ax, "required items"), bars(ax, "best other item of a query")
+    up, down = bars(ax, "required items"), bars(ax, "best item that is not required (downward)")
     idle = bars(ax, "best item of a query that needs nothing")
     left = group.edges[:-1].tolist()
     assert [(one.get_x(), one.get_height()) for one in up] == counted(left, group.required)

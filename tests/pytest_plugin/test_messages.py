@@ -60,7 +60,7 @@ def test_what_a_rule_kept_out_has_rank_score_and_distance(offers, opened):
     kept_out = f"rank 3 of 3 found, score {scores['tool:delta']:.3f}; kept out by the rule: beyond the first n=1"
     missed = scores["tool:alpha"] - scores["tool:delta"]
     assert lines[3:5] == [kept_out, f"{missed:.3g} below the lowest score that is offered, 1.000"]
-    assert lines[5] == "its best pair: “alpha: beta gamma” ~ “delta: beta epsilon”"
+    assert lines[5] == "its best pair: “alpha: beta gamma” matches “delta: beta epsilon”"
     assert lines[6] == f"in front of it: tool:alpha 1.000, tool:long {scores['tool:long']:.3f}"
 
 

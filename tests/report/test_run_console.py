@@ -72,7 +72,14 @@ def test_the_heading_names_dataset_queries_and_items(summary: RunSummary) -> Non
 
 
 def test_shares_are_per_cent_tokens_whole_and_intervals_stand_behind(summary: RunSummary) -> None:
-    assert line_of(printed(summary), "base *").split() == ["base", "*", "96.0", "93.6–97.5", "541", "533–549"]
+    assert line_of(printed(summary), "base (baseline)").split() == [
+        "base",
+        "(baseline)",
+        "96.0",
+        "93.6–97.5",
+        "541",
+        "533–549",
+    ]
 
 
 def with_tokens(summary: RunSummary, spent: Estimate) -> RunSummary:
@@ -110,12 +117,12 @@ def test_without_a_column_nothing_is_said_of_sizes(summary: RunSummary) -> None:
 
 
 def test_a_difference_that_is_told_apart_has_its_p_value(summary: RunSummary) -> None:
-    compared = printed(summary).split("Against base (*)")[1]
+    compared = printed(summary).split("Against base (baseline)")[1]
     assert "−6.0  (−8.1 to −3.9)  p=0.0003" in line_of(compared, "other [bold]")
 
 
 def test_a_difference_that_is_not_says_so_and_how_many_queries_would_tell(summary: RunSummary) -> None:
-    compared = printed(summary, width=180).split("Against base (*)")[1]
+    compared = printed(summary, width=180).split("Against base (baseline)")[1]
     expected = "+39,472  (−5.0 to +60,000)  cannot be told apart  about 130,000 queries would tell"
     assert expected in line_of(compared, "other [bold]")
 
@@ -139,14 +146,17 @@ def test_columns_without_any_value_are_left_out(summary: RunSummary) -> None:
 def test_the_counter_n_and_methods_are_named(summary: RunSummary) -> None:
     text = " ".join(printed(summary).split())
     assert "counted by o200k_base." in text
-    assert "n = 400." in text
-    assert "Intervals are 95%: Wilson for complete; t for prompt tokens." in text
+    assert "n: how many queries, 400." in text
+    assert "its 95% interval: where the mean" in text
+    assert "(Methods: Wilson for complete; t for prompt tokens.)" in text
+    assert "p: how often chance alone would give such a difference; up to 0.05 counts." in text
+    assert "Holm's correction for 2 comparisons.)" in text
 
 
 def test_figures_are_those_of_the_run(made_run) -> None:
     text = printed(summarise_run(made_run.folder))
     # completeness 2 of 4, tokens 40 + 32 + 37 + 0 + 18 + 0 over 6, items 8 / 6, one error of the user's selector
-    assert line_of(text, "semantic/normal *").split()[2::2] == ["50.0", "21", "1.33", "0.25", "0"]
+    assert line_of(text, "semantic/normal (baseline)").split()[2::2] == ["50.0", "21", "1.33", "0.25", "0"]
     assert line_of(text, "everything").split()[6] == "-"
     assert "- Comp@5 of everything: the selector returns no ranking." in text
     assert "failed on 1 of 6 queries; to fail counts as nothing offered." in text

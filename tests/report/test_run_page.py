@@ -356,7 +356,8 @@ def test_score_groups_count_what_lies_above_the_threshold(made_run) -> None:
     (threshold,) = group.thresholds
     assert threshold.sentence == (
         "The best score of a query is at least 0.7 in 2 of 6 queries; 3 of 6 required items score so high, and so does "
-        "the best item of 0 of 2 queries that need nothing. Up to 2 items are offered even where no score is that high."
+        "the best item of 0 of 2 queries that need nothing. At least 2 items are offered, however low "
+        "they score, where so many are found."
     )
     assert group.sentences == ("2 required items not among the candidates, and so without a score here.",)
 
@@ -403,7 +404,7 @@ def test_the_floor_of_each_domain_is_not_taken_for_that_of_all(made_run) -> None
     part = made_run.folder.load("desk", "semantic/normal")
     (group,) = score_groups(made_run.datasets["desk"], [part], {"semantic/normal": piped(by_domain([cut(0.7)]))})
     assert [one.value for one in group.thresholds] == [0.7]
-    assert "are offered even where" not in group.thresholds[0].sentence
+    assert "are offered, however low" not in group.thresholds[0].sentence
 
 
 def test_selectors_with_equal_scores_share_a_chart(made_run) -> None:

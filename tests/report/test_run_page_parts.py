@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.notes import Note
+from ctxbench.report.column_words import column_words
 from ctxbench.report.page_payload import dataset_payload
+from ctxbench.report.run_tables import _note
 from tests.report.conftest import MadeRun, make_run, manifest
 
 NOTE = Note("plan", "fell back", "no model answered; the keywords were taken", query="q1")
@@ -58,3 +61,24 @@ def test_the_page_says_what_is_shown_and_what_fell_back(browser: Any, run: MadeR
     assert page.locator(".offered").get_by_text(str(NOTE)).count() == 1
     assert trouble == []
     page.close()
+
+
+def test_what_a_selector_says_of_its_answers_is_said_in_words():
+    told = {"without_ranking": 400, "from_cache": 1, "builds": ["by hand"], "own": 3}
+    assert [_note(name, value) for name, value in told.items()] == [
+        "400 queries without a ranking",
+        "1 answer kept from before",
+        "builds that answered: by hand",
+        "own 3",
+    ]
+
+
+def test_columns_are_explained_that_of_several_k_once():
+    titles = {"complete": "completeness", "Comp@1": "Comp@1", "Comp@5": "Comp@5"}
+    columns = [(title, parse_metric(name)) for title, name in titles.items()]
+    assert column_words(columns) == (
+        "Complete: share of queries whose required items were all offered, or in the session. Comp@k: share of queries "
+        "whose required items are all among the first k ranks, or in the session."
+    )
+    assert "the first 5 ranks" in column_words(columns[2:])
+    assert column_words([]) == ""

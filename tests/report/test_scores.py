@@ -118,7 +118,7 @@ class TestBounds:
 class TestGroups:
     def test_a_margin_is_held_against_what_is_missing_to_the_best(self, groups):
         (relative, whole) = groups({"margin": {"margin": 0.25}})
-        assert (relative.title, whole.title) == ("score less the best of the query", "")
+        assert (relative.title, whole.title) == ("distance to the best score of the same query", "")
         assert (len(relative.thresholds), len(whole.thresholds)) == (1, 0)
         # required: create_issue 0, Schema .716 - .9, query .55 - .65, the hostile one 0
         # others: Unranked .7 - .9, create_issue .6 - .65, weather .2 - .81; idle ones have no distance to show
@@ -183,3 +183,15 @@ def test_an_expansion_is_held_against_the_scores_of_what_it_brought_in(made_run)
     # the search's scores are those from before: query .55 and weather .3 stand in it with them
     assert whole.required[27] == 1  # bins of 0.02
     assert sum(whole.required) == 4
+
+
+def test_it_is_said_how_bars_beside_a_line_are_read(groups):
+    (relative, whole) = groups({"margin": {"margin": 0.25, "at_least": 1}})
+    assert relative.reading == "Blue left of the line was cut; orange right of it was offered needlessly."
+    assert whole.reading == ""
+    assert "At least" not in relative.thresholds[0].sentence  # the best item is within any margin
+    (floored, _) = groups({"margin": {"margin": 0.25, "at_least": 3}})
+    assert floored.thresholds[0].sentence.endswith(
+        ". At least 3 items are offered, however low they score, where so many are found."
+    )
+    assert "was cut, but for items that are offered however low they score" in floored.reading

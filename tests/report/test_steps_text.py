@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.report.run_tables import SEEN, about_selector
-from ctxbench.report.steps_text import pipeline_text, reads_a_fit
+from ctxbench.report.steps_text import may_have_seen, pipeline_text, reads_a_fit
 
 
 def described(spec):
@@ -33,6 +33,17 @@ def test_a_fit_is_found_wherever_its_step_stands():
     said = [reads_a_fit({"pipeline": {"refine": [one]}}) for one in (fitted(calibration="a.json"), inside, fitted())]
     assert said == [True, True, False]
     assert not reads_a_fit({"command": "x"})
+
+
+def test_the_shipped_fit_has_seen_the_datasets_that_it_names_and_a_fit_of_the_users_may_have_seen_any():
+    def fitted(calibration):
+        return {"pipeline": {"refine": [{"step": "rank:probability", "version": 1, "calibration": calibration}]}}
+
+    assert not may_have_seen(fitted("shipped"), {"mine"})
+    assert may_have_seen(fitted("shipped"), {"mine", "bfcl-simple"})
+    assert may_have_seen(fitted("shipped"), {"livemcpbench-unique"})  # made from one of them
+    assert may_have_seen(fitted("fits.json"), {"mine"})
+    assert not may_have_seen(described({"retrieve": "bm25"}), {"bfcl-simple"})
 
 
 def test_a_pipeline_of_the_experiment_is_said_by_its_steps_and_a_fit_by_where_it_may_be_judged():

@@ -16,7 +16,8 @@ from ctxbench.data.curation.similar import VECTORS_THRESHOLD, mean_vectors, simi
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.index.dense import chunks_of
 from ctxbench.index.words import STOP_WORDS, name_parts, words
-from ctxbench.text.original_rules import query_chunks
+from ctxbench.text.chunking.sentences import sentences
+from ctxbench.text.original_rules import CHUNK_LIMIT, query_chunks
 from ctxbench.text.tokens import TokenCounter
 
 FIRST_FEW = 5  # the documents' floor of items
@@ -381,9 +382,16 @@ def _add_word(name: str, word: str, *, front: bool = False) -> str:
 
 
 def _search_text(item: Item) -> str:
-    """The text of the search for an item: the first sentence of its description, or of its text if it has none."""
-    sentences = query_chunks(item.description) or query_chunks(item.text)
-    return sentences[0] if sentences else ""
+    """The text of the search for an item: the first sentence of its description, or of its text if it has none.
+
+    `U.S.` and the like do not end it. A sentence that others follow loses its stop, as those of requests do.
+    """
+    for text in (item.description, item.text):
+        for start, end in sentences(text, 0, len(text)):
+            piece = text[start:end].rstrip(".!?") if text[end:].strip() else text[start:end]
+            if piece.strip():
+                return piece.strip()[:CHUNK_LIMIT]
+    return ""
 
 
 def _tokens(counter: TokenCounter, items: Sequence[Item]) -> int:

@@ -16,8 +16,8 @@ from ctxbench.data.datasets.row_groups import connected_rows, group_pairs
 from ctxbench.index.dense import chunks_of
 from ctxbench.index.words import words
 
-WORDS = "cosine of TF-IDF over the words of the search texts"
-VECTORS = "cosine of the mean vectors of the chunks"
+WORDS = "how alike the words are, 0 to 1 (cosine of TF-IDF)"
+VECTORS = "how alike the texts are by meaning, up to 1 (cosine of mean vectors)"
 WORDS_THRESHOLD = 0.7
 VECTORS_THRESHOLD = 0.85
 _BLOCK = 4_000_000  # cells of a product held at once

@@ -5,6 +5,7 @@ The kinds of the catalog's items decide whether an item that was not called is n
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -113,11 +114,12 @@ class TraceReport:
         ]
         full, partial = _share(n["labels_full"], labels), _share(n["labels_partial"], labels)
         misses = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
+        queries = _counted(n["turns"], "query", "queries")
         out = [
-            f"{n['turns']:,} queries of {n['conversations']:,} conversations: {', '.join(shares)}",
-            f"{labels:,} labels: {full} from turns with full exposure, {partial} from others",
+            f"{queries} of {_counted(n['conversations'], 'conversation')}: {', '.join(shares)}",
+            f"{_counted(labels, 'label')}: {full} from turns that were offered everything, {partial} from others",
             *([f"likely misses: {', '.join(misses)}"] if misses else []),
-            *(text.format(n=n[name], skew=self.skew) for name, text in _SENTENCES.items() if n[name]),
+            *(_agreeing(text.format(n=n[name], skew=self.skew)) for name, text in _SENTENCES.items() if n[name]),
         ]
         for what, names in (("not in the catalog", self.unknown), ("ambiguous", self.ambiguous)):
             if names:
@@ -135,13 +137,34 @@ class TraceReport:
         return out
 
 
+def _counted(n: int, one: str, many: str = "") -> str:
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
+
+
+def _agreeing(text: str) -> str:
+    """A sentence of `_SENTENCES` about one thing alone: `1 turn does not say`."""
+    found = _ONE.match(text)
+    if found is None:
+        return text
+    noun = f"{found[2]}{'y' if found[3] == 'ies' else ''}"
+    rest = _PLURAL.sub(lambda verb: _SINGULAR[verb[0]], text[found.end() :])
+    return f"1 {found[1]}{noun} {rest}"
+
+
+_SINGULAR = {"do": "does", "are": "is", "were": "was", "have": "has"} | {
+    word: f"{word}s" for word in ("stand", "name", "lie", "belong", "say", "begin")
+}
+_ONE = re.compile(
+    rf"1 ((?:model |log |session |turn )?)(\w+?)(ies|s) (?=that |cannot |failed |{' |'.join(_SINGULAR)} )"
+)
+_PLURAL = re.compile(rf"(?<!not )(?<!they )(?<!those )(?<!which )\b(?:{'|'.join(_SINGULAR)})\b")
 _SENTENCES = {
-    "turns_without_offered": "{n:,} turns do not say what was offered, so their exposure counts as partial",
+    "turns_without_offered": "{n:,} turns do not say what was offered, so they count as offered a part of the items",
     "turns_assumed_full": "{n:,} turns do not say what was offered; as asked, they count as offered everything",
-    "full_but_doubtful": "{n:,} turns with full exposure are labelled partly: a call failed or is not in the catalog, "
-    "or something hints at a miss",
-    "full_but_not_all_tools": "{n:,} turns with full exposure are labelled partly: they may get rules or references, "
-    "and no log shows when those are needed (a catalog of tools alone measures tools alone)",
+    "full_but_doubtful": "{n:,} turns that were offered everything are labelled partly: a call failed or is not in the "
+    "catalog, or something hints at a miss",
+    "full_but_not_all_tools": "{n:,} turns that were offered everything are labelled partly: they may get rules or "
+    "references, and no log shows when those are needed (a catalog of tools alone measures tools alone)",
     "lines_unreadable": "{n:,} lines cannot be read and are left out",
     "lines_twice": "{n:,} lines stand there twice",
     "spans_twice": "{n:,} spans stand there twice",
@@ -160,8 +183,8 @@ _SENTENCES = {
     "calls_unread": "{n:,} calls are in no form that is known or have no name; their queries are not labelled wholly",
     "model_calls_of_helpers": "{n:,} model calls are of helpers: what they say is no query",
     "spans_other": "{n:,} spans are no model call, tool or agent, and only link others",
-    "available_unknown": "{n:,} turns say that the request may get items that the catalog does not have; their "
-    "exposure counts as partial",
+    "available_unknown": "{n:,} turns say that the request may get items that the catalog does not have; they "
+    "count as offered a part of the items",
     "calls_error": "{n:,} calls failed and are no labels",
     "calls_unknown_tool": "{n:,} calls were of unknown tools",
     "calls_outside_catalog": "{n:,} calls were of tools that the catalog does not have",
@@ -209,10 +232,10 @@ def kind_lines(catalog: Iterable[Item]) -> list[str]:
         )
         return [said, "Elsewhere it counts as unknown, and the request is labelled partly or not at all."]
     tools = [item for item in found if item.type == "tool"]
-    others = _counted([item for item in found if item.type != "tool"])
+    others = _by_type([item for item in found if item.type != "tool"])
     said = (
         f"What a request did not call counts as unknown, not as not needed: the catalog holds {others} "
-        f"{f'beside {_counted(tools)}' if tools else 'and no tools'}, and no log shows when what is no tool is needed."
+        f"{f'beside {_by_type(tools)}' if tools else 'and no tools'}, and no log shows when what is no tool is needed."
     )
     if not tools:
         return [said]
@@ -222,7 +245,7 @@ def kind_lines(catalog: Iterable[Item]) -> list[str]:
     ]
 
 
-def _counted(items: Sequence[Item]) -> str:
+def _by_type(items: Sequence[Item]) -> str:
     """How many items there are of each type: `12 tools`, `3 rules and 1 skill`."""
     counts = Counter(item.type for item in items)
     named = [f"{n:,} {one if n == 1 else _PLURALS.get(one, f'{one}s')}" for one in ITEM_TYPES if (n := counts[one])]

@@ -148,7 +148,7 @@ def _logged_replies(turns: Sequence[Turn], path: Path, number: int) -> Iterator[
         answers = max((record.after for record in turn.records), key=len)
         reply = Reply(
             conversation=f"{number}:{name}",
-            where=f"{path}, conversation {name}, turn {turn.number + 1}",
+            where=f"{path}, conversation {name}, turn {turn.number + (first.turn is None)}",
             user_messages=(*(message.content for message in turn.history if message.role == "user"), turn.text),
             text="\n".join(message.content for message in answers if message.role == "assistant"),
             offered=None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ctxbench.report import wording
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Of Okabe and Ito, those that can be read on white and on black."""
+_MARKS = ("o", "D", "^", "P", "X")
 LOG_FROM = 20.0  # a larger spread of an amount needs a logarithmic axis
 
 
@@ -25,6 +26,16 @@ def nice_step(least: float) -> float:
 def colours(names: Iterable[str]) -> dict[str, str]:
     """A colour a name, the same in all charts."""
     return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
+
+
+def marks_of(colours: Mapping[str, str]) -> dict[str, str]:
+    """A mark a name: a ring, and where a colour comes again another one, so that no two look alike."""
+    seen: dict[str, int] = {}
+    marks = {}
+    for name, colour in colours.items():
+        marks[name] = _MARKS[seen.get(colour, 0) % len(_MARKS)]
+        seen[colour] = seen.get(colour, 0) + 1
+    return marks
 
 
 def ink(ax: Axes) -> Any:

@@ -11,7 +11,7 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.bench.summary import DatasetSummary
 from ctxbench.report import wording
-from ctxbench.report.charts.axes import LOG_FROM, ink, mark_numbers, paper, points_of_percent, signed
+from ctxbench.report.charts.axes import LOG_FROM, ink, mark_numbers, marks_of, paper, points_of_percent, signed
 from ctxbench.report.charts.point_names import place_labels
 from ctxbench.report.charts.svg import TOLD
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FRONT = "Pareto front"  # the label of its line
 _MARK: dict[str, Any] = {"linestyle": "none", "markersize": 7.0, "zorder": 3}
+_NAMED = 4  # selectors that a label of one point names
 _MOST = 0.75  # of selectors must be well above others for these to stand at the foot
 _LOOSE = "\ndotted: too few queries to rely on the interval"
 
@@ -56,10 +57,11 @@ def trade_off(
     """
     drawn = {name: pair for name, pair in points.items() if all(math.isfinite(one.value) for one in pair)}
     foot, shown = _foot(drawn, y)
-    named = []
+    named: list[tuple[tuple[float, float], str, Any]] = []
+    marks = marks_of(colours)
     for name, (across, up) in drawn.items():
         at, text = (across.value, up.value), wording.named(name)
-        marker = "s" if name == base else "o"
+        marker = "s" if name == base else marks[name]
         text += " (baseline)" if name == base and len(drawn) > 1 else ""
         if name in shown:
             _whisker(ax, across.interval, up.value, colours[name], f"_{x} of {name}", upright=False)
@@ -76,10 +78,23 @@ def trade_off(
     logs = [_scaled(ax.xaxis, x, [across.value for across, _ in drawn.values()])]
     logs.append(_scaled(ax.yaxis, y, [drawn[name][1].value for name in shown]))
     front = _front([(drawn[name][0].value, drawn[name][1].value) for name in shown], x, y)
-    place_labels(ax, named, beside=_draw_front(ax, front, lower=x.declaration.better == "lower"))
-    loose = any(not one.interval.holds for pair in drawn.values() for one in pair)
+    place_labels(ax, _joint(named), beside=_draw_front(ax, front, lower=x.declaration.better == "lower"))
+    loose = any(_is_dotted(one.interval) for name in shown for one in drawn[name])
     ax.set_xlabel(_title(x, log=logs[0]) + _LOOSE * loose)
     ax.set_ylabel(_title(y, log=logs[1]))
+
+
+def _joint(named: Sequence[tuple[tuple[float, float], str, Any]]) -> list[tuple[tuple[float, float], str, Any]]:
+    """The names with those of one point joined: no place is left beside it for each."""
+    same: dict[tuple[float, float], list[tuple[str, Any]]] = {}
+    for at, text, reach in named:
+        same.setdefault(at, []).append((text, reach))
+    joined = []
+    for at, those in same.items():
+        names = [text for text, _ in those]
+        names = names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
+        joined.append((at, wording.listed(names), those[0][1]))
+    return joined
 
 
 def differences(
@@ -114,7 +129,7 @@ def differences(
     hollow = any(not one.distinguishable for one in found.values())
     notes = f"difference in {metric}{of}\nfrom {wording.named(base)}"
     notes += "\nhollow: cannot be told apart from 0" * hollow
-    notes += _LOOSE * any(not one.interval.holds for one in found.values())
+    notes += _LOOSE * any(_is_dotted(one.interval) for one in found.values())
     ax.set_xlabel(notes, parse_math=False)
 
 
@@ -155,6 +170,16 @@ def _title(metric: Metric, *, log: bool) -> str:
     unit = wording.unit(metric)
     named = f"{metric}, %" if unit == "%" else f"{metric} a query" if unit else str(metric)
     return f"{named}, logarithmic" if log else named
+
+
+def _is_dotted(interval: Interval) -> bool:
+    """Whether an interval is drawn as a dotted line that can be seen."""
+    return (
+        not interval.holds
+        and math.isfinite(interval.low)
+        and math.isfinite(interval.high)
+        and interval.low < interval.high
+    )
 
 
 def _whisker(ax: Axes, interval: Interval, at: float, colour: str, label: str, *, upright: bool) -> None:

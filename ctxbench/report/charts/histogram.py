@@ -28,7 +28,7 @@ def scores(ax: Axes, group: ScoreGroup) -> None:
 
     required, other, idle = (np.array(counts) for counts in (group.required, group.other, group.idle))
     _bars(ax, group, (required, 0 * other), _REQUIRED, ("required items", "required items"))
-    said = "best other item of a query", "queries by their best other item"
+    said = "best item that is not required (downward)", "queries by their best item that is not required"
     _bars(ax, group, (-other, 0 * other), _OTHER, said)
     if idle.any():
         said = "best item of a query that needs nothing", "queries that need nothing, by their best item"

@@ -195,7 +195,10 @@ def _scaled(axis: Any, scale: Scale) -> None:
     if scale.names:
         most = max(int(size(axis.axes)[0] / len(scale.names) / _LETTER) - 1, 3)
         axis.set_ticks(range(len(scale.names)), [_cut(name, most) for name in scale.names], parse_math=False)
-    axis.set_label_text(wording.named(scale.title), parse_math=False)
+    title = wording.named(scale.title)
+    if axis.axis_name == "y" and len(title) * _LETTER > size(axis.axes)[1]:  # it would run through what is above
+        title = title.replace(", ", ",\n", 1)
+    axis.set_label_text(title, parse_math=False)
 
 
 def _cut(text: str, most: int) -> str:

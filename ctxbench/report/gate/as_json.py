@@ -9,7 +9,16 @@ from typing import Any
 from ctxbench.bench.summary import comparison_dict, estimate_dict, finite
 from ctxbench.core.errors import Fault, faults_of
 from ctxbench.gate.baseline import AcceptedFigures
-from ctxbench.gate.model import Cause, Change, Check, LatencyVerdict, MetricVerdict, PinFailure, SelectorCheck
+from ctxbench.gate.model import (
+    Cause,
+    Change,
+    Check,
+    LatencyVerdict,
+    MetricVerdict,
+    PinFailure,
+    SelectorCheck,
+    UnmetRequirement,
+)
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.places import Place, Places
 
@@ -100,7 +109,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
         "deterministic": check.deterministic,
         "metrics": [_metric(one, deterministic=check.deterministic) for one in check.metrics],
         "pins": [pin_dict(one) for one in check.pins],
-        "unmet": [{**asdict(one), **_place(places.of_items(one.items, check.dataset))} for one in check.unmet],
+        "unmet": [{**_unmet(one), **_place(places.of_items(one.items, check.dataset))} for one in check.unmet],
         "causes": [
             {
                 **_cause(one.cause),
@@ -189,3 +198,7 @@ def _change(change: Change) -> dict[str, Any]:
         **_cause(change.cause),
         "mend": str(change.remedy),
     }
+
+
+def _unmet(one: UnmetRequirement) -> dict[str, Any]:
+    return {"items": list(one.items), "why": one.why, "queries": list(one.queries)}

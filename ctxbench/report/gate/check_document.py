@@ -9,22 +9,37 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import SHOWN, faults_of
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.report import wording
-from ctxbench.report.document import Block, Bullets, Cell, Code, Document, Quoted, Section, Table, Text, Weight
+from ctxbench.report.document import Block, Bullets, Cell, Document, Quoted, Section, Table, Text, Weight
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
-from ctxbench.report.gate.check_summary import loss_note, summary_sentences
+from ctxbench.report.gate.check_closing import COMMAND, Speech, closing_texts
+from ctxbench.report.gate.check_summary import summary_sentences
 from ctxbench.report.gate.places import Places, place_text
 
-MORE = "Metrics, and every item lost and gained with its cause: --verbose, or --markdown FILE."
-_CHECK = Document(title="", kicker="ctxbench check", level=2, whole_in=("--json", "--markdown FILE"), unit="selectors")
-_P = "p is corrected over all metrics of the whole check."
-_LEGEND = "Detectable is the smallest change for the worse that so many queries would tell apart four times in five."
+MORE = (
+    "Metrics, and items lost and gained with their causes: --verbose, with the first of each list; all of them: "
+    "--markdown FILE."
+)
+_P = f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check."
+_LEGEND = (
+    "Detectable: the smallest change for the worse that so many queries would show four times in five; a smaller one "
+    "may go unseen."
+)
 _SELDOM = ("left out", "swaps")
 _SHOWN, _FEW = 10, 5  # rows that a console shows of what was lost, and of what is for information
 
 
+_CHECK = Document(title="", kicker="ctxbench check", level=2, whole_in=COMMAND.whole_in, unit="selectors")
+
+
 def document(
-    check: Check, *, strict: bool = False, accept: str = "", first: str = "", places: Places | None = None
+    check: Check,
+    *,
+    strict: bool = False,
+    accept: str = "",
+    first: str = "",
+    places: Places | None = None,
+    speech: Speech = COMMAND,
 ) -> Document:
     """Make the document of a check.
 
@@ -34,6 +49,7 @@ def document(
         accept: the command that would make the head the baseline; empty where there is none, or it would fail.
         first: what must be done before that; empty = nothing.
         places: where things stand.
+        speech: how the reader is spoken to.
     """
     places = places or Places()
     ranked = sorted(check.selectors, key=lambda one: one.verdict.severity)
@@ -50,7 +66,8 @@ def document(
         title=f"{check.verdict}: {check.name}, {check.head} against {check.base}",
         opening=tuple(opening),
         sections=tuple(_section(one, shared, places) for one in ranked),
-        closing=tuple(_closing(check, strict, accept, first)),
+        closing=tuple(_closing(check, strict, accept, first, speech)),
+        whole_in=speech.whole_in,
     )
 
 
@@ -125,7 +142,7 @@ def _counts(check: SelectorCheck) -> dict[str, int]:
         "swaps": len(check.swaps),
         "required lost": check.lost,
         "gained": check.gained,
-        "net allowed": check.allowed,
+        "may lose net": check.allowed,
     }
 
 
@@ -157,7 +174,7 @@ def _tables(check: SelectorCheck, places: Places) -> Iterator[Table]:
 
 def _metrics(check: SelectorCheck) -> Table:
     p = [] if check.deterministic else ["p"]
-    head = ("metric", "verdict", "base", "head", "difference", *p, "tolerance", "detectable", "n")
+    head = ("metric", "verdict", "baseline", "now", "difference", *p, "tolerance", "detectable", "queries")
     rows = []
     for one in check.metrics:
         metric = parse_metric(one.metric)
@@ -187,7 +204,7 @@ def _metrics(check: SelectorCheck) -> Table:
 
 def _latency(check: SelectorCheck) -> Table:
     """The table of latency: one row, or none where nothing was timed."""
-    head = ("what", "verdict", "base", "head", "ratio", "p", "tolerance", "n")
+    head = ("what", "verdict", "baseline", "now", "ratio", "p", "tolerance", "requests")
     rows: list[tuple[Cell, ...]] = []
     if check.latency is not None:
         one = check.latency
@@ -356,7 +373,7 @@ def _causes(check: SelectorCheck, places: Places) -> Table:
     )
 
 
-def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Block]:
+def _closing(check: Check, strict: bool, accept: str, first: str, speech: Speech) -> Iterator[Block]:
     if judged := [one for one in check.selectors if one.metrics]:
         chance = [] if all(one.deterministic for one in judged) else [_P]
         cells = (str(cell) for one in judged for row in _metrics(one).rows for cell in row)
@@ -364,31 +381,4 @@ def _closing(check: Check, strict: bool, accept: str, first: str) -> Iterator[Bl
         yield Text(" ".join([*chance, _LEGEND, *loose]), note=True)
     if any(one.latency is not None for one in check.selectors):
         yield Text(check_texts.LATENCY_NOTE)
-    how = f"{first}, then accept it" if first else "accept it"
-    new = any(one.left_out.get("new") for one in check.selectors)
-    match check.verdict:
-        case Verdict.NOT_COMPARABLE:
-            told = "It cannot be judged (exit code 2): mend what is said above."
-            if any(one.left_out.get(why) for one in check.selectors for why in ("removed", "changed", "relabelled")):
-                told += " Queries that are gone or were relabelled on purpose are left out with --allow-removed."
-            yield Text(f"{told} If what differs is meant, {how}:" if accept else told)
-        case Verdict.WORSE:
-            told, rest = "It is worse (exit code 1).", "it"
-            if any(one.unmet for one in check.selectors):
-                told = f"{told} Required items that are gone on purpose are no reason to fail with --allow-removed."
-            if pins := pin_advice(check):
-                told, rest = f"{told} {pins[0].upper()}{pins[1:]}.", "the rest"
-            yield Text(f"{told} Mend {rest} as said above, or, if it is meant, {how}:" if accept else told)
-        case Verdict.CANNOT_TELL:
-            code = 1 if strict else 0
-            why = " for --strict" if strict else ", with --strict 1"
-            told = f"It cannot be told whether it is worse (exit code {code}{why}): more queries would tell."
-            yield Text(f"{told} If the change is meant, {how}:" if accept else told)
-        case Verdict.BETTER:
-            told = f"It is better (exit code 0){loss_note(check.selectors)}."
-            yield Text(f"{told} To hold the gain, {how}:" if accept else told)
-        case Verdict.SAME:
-            told = f"Nothing got worse (exit code 0){loss_note(check.selectors)}."
-            yield Text(f"{told} To take new queries in, {how}:" if new and accept else told)
-    if accept:
-        yield Code(accept)
+    yield from closing_texts(check, strict=strict, accept=accept, first=first, speech=speech)

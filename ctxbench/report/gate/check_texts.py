@@ -30,9 +30,9 @@ _LONGEST_SENTENCE = 2000
 _NAMED = 5  # ids that are named in a sentence
 _LEAST = 0.0001  # of what is said of scores
 LATENCY_NOTE = (
-    "Latency is of warm requests, vectors held in memory, base and head timed in turns in one process; n counts "
-    "requests, and p is of Wilcoxon's signed-rank test, corrected over all latencies. Both sides run by the code that "
-    "is here now, so that a change of code is not seen, nor is the time to embed new texts."
+    "Latency is of warm requests, vectors held in memory, baseline and now timed in turns in one process; p says how "
+    "often chance alone would give such a difference (Wilcoxon's signed-rank test, corrected over all latencies). Both "
+    "sides run by the code that is here now, so that a change of code is not seen, nor is the time to embed new texts."
 )
 CAUSE_VERDICTS = (Verdict.WORSE, Verdict.CANNOT_TELL)  # of a metric that something is to blame for
 
@@ -61,10 +61,9 @@ def p_value_note(check: SelectorCheck, judged: MetricVerdict) -> str:
 
 
 def unmet_text(found: UnmetRequirement) -> str:
-    """On one line: `rule:a (disabled): 2 queries require it, and nothing else would do (q1 and q2)`."""
+    """On one line: `rule:a (disabled): required by 2 queries, offered to 1 before, nothing else would do (q1, q2)`."""
     n = wording.count(len(found.queries), "query", "queries")
-    verb = "requires" if len(found.queries) == 1 else "require"
-    told = f"{n} {verb} {'it' if len(found.items) == 1 else 'one of them'}, and nothing else would do"
+    told = f"required by {n}, offered to {found.before or 'none'} before, and nothing else would do"
     return f"{' or '.join(found.items)} ({found.why}): {told} ({first_ones(found.queries)})"
 
 
@@ -151,13 +150,13 @@ def _score(value: float | None) -> str:
 
 def exclusion_text(change: Change) -> str:
     """What keeps an item out on the side where it is out, and by how much it missed."""
-    rule = "no candidate" if change.rule is None else str(change.rule)
+    rule = "the search did not find it" if change.rule is None else str(change.rule)
     if change.rule is not None and change.rule.code == TOP_K:  # a rank counts items
         rule = f"{rule}, of which an item may have several"
     if not change.missed_by:
         return rule
     missed = f"{change.missed_by:.4f}" if change.missed_by >= _LEAST else f"less than {_LEAST}"
-    return f"{rule}; missed by {missed}"
+    return f"{rule}; its score is {missed} too low"
 
 
 def direction(change: Change) -> str:
@@ -168,11 +167,9 @@ def direction(change: Change) -> str:
 def cause_text(found: Cause) -> str:
     """A cause on one line: its kind, its phrase, and what it is about unless the phrase says so."""
     others = [one for one in found.subjects if one not in found.detail]
-    said = found.detail.startswith(f"{found.kind} ")
-    told = found.detail if said else ": ".join(filter(None, (str(found.kind), found.detail)))
-    if not others:
-        return told
-    return f"{told} ({first_ones(others)})" if found.detail else f"{told}: {first_ones(others)}"
+    if not others or not found.detail:
+        return found.told(found.detail or first_ones(others))
+    return f"{found.told(found.detail)} ({first_ones(others)})"
 
 
 def first_ones(ids: Sequence[str], most: int = _NAMED) -> str:

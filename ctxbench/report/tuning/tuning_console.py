@@ -15,10 +15,6 @@ from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 
 _WIDTH = 80
 _ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures
-_LEGEND = (
-    "Intervals are each of one figure alone; p-values are corrected over all comparisons of a dataset, so that a "
-    "difference may not be told apart though its interval leaves out 0."
-)
 _ALL_DECIDE = "All labels decided: no unread split is left, and figures are of what was chosen on."
 _OTHERS = {"defaults": "against the base's defaults", "fixed": "against tuned fixed k"}
 
@@ -35,7 +31,7 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
     for dataset in tuning.datasets:
         for outcome in dataset.outcomes:
             lines += _wrapped(f"{f'{dataset.dataset}, ' * several}{advice(dataset, outcome)}", 0, 2)
-    lines += [""] * bool(lines)
+    lines += [*_wrapped(tuning_texts.terms(tuning), 0, 2), ""] if lines else []
     for dataset in tuning.datasets:
         lines += _wrapped(_heading(dataset), 0, 2)
         if dataset.all_decide:
@@ -44,14 +40,15 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
             lines += [*_outcome(dataset, outcome), ""]
     if tuning.datasets:
         loose = f" {tuning_texts.LOOSE}" if any(map(wording.has_loose, lines)) else ""
-        lines += [*_wrapped(f"{_LEGEND}{loose}", 0, 2), ""]
+        lines += [*_wrapped(f"{tuning_texts.p_words(tuning)}{loose}", 0, 2), ""]
     return "\n".join(said(line, plain) for line in lines or ["No policy was tuned for.", ""])
 
 
 def _heading(dataset: DatasetTuning) -> str:
     counts = [f"{n:,}" if split == ALL else f"{n:,} {split}" for split, n in dataset.queries.items()]
     items = wording.count(dataset.items, "item")
-    return f"{dataset.dataset}: {wording.listed(counts) or 'no'} queries, {items}, tokens by {dataset.tokens}"
+    queries = "query" if [*dataset.queries.values()] == [1] else "queries"
+    return f"{dataset.dataset}: {wording.listed(counts) or 'no'} {queries}, {items}, tokens by {dataset.tokens}"
 
 
 def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[str]:
@@ -70,7 +67,7 @@ def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[str]:
         return
     for key, name in _OTHERS.items():
         if key == "fixed" and outcome.fixed is None:
-            yield "    tuned fixed k: no k meets the policy"
+            yield "    tuned fixed k: no k keeps what the policy asks"
             continue
         yield f"    {name}"
         compared = outcome.against.get(key)

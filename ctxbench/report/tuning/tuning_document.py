@@ -36,9 +36,9 @@ _OPTIMISM = (
     "cent of the test split."
 )
 _GAINS = (
-    "Two steps from the first k items of the base's ranking to what is recommended: first another "
-    "ranking with a tuned k of its own, then a better cut of that ranking. Both together are the change against tuned "
-    "fixed k."
+    "Two steps from the first k items of the base's ranking to what is recommended: first another ranking with a tuned "
+    "k of its own, then a better cut of that ranking (where it ends). Both together are the change against tuned fixed "
+    "k."
 )
 _WORST = (
     "Where what is recommended does worst, among groups of at least 10 queries. The lowest of many "
@@ -71,6 +71,7 @@ def _recommendations(tuning: Tuning, rest: Iterable[Section]) -> Iterator[Block]
             f"{f'{one.dataset}, ' * several}{advice(one, outcome)}" for one, outcome in tuning_tables.outcomes(tuning)
         )
     )
+    yield Text(tuning_texts.terms(tuning))
     yield Text(" ".join([_CHOSEN, *_split_sentences(tuning)]))
     summary = tuning_tables.summary(tuning)
     yield summary
@@ -115,10 +116,9 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
     )
     yield (
         "Changes are paired on the same queries. Those of tokens are per cent of the other side's mean, those of "
-        "completeness percentage points; their p-values are Holm-corrected over the comparisons of a dataset (those "
-        "at equal tokens apart), their "
-        "intervals each of one difference alone. A difference that cannot be told apart is not shown to be none: its "
-        "interval says how large it may be."
+        f"completeness percentage points. {tuning_texts.p_words(tuning)} Comparisons at equal tokens are corrected on "
+        "their own. A difference that cannot be told apart is not shown to be none: its interval says how large it may "
+        "be."
     )
     yield (
         "Tuned fixed k is the first k items of the base selector's ranking, k chosen by the same policy; one item more "

@@ -46,10 +46,10 @@ _AXES = {
 }
 _FIRST, _MEAN = ": first n", "mean over queries"
 _LINES = (
-    " A thick line has the best settings of a selector (its front in completeness and prompt tokens), a thin one the "
-    "first n items of its ranking; tints are 95% intervals. Where the thick line stands above the thin one of the same "
-    "selector, its cut is worth more than a fixed number; where one thin line stands above another, its ranking is "
-    "better."
+    " A thick line, the front, has the best settings of a selector (no other is as complete for fewer prompt tokens), "
+    "a thin one the first n items of its ranking; tints are 95% intervals. Where the thick line stands above the thin "
+    "one of the same selector, its cut is worth more than a fixed number; where one thin line stands above another, "
+    "its ranking is better."
 )
 
 
@@ -155,7 +155,7 @@ def sensitivity(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | Non
     slices = [one for one in outcome.slices if one.settings and {"completeness", "tokens"} <= set(one.means)]
     if outcome.chosen is None or not slices:
         return None
-    complete, spent = _range(slices, COMPLETENESS), _range(slices, TOKENS)
+    complete, spent = (_range(slices, metric, outcome.chosen) for metric in (COMPLETENESS, TOKENS))
     panels = []
     for trace in slices:
         for metric, scale in ((COMPLETENESS, complete), (TOKENS, spent)):
@@ -173,12 +173,18 @@ def sensitivity(dataset: DatasetTuning, outcome: PolicyOutcome) -> Drawing | Non
     )
 
 
-def _range(slices: Sequence[Trace], metric: Metric) -> Scale:
-    """One scale for all parameters, so that they can be held against each other."""
+def _range(slices: Sequence[Trace], metric: Metric, chosen: SettingResult) -> Scale:
+    """One scale for all parameters, so that they can be held against each other; the chosen one's interval is on it."""
     name = str(metric)
     parts = [part[name] for one in slices for part in (one.means, one.low, one.high) if name in part]
     known = [float(value) for part in parts for value in part if math.isfinite(value)]
-    return _scale(metric, upper(known) if metric == COMPLETENESS else known)
+    if metric != COMPLETENESS:
+        return _scale(metric, known)
+    least = [chosen.tuning[name].interval.low] if name in chosen.tuning else []
+    for one in slices:
+        high = upper([value for value in one.means[name].tolist() if math.isfinite(value)] or [0.0])
+        least += [low for low, mean in zip(one.low.get(name, ()), one.means[name], strict=False) if mean >= min(high)]
+    return _scale(metric, [*upper(known), *filter(math.isfinite, map(float, least))])
 
 
 def _slice_panel(trace: Trace, metric: Metric, y: Scale, chosen: SettingResult) -> Panel:
@@ -250,7 +256,7 @@ def cells(heat: MeanGrid, metric: str, chosen: SettingResult | None, *, most: in
     known = values[np.isfinite(values)]
     told = (lambda value: f"{100 * value:.1f}") if share else compact
     pale = float(known[known >= known.max() / 2].min()) if share and len(known) else None
-    below = f" (palest up to {told(pale)})" if pale is not None and pale > known.min() else ""
+    below = f" (all up to {told(pale)} in one shade)" if pale is not None and pale > known.min() else ""
     return HeatMap(
         title=_AXES.get(parse_metric(metric), metric) + below,
         x=heat.x,

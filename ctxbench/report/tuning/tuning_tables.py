@@ -13,7 +13,7 @@ from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, ITEMS, RECALL
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 MANY = 20  # so many requests made worse are named
-_SHOWN = (COMPLETENESS, RECALL, TOKENS, ITEMS)
+_SHOWN = (COMPLETENESS, TOKENS, RECALL, ITEMS)
 
 
 def summary(tuning: Tuning) -> Table:
@@ -21,11 +21,11 @@ def summary(tuning: Tuning) -> Table:
     head = (
         "dataset",
         "policy",
+        "completeness %",
+        "prompt tokens",
         "recommended",
         "constraints",
         "figures of",
-        "completeness %",
-        "prompt tokens",
         "tokens against the base's defaults",
         "completeness against the base's defaults, points",
         "against tuned fixed k",
@@ -35,26 +35,30 @@ def summary(tuning: Tuning) -> Table:
     for dataset, outcome in outcomes(tuning):
         start = (dataset.dataset, outcome.policy.name)
         if outcome.chosen is None:
-            rows.append((*start, tuning_texts.default_text(outcome), *([wording.NONE] * 8)))
+            kept = (*([wording.NONE] * 2), tuning_texts.default_text(outcome))
+            rows.append((*start, *kept, *([wording.NONE] * (len(head) - len(start) - len(kept)))))
             continue
-        cells = [SPLITS[reported_split(dataset)]]
-        cells += [tuning_texts.estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
+        figures = [tuning_texts.estimate_text(outcome.chosen.figures, metric) for metric in (COMPLETENESS, TOKENS)]
         changes = [
             tuning_texts.change_text(outcome.against.get("defaults"), metric) for metric in (TOKENS, COMPLETENESS)
         ]
         changes += [_against_fixed(outcome), tuning_texts.change_text(_at_equal_tokens(outcome), COMPLETENESS)]
         choice = (tuning_texts.choice_text(outcome, outcome.chosen), tuning_texts.constraints_text(outcome))
-        rows.append((*start, *choice, *cells, *changes))
-    if len({reported_split(dataset) for dataset in tuning.datasets}) > 1:
-        return Table("What is recommended", head, tuple(rows), frozenset({5, 6}))
-    same = (*head[:4], *head[5:])  # all figures are of the same queries, which the page says above
-    return Table("What is recommended", same, tuple((*row[:4], *row[5:]) for row in rows), frozenset({4, 5}))
+        rows.append((*start, *figures, *choice, SPLITS[reported_split(dataset)], *changes))
+    names = list(head)
+    if len(tuning.datasets) == 1:  # of which the page is: figures come first
+        names.insert(3, names.pop(0))
+    if len({reported_split(dataset) for dataset in tuning.datasets}) == 1:  # the page says above which
+        names.remove("figures of")
+    told = tuple(tuple(row[head.index(name)] for name in names) for row in rows)
+    numbers = frozenset(names.index(TITLES[name]) for name in ("completeness", "tokens"))
+    return Table("What is recommended", tuple(names), told, numbers)
 
 
 def _against_fixed(outcome: PolicyOutcome) -> tuple[str, ...]:
     """Changes in tokens and completeness against the tuned fixed number of items."""
     if outcome.fixed is None:
-        return ("no k meets the policy",)
+        return ("no k keeps what the policy asks",)
     found = outcome.against.get("fixed")
     named = (("tokens", TOKENS), ("points", COMPLETENESS))
     return tuple(f"{name} {', '.join(tuning_texts.change_text(found, metric))}" for name, metric in named)
@@ -94,7 +98,7 @@ def gains(tuning: Tuning) -> Table | None:
         changes = [tuning_texts.change_text(part, metric) for part in parts for metric in (TOKENS, COMPLETENESS)]
         if not outcome.ranking and outcome.fixed is not None and outcome.chosen.selector == outcome.fixed.selector:
             changes[:2] = [("the same ranking",), (wording.NONE,)]
-        ks = [one.name if one else "none meets the policy" for one in (outcome.fixed, outcome.fixed_own)]
+        ks = [one.name if one else "none keeps what the policy asks" for one in (outcome.fixed, outcome.fixed_own)]
         rows.append((dataset.dataset, outcome.policy.name, *ks, *changes))
     head = ["dataset", "policy", "fixed k of the base's ranking", "fixed k of the chosen ranking"]
     for name in ("ranking", "cut", "both"):
@@ -132,13 +136,16 @@ def results(dataset: DatasetTuning, tags: Mapping[str, str]) -> Table:
     rows: list[tuple[str, ...]] = []
     for one in all_results(dataset):
         what = ": ".join(filter(None, (tuning_texts.ROLES[one.role], tuning_texts.setting_text(one.values))))
-        start = (one.name, tags.get(one.name, ""), what)
+        named = (one.name, tags.get(one.name, ""), what)
         for split, found in ((ALL if dataset.all_decide else TUNING, one.tuning), (TEST, one.test)):
             if found:
-                rows.append((*start, split, *(tuning_texts.estimate_text(found, metric) for metric in _SHOWN)))
-                start = ("", "", "")
-    head = ("contender", "mark", "what it is", "split", *(TITLES[str(metric)] for metric in _SHOWN))
-    return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), frozenset(range(4, 8)))
+                complete, tokens, *others = (tuning_texts.estimate_text(found, metric) for metric in _SHOWN)
+                name, mark, about = named
+                rows.append((name, complete, tokens, split, mark, *others, about))
+                named = ("", "", "")
+    complete, tokens, *others = (TITLES[str(metric)] for metric in _SHOWN)
+    head = ("contender", complete, tokens, "split", "mark", *others, "what it is")
+    return Table(f"Contenders on {dataset.dataset}", head, tuple(rows), frozenset({1, 2, 5, 6}))
 
 
 def all_results(dataset: DatasetTuning) -> Sequence[SettingResult]:

@@ -18,6 +18,7 @@ from ctxbench.tuning.tuning_results import (
     RECOMMENDED,
     PolicyOutcome,
     SettingResult,
+    Tuning,
 )
 
 COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("completeness", "recall", "tokens", "items"))
@@ -96,7 +97,7 @@ def choice_text(outcome: PolicyOutcome, chosen: SettingResult) -> str:
 
 def default_text(outcome: PolicyOutcome) -> str:
     """Why the default is kept."""
-    return f"keep the default: {outcome.reason.rstrip('.') or 'no setting is better beyond doubt'}"
+    return f"keep the default: {outcome.reason.rstrip('.') or 'no setting is clearly better on these queries'}"
 
 
 def constraints_text(outcome: PolicyOutcome) -> str:
@@ -131,6 +132,39 @@ def intervals(outcome: PolicyOutcome) -> Iterator[Interval]:
 
 
 LOOSE = f"{wording.LOOSE} behind an interval: too few values, or too few that differ, for the interval to be relied on."
+
+
+_PARAMETERS = {
+    "at_most": "most items offered",
+    "at_least": "fewest",
+    "margin": "how far below the best score an item may lie",
+}
+
+
+def terms(tuning: Tuning) -> str:
+    """What the words of the advice mean: parameters that it names, fixed k and base; empty without policies."""
+    outcomes = [one for dataset in tuning.datasets for one in dataset.outcomes]
+    named = {name for one in outcomes if one.chosen is not None for name in one.chosen.values}
+    said = [f"{name}: {words}." for name, words in _PARAMETERS.items() if name in named]
+    said += ["Fixed k: simply offer the first k of the base's ranking, with the best k."] * bool(outcomes)
+    bases = dict.fromkeys(one.default.name.removesuffix(", defaults") for one in tuning.datasets if one.default)
+    if bases and outcomes:
+        said.append(f"Base, or default: {wording.listed([*bases])} with its defaults, what all is held against.")
+    return " ".join(said)
+
+
+def p_words(tuning: Tuning) -> str:
+    """What a p-value says, with how it is made."""
+    alphas = {
+        one.alpha
+        for dataset in tuning.datasets
+        for outcome in dataset.outcomes
+        for compared in outcome.against.values()
+        for one in compared.values()
+    }
+    level = f"; up to {max(alphas):g} counts" if alphas else ""
+    methods = "query by query, groups together; Holm's correction over the comparisons of a dataset"
+    return f"{wording.P_WORDS}{level}. {wording.RAISED} (Methods: {methods}.)"
 
 
 def short_text(text: str, most: int) -> str:

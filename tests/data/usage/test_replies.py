@@ -58,6 +58,11 @@ def test_logs(write, catalog):
     assert reply.where.endswith("log.jsonl, conversation k, turn 1")
 
 
+def test_a_turn_is_named_by_the_logs_own_number(write, catalog):
+    (reply,) = read_replies([write("log.jsonl", {**TURN, "turn": 7})], catalog).replies
+    assert reply.where.endswith("log.jsonl, conversation k, turn 7")
+
+
 def test_logs_without_a_catalog_name_tools(write):
     found = read_replies([write("log.jsonl", TURN)])
     assert found.catalog.ids == ("tool:fetch", "tool:send")

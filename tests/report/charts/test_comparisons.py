@@ -11,7 +11,8 @@ from matplotlib.text import Text
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import Estimate, Interval
-from ctxbench.report.charts.comparisons import FRONT, trade_off
+from ctxbench.report.charts.axes import colours, marks_of
+from ctxbench.report.charts.comparisons import FRONT, _joint, trade_off
 
 TOKENS, COMPLETE = parse_metric("tokens"), parse_metric("completeness")
 
@@ -194,3 +195,22 @@ def test_a_mark_tells_a_pointer_its_figures(ax):
     drawn(ax, {"a": (estimate(275, 261, 289), estimate(0.91, 0.88, 0.94)), "b": (estimate(300), estimate(0.9))})
     assert line(ax, "a").get_gid() == "told:a: 91.0% completeness (88.0\u201394.0), 275 tokens (261\u2013289)"
     assert line(ax, "b").get_gid() == "told:b: 90.0% completeness, 300 tokens"
+
+
+def test_where_a_colour_comes_again_the_mark_is_another():
+    names = colours([f"s{n}" for n in range(8)])
+    marks = marks_of(names)
+    assert names["s0"] == names["s6"]
+    assert marks["s0"] != marks["s6"]
+    assert len({(names[one], marks[one]) for one in names}) == 8
+
+
+def test_selectors_at_one_point_share_a_label():
+    at = (1.0, 0.5)
+    named = [(at, name, None) for name in "abcde"] + [((2.0, 0.5), "f", None)]
+    assert [text for _, text, _ in _joint(named)] == ["a, b, c and 2 more", "f"]
+
+
+def test_nothing_is_said_of_dotted_lines_where_none_is_to_be_seen(ax):
+    drawn(ax, {"a": (estimate(10, 10, 10, holds=False), estimate(0.5, 0.4, 0.6)), "b": (estimate(20), estimate(0.6))})
+    assert "dotted" not in ax.get_xlabel()

@@ -141,7 +141,7 @@ def gone() -> SelectorCheck:
     return replace(
         same(),
         verdict=Verdict.WORSE,
-        reasons=("nothing is left that would meet what 3 queries require",),
+        reasons=("required by 3 queries, offered to none before, and nothing else would do",),
         unmet=(
             UnmetRequirement(items=("rule:code%20review",), why="disabled", queries=("q2", "q5")),
             UnmetRequirement(items=("tool:a:x", "tool:a:y"), why="no longer in the catalog", queries=("q7",)),

@@ -61,7 +61,17 @@ def test_selectors_of_one_verdict_keep_the_order_of_the_file(made):
 
 def test_a_metric_has_both_means_difference_p_tolerance_verdict_and_what_is_detectable(made):
     found = tables(document(made.check(made.worse())).sections[0])["Metrics"]
-    assert found.head == ("metric", "verdict", "base", "head", "difference", "p", "tolerance", "detectable", "n")
+    assert found.head == (
+        "metric",
+        "verdict",
+        "baseline",
+        "now",
+        "difference",
+        "p",
+        "tolerance",
+        "detectable",
+        "queries",
+    )
     first, second = found.rows
     # 10 of 20 pairs differ, all for the worse: exact McNemar 2 / 2**10 = 0.00195
     assert first[:3] == ("completeness %", "worse", "100.0")
@@ -81,7 +91,7 @@ def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(made):
     assert not any("corrected" in block.text for block in told.closing)
     mixed = document(made.check(steady, made.cannot_tell()))
     assert ["p" in tables(section)["Metrics"].head for section in mixed.sections] == [False, True]
-    assert any("p is corrected" in block.text for block in mixed.closing)
+    assert any("corrected (raised)" in block.text for block in mixed.closing)
 
 
 def test_what_can_no_longer_be_offered_is_told_with_its_place_and_what_it_takes(made):
@@ -95,7 +105,7 @@ def test_what_can_no_longer_be_offered_is_told_with_its_place_and_what_it_takes(
     )
     nowhere = tables(document(made.check(made.gone())).sections[0])["Required items that can no longer be offered"]
     assert nowhere.head == ("item", "what became of it", "queries")
-    assert "no reason to fail with --allow-removed" in told.closing[-2].text
+    assert "if they were removed on purpose, add --allow-removed" in told.closing[-2].text
     assert told.closing[-1] == Code(ACCEPT)
 
 
@@ -124,7 +134,7 @@ def test_a_lost_required_item_is_told_with_rule_scores_cause_and_mend(made):
     assert row == (
         ("q2", "please review my code"),
         "rule:code%20review",
-        "its score is below threshold=0.3; missed by 0.0500",
+        "its score is below threshold=0.3; its score is 0.0500 too low",
         "0.5000 -> 0.2500, rank 2 -> 9",
         "item edited: text of rule:code%20review edited",
         "bring the words of q2 back",
@@ -136,10 +146,10 @@ def test_what_was_no_candidate_is_said_so(made):
     one = replace(made.worse(), changes=(lost, replace(lost, lost=False)))
     found = tables(document(made.check(one)).sections[0])
     assert found["Required items lost"].rows[0][2:4] == (
-        "no candidate",
+        "the search did not find it",
         "0.5000 -> none, rank 2 -> none",
     )
-    assert found["Required items gained"].rows[0][2] == "no candidate"
+    assert found["Required items gained"].rows[0][2] == "the search did not find it"
     assert found["Required items gained"].head[2] == "kept out before"
 
 
@@ -261,7 +271,10 @@ def test_a_check_of_nothing_says_so(made):
         (Cause(kind=CauseKind.GONE, subjects=("a",)), "item gone: a"),
         (Cause(kind=CauseKind.MODEL, detail="model x -> y"), "model x -> y"),
         (Cause(kind=CauseKind.EDITED, subjects=("a",), detail="text of a"), "item edited: text of a"),
-        (Cause(kind=CauseKind.CROWDED, subjects=("x", "y"), detail="new tools"), "crowded out: new tools (x and y)"),
+        (
+            Cause(kind=CauseKind.CROWDED, subjects=("x", "y"), detail="new tools"),
+            "pushed out by other items' higher scores: new tools (x and y)",
+        ),
     ],
 )
 def test_a_cause_names_what_it_is_about_once(cause, words):

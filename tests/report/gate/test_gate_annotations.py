@@ -83,7 +83,7 @@ def test_a_metric_names_what_is_to_blame_and_of_tokens_that_is_what_adds_most(ma
     assert found["semantic/normal on desk: completeness worse"].endswith(
         "; item edited: text of rule:code%20review edited"
     )
-    said = "; crowded out: 2 new tools stand above it (tool:a:x and tool:a:y)"
+    said = "; pushed out by other items' higher scores: 2 new tools stand above it (tool:a:x and tool:a:y)"
     legend = " (~ marks an interval that too few values carry)"
     assert found["semantic/normal on desk: tokens worse"].endswith(said + legend)
 
@@ -147,7 +147,8 @@ def test_what_can_no_longer_be_offered_is_an_error_once_at_its_line_or_at_the_la
         ("error", {"file": "c.jsonl", "line": "7", "title": title}),
         ("error", {"file": "labels of q7", "line": "2", "title": title}),
     ]
-    assert found[0][2] == "rule:code%20review (disabled): 2 queries require it, and nothing else would do (q2 and q5)"
+    told = "required by 2 queries, offered to none before, and nothing else would do"
+    assert found[0][2] == f"rule:code%20review (disabled): {told} (q2 and q5)"
 
 
 def test_what_is_dearer_stands_at_its_line_where_tokens_decide(made):

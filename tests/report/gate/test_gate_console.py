@@ -12,7 +12,7 @@ from ctxbench.report.document import Code, Document, Section, Table
 from ctxbench.report.document_console import console_text
 from ctxbench.report.gate.check_document import MORE, document
 
-COUNTS = "queries  left out  swaps  required lost  gained  net allowed"
+COUNTS = "queries  left out  swaps  required lost  gained  may lose net"
 
 
 def test_the_verdict_comes_first_then_what_matters_then_every_verdict(made):
@@ -30,7 +30,7 @@ def test_the_verdict_comes_first_then_what_matters_then_every_verdict(made):
         "  - to accept it, if what differs is meant: ctxbench check --accept",
         "",
         f"    verdict         dataset  selector         {COUNTS}",
-        "    not comparable  desk     mine                   -         -      -              -       -            -",
+        "    not comparable  desk     mine                   -         -      -              -       -             -",
     ]
     assert lines[15].split()[:3] == ["same", "desk", "bm25"]
 
@@ -45,7 +45,7 @@ def test_lost_items_are_told_one_below_the_other(made):
     assert (
         "  Required items lost: 1\n"
         '    q2 "please review my code"  rule:code%20review\n'
-        "        kept out: its score is below threshold=0.3; missed by 0.0500\n"
+        "        kept out: its score is below threshold=0.3; its score is 0.0500 too low\n"
         "        score: 0.5000 -> 0.2500, rank 2 -> 9\n"
         "        cause: item edited: text of rule:code%20review edited\n"
         "        mend: bring the words of q2 back\n"
@@ -129,10 +129,12 @@ def test_in_brief_stand_reasons_causes_and_what_to_do(made):
         "Pins that do not",
     ):
         assert kept in " ".join(text.split()).replace("verdict dataset", "verdict  dataset"), kept
-    for left in ("  Metrics\n", "Required items lost", "Other items", "Detectable is"):
+    for left in ("  Metrics\n", "Required items lost", "Other items", "Detectable: the"):
         assert left in console_text(whole), left
         assert left not in text, left
-    assert "Metrics, and every item lost and gained with its cause: --verbose, or --markdown FILE." in text
+    assert (
+        "Metrics, and items lost and gained with their causes: --verbose, with the first of each list; all of" in text
+    )
     assert text.endswith("\n  ctxbench check --accept\n")
     assert all(reason in " ".join(text.split()) for one in check.selectors for reason in one.reasons)
 

@@ -63,7 +63,7 @@ def test_a_suite_for_each_selector_and_a_case_for_each_question(made):
         "hybrid on desk": {"comparable": "passed", "metric: completeness": "passed", "required items": "passed"},
     }
     assert root.find(".//error").get("message") == "query q7 has no answer: the endpoint returned 500."
-    assert "missed by 0.0500; score 0.5000 -> 0.2500" in root.find(".//failure[@type='lost']").get("message")
+    assert "its score is 0.0500 too low; score 0.5000 -> 0.2500" in root.find(".//failure[@type='lost']").get("message")
 
 
 def test_what_can_no_longer_be_offered_fails_though_nothing_was_lost(made):
@@ -75,9 +75,10 @@ def test_what_can_no_longer_be_offered_fails_though_nothing_was_lost(made):
         "required item gone: rule:code%20review": "failure",
         "required item gone: tool:a:x or tool:a:y": "failure",
     }
+    told = "offered to none before, and nothing else would do"
     assert [one.get("message") for one in suite.findall(".//failure[@type='gone']")] == [
-        "rule:code%20review (disabled): 2 queries require it, and nothing else would do (q2 and q5)",
-        "tool:a:x or tool:a:y (no longer in the catalog): 1 query requires one of them, and nothing else would do (q7)",
+        f"rule:code%20review (disabled): required by 2 queries, {told} (q2 and q5)",
+        f"tool:a:x or tool:a:y (no longer in the catalog): required by 1 query, {told} (q7)",
     ]
 
 

@@ -16,16 +16,16 @@ from ctxbench.report.gate.check_texts import exclusion_text, without_texts
     [
         (None, ""),
         (0.0, ""),
-        (0.0321, "; missed by 0.0321"),
-        (0.0001, "; missed by 0.0001"),
-        (0.00001, "; missed by less than 0.0001"),
+        (0.0321, "; its score is 0.0321 too low"),
+        (0.0001, "; its score is 0.0001 too low"),
+        (0.00001, "; its score is less than 0.0001 too low"),
     ],
 )
 def test_a_miss_is_never_said_to_be_nothing(missed_by, said):
     change = Change(
         query="q", item="tool:a", lost=True, required=True, cause=Cause(kind=CauseKind.UNKNOWN), missed_by=missed_by
     )
-    assert exclusion_text(change) == f"no candidate{said}"
+    assert exclusion_text(change) == f"the search did not find it{said}"
 
 
 def test_a_rule_of_chunks_is_not_taken_for_one_of_ranks():

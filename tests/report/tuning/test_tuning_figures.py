@@ -153,7 +153,7 @@ def test_tints_of_completeness_part_from_half_of_the_best_on(made):
     heat = made.heat("a", (0, 1, 2), "b", (0, 1))
     means = {**heat.means, "completeness": np.array([[0.0, 0.3, 0.8], [0.4, 0.6, 0.8]])}
     drawing = tuning_figures.two_at_a_time(made.dataset(), made.outcome(heat_maps=(replace(heat, means=means),)))
-    assert "completeness, % of queries (palest up to 40.0)" in texts(drawing.svg)
+    assert "completeness, % of queries (all up to 40.0 in one shade)" in texts(drawing.svg)
     (heat,) = made.outcome(heat_maps=(replace(heat, means=means),)).heat_maps
     assert tuning_figures.cells(heat, "completeness", None, most=10).pale == 0.4
 

@@ -75,7 +75,8 @@ def test_why_the_default_is_kept(made):
         == "keep the default: No setting is good"
     )
     assert (
-        tuning_texts.default_text(replace(nothing, reason="")) == "keep the default: no setting is better beyond doubt"
+        tuning_texts.default_text(replace(nothing, reason=""))
+        == "keep the default: no setting is clearly better on these queries"
     )
 
 
@@ -103,3 +104,18 @@ def test_a_long_text_is_cut_on_one_line():
     assert tuning_texts.short_text("a  b\nc", 9) == "a b c"
     assert tuning_texts.short_text("abcdefgh", 5) == "abcd…"
     assert tuning_texts.short_text("abc  \u202e", 9) == "abc \ufffd"
+
+
+def test_words_of_the_advice_and_p_values_are_explained_once(made):
+    tuning = made.tuning()
+    said = tuning_texts.terms(tuning)
+    assert said.startswith("Fixed k: simply offer the first k of the base's ranking, with the best k.")
+    assert "what all is held against." in said
+    outcome = made.outcome()
+    chosen = replace(outcome.chosen, values={"margin": 2.0, "at_least": 4, "at_most": 5})
+    named = tuning_texts.terms(made.tuning(made.dataset(outcomes=(replace(outcome, chosen=chosen),))))
+    assert named.startswith(
+        "at_most: most items offered. at_least: fewest. margin: how far below the best score an item may lie. Fixed k: "
+    )
+    assert tuning_texts.terms(made.tuning(made.dataset(outcomes=()))) == ""
+    assert tuning_texts.p_words(tuning).startswith("p: how often chance alone would give such a difference; up to 0.05")
