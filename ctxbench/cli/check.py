@@ -19,6 +19,7 @@ from ctxbench.cli.progress import progress
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UserError, faults_of
 from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, say, show_json, write_own
 from ctxbench.io.files import write_atomic
+from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 GATE = "gate.yaml"  # where nothing else is named
 _SUMMARY = "GITHUB_STEP_SUMMARY"
-_INPUTS = (".yaml", ".yml", ".json", ".jsonl", ".tsv", ".npz", ".py")  # of gate files, datasets, baselines, selectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +89,8 @@ def run(request: CheckRequest, outputs: Outputs) -> None:
     """
     try:
         _refuse_contradictions(request, outputs)
-        _refuse_folders(outputs)
-    except ParameterError as error:
+        _refuse_places(request, outputs)
+    except UserError as error:
         if outputs.json and not outputs.annotations:
             _write_refusal(error, request, Outputs(json=True))
         raise
@@ -160,21 +160,18 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
         raise ParameterError("--json and --annotations both go to standard output; leave one out")
 
 
-def _refuse_folders(outputs: Outputs) -> None:
+def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
     """Look at where files will go before anything is asked.
 
     Raises:
-        ParameterError: a folder stands there.
+        UserError: something stands there that is no earlier output.
     """
-    given = [(option, path) for option, path in (("--markdown", outputs.markdown), ("--junit", outputs.junit)) if path]
-    for option, path in given:
-        if path.is_dir():
-            empty = f"; is ${_SUMMARY} set?" if path == Path() else ""
-            raise ParameterError(f"{path} is a folder, and {option} names a file{empty}")
-        if path.suffix.lower() in _INPUTS:
-            raise ParameterError(f"{option} {path} would overwrite what is checked; name a file that ends otherwise")
-    if len({path.resolve() for _, path in given}) < len(given):
-        raise ParameterError(f"--markdown and --junit name one file, {given[0][1]}; name two")
+    if outputs.markdown == Path():
+        raise ParameterError(f"--markdown names no file; is ${_SUMMARY} set?")
+    appended = outputs.markdown is not None and _is_step_summary(outputs.markdown)
+    checked = [] if len(request.places) == 2 else [Path(request.places[0] if request.places else GATE)]
+    files = {"--markdown": None if appended else outputs.markdown, "--junit": outputs.junit}
+    refuse_outputs(files, {"what is checked": checked})
 
 
 def _accept(request: CheckRequest, *, as_json: bool) -> None:
@@ -365,8 +362,7 @@ def _write_summary(told: Document, path: Path) -> None:
     """
     from ctxbench.report.document_markdown import LIMIT, markdown
 
-    step = os.environ.get(_SUMMARY, "")
-    if not step or path.resolve() != Path(step).resolve():
+    if not _is_step_summary(path):
         _write(path, markdown(told))
         return
     try:
@@ -375,6 +371,11 @@ def _write_summary(told: Document, path: Path) -> None:
             stream.write(b"\n" * bool(size) + markdown(told, limit=LIMIT - size - 1).encode())
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _is_step_summary(path: Path) -> bool:
+    step = os.environ.get(_SUMMARY, "")
+    return bool(step) and path.resolve() == Path(step).resolve()
 
 
 def _write(path: Path, text: str) -> None:

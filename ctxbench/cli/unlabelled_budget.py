@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ctxbench.cli.inputs import dataset_inputs, selector_inputs
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.io.console import say
+from ctxbench.io.output_paths import refuse_outputs
 
 DEFAULT = "learned"
 """The selector that a budget is set on unless another is named."""
@@ -98,6 +100,12 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
         raise ParameterError(f"--tokens must be a finite number above 0, got {asked.tokens:g}")
     if asked.out.suffix not in (".yaml", ".yml"):
         raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {asked.out}")
+    inputs = {
+        "the requests": [Path(asked.requests)],
+        **dataset_inputs(asked.catalog),
+        **selector_inputs(asked.selector),
+    }
+    refuse_outputs({"--out": asked.out}, inputs)
     _refuse_foreign(asked.out)
     definition, preset = find_definition(asked.selector)
     requests = read_requests(asked.requests)
