@@ -17,7 +17,7 @@ from ctxbench.cli.measure_app import calibrate, graph, latency, usage
 from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName, TokenCounter
 from ctxbench.cli.report_app import report
 from ctxbench.core.errors import UserError
-from ctxbench.io.console import drop_output, guarded, say
+from ctxbench.io.console import drop_output, guarded, keep_numbers, say
 from ctxbench.io.visible import message_lines
 
 app = typer.Typer(
@@ -366,6 +366,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: without the program's name; None: those of the process.
     """
     if arguments is None:
+        keep_numbers()
         gc.set_threshold(50_000, 20, 20)  # importing makes many objects and no garbage: do not search it every 700
     with guarded(for_good=arguments is None):
         try:

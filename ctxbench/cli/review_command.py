@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.cli.key_input import Keys
+from ctxbench.cli.key_input import Keys, refuse_closed
 from ctxbench.cli.label import ALWAYS, make_pool_for
 from ctxbench.cli.label_screen import item_line, item_name, number_of, request_lines, tell
 from ctxbench.cli.output import print_json
@@ -36,6 +36,8 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
             f"{patch} holds corrections already; apply it with "
             f"`{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another file"
         )
+    if not (listed or as_json):
+        refuse_closed()
     pool = make_pool_for(dataset, selectors, embedder, {})
     found = findings(pool)
     if as_json:
