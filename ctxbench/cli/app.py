@@ -12,12 +12,13 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.main
 
-from ctxbench.cli.light import NO_ROOM, Command, Group
+from ctxbench.cli.light import Command, Group
 from ctxbench.cli.measure_app import calibrate, graph, latency, usage
 from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName, TokenCounter
 from ctxbench.cli.report_app import report
 from ctxbench.core.errors import UserError
 from ctxbench.io.console import drop_output, guarded, keep_numbers, say
+from ctxbench.io.system_faults import system_fault
 from ctxbench.io.visible import message_lines
 
 app = typer.Typer(
@@ -376,10 +377,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
             _fail(str(without_keys(error)), error.exit_code)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            fault = system_fault(error)
+            if fault is None:
                 raise
             drop_output()
-            _fail(f"cannot write {error.filename or 'the output'}: {error.strerror}; make room and try again", 2)
+            _fail(str(fault), fault.exit_code)
         finally:
             if arguments is None:  # the process ends: a last search for cycles would take a tenth of a short one's time
                 gc.freeze()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from ctxbench.cli.check_places import find_places, in_repository
-from ctxbench.cli.light import NO_ROOM
 from ctxbench.cli.output import print_json, without_keys
 from ctxbench.cli.progress import progress
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UserError, faults_of
 from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, say, show_json, write_own
 from ctxbench.io.files import write_atomic
 from ctxbench.io.output_paths import refuse_outputs
+from ctxbench.io.system_faults import system_fault
 
 if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
@@ -97,29 +98,35 @@ def run(request: CheckRequest, outputs: Outputs) -> None:
     from ctxbench.gate.plugins import guard_exit
 
     if request.accept:
-        try:
-            with guard_exit():
-                _accept(request, as_json=outputs.json)
-        except UserError as error:
-            _write_refusal(error, request, Outputs(json=outputs.json))
-            raise
+        with _refusals(request, Outputs(json=outputs.json)), guard_exit():
+            _accept(request, as_json=outputs.json)
         return
     try:
-        with guard_exit():
+        with _refusals(request, outputs), guard_exit():
             found = _run_check(request)
             _write_outputs(found, request, outputs)
-    except UserError as error:
-        _write_refusal(error, request, outputs)
-        raise
     except Exception as error:  # a bug of ours would end with exit code 1, which says "worse" here
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
-            raise  # told where the command ends
+        if isinstance(error, UserError):
+            raise
         say(*traceback.format_exc().splitlines(), err=True)
         _write_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), request, outputs)
         raise typer.Exit(2) from None
     code = found.check.exit_code(strict=request.strict)
     if code:
         raise typer.Exit(code)
+
+
+@contextmanager
+def _refusals(request: CheckRequest, outputs: Outputs) -> Iterator[None]:
+    """Write to the outputs why nothing inside could be judged."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        fault = error if isinstance(error, UserError) else system_fault(error)
+        if fault is None:
+            raise
+        _write_refusal(fault, request, outputs)
+        raise fault from error
 
 
 def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:

@@ -61,15 +61,16 @@ def refuse_unwritable(path: Path, *, folder: str = "") -> None:
         if folder:
             raise StorageError(f"{there} is a file; {folder} needs a folder, name another one")
         raise StorageError(f"cannot write {path}: {there} is a file, no folder; name another place")
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}; name another one") from error
+    home = there if _kind(there) == "folder" else _real(there).parent
+    for one in (path, *(home / name for name in path.relative_to(there).parts)):
+        try:
+            one.stat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror or error}; name another one") from error
     if _kind(path) == "device":
         return
-    home = there if _kind(there) == "folder" else _real(there).parent
     if not os.access(home, os.W_OK | os.X_OK):
         raise StorageError(f"cannot write {path}: {home} may not be written in; name another place")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 
 import pytest
@@ -103,7 +102,7 @@ def test_what_a_killed_run_left_is_gone_on_with(project, cli):
     (project / "o/ds/.bm25.1-0123abcd.tmp/answers.zip").write_text("half")
     (project / "o/.lock").write_text("")
     assert cli("run", "exp.yaml", "--out", "o").code == 0
-    os.remove(project / "o/manifest.json")
+    (project / "o/manifest.json").unlink()
     assert cli("run", "exp.yaml", "--out", "o").code == 0
 
 
