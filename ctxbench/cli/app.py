@@ -18,7 +18,6 @@ from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, 
 from ctxbench.cli.report_app import report
 from ctxbench.core.errors import UserError
 from ctxbench.io.console import drop_output, guarded, keep_numbers, say
-from ctxbench.io.system_faults import system_fault
 from ctxbench.io.visible import message_lines
 
 app = typer.Typer(
@@ -377,6 +376,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
             _fail(str(without_keys(error)), error.exit_code)
         except OSError as error:
+            from ctxbench.io.system_faults import system_fault
+
             fault = system_fault(error)
             if fault is None:
                 raise

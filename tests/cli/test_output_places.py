@@ -58,6 +58,7 @@ OVER = "would overwrite"
         (("graph", "ds", "--out", "ds/queries.jsonl"), f"{OVER} the files of ds"),
         (("graph", "ds", "--out", "x.run"), "x.run is there and is no graph that can be read; name another --out"),
         (("calibrate", "probability", "ds", "--out", "answers.jsonl"), "is no file of fits that can be read"),
+        (("data", "review", "ds", "--patch", "ds/queries.jsonl"), f"--patch ds/queries.jsonl {OVER} the files of ds"),
         (("check", "exp.yaml", "--markdown", "exp.yaml"), f"--markdown exp.yaml {OVER} what is checked"),
         (("report", "--history", "exp.yaml", "--csv", "exp.yaml"), f"--csv exp.yaml {OVER} what is shown"),
     ],
