@@ -54,17 +54,17 @@ if TYPE_CHECKING:
     from ctxbench.library.dataset_frames import catalog as catalog
     from ctxbench.library.dataset_frames import dataset as dataset
     from ctxbench.library.dataset_frames import load as load
-    from ctxbench.library.evaluation import Results as Results
     from ctxbench.library.evaluation import evaluate as evaluate
     from ctxbench.library.evaluation import run as run
+    from ctxbench.library.label_review import Review as Review
+    from ctxbench.library.label_review import review as review
     from ctxbench.library.labelling import Labelling as Labelling
     from ctxbench.library.labelling import Question as Question
-    from ctxbench.library.labelling import Review as Review
     from ctxbench.library.labelling import from_logs as from_logs
     from ctxbench.library.labelling import label as label
-    from ctxbench.library.labelling import review as review
     from ctxbench.library.one_request import Selected as Selected
     from ctxbench.library.one_request import select as select
+    from ctxbench.library.result_frames import Results as Results
     from ctxbench.library.selectors import Preset as Preset
     from ctxbench.library.selectors import answers as answers
     from ctxbench.library.selectors import pipeline as pipeline
@@ -92,9 +92,11 @@ _MODULES = {
     "library.baseline_check": ("Checked", "check"),
     "library.conversation": ("Conversation", "conversation"),
     "library.dataset_frames": ("Data", "catalog", "dataset", "load"),
-    "library.evaluation": ("Results", "evaluate", "run"),
-    "library.labelling": ("Labelling", "Question", "Review", "from_logs", "label", "review"),
+    "library.evaluation": ("evaluate", "run"),
+    "library.label_review": ("Review", "review"),
+    "library.labelling": ("Labelling", "Question", "from_logs", "label"),
     "library.one_request": ("Selected", "select"),
+    "library.result_frames": ("Results",),
     "library.selectors": ("Preset", "answers", "pipeline", "step"),
     "library.tuning": ("Tuned", "tune"),
 }

@@ -16,8 +16,7 @@ from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.labelling import pool
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.model_files import file_sha256
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.selectors.external import External

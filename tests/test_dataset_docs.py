@@ -13,7 +13,7 @@ from ctxbench.bench.metrics import Evidence, OfferedItems, evaluate, parse_metri
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.data.datasets import read_dataset, split_of, validate
 from ctxbench.data.datasets.layout import CARD_FIELDS, QRELS_HEADER
-from ctxbench.data.datasets.query_rows import QUERY_FIELDS
+from ctxbench.data.datasets.query_labels import QUERY_FIELDS
 from ctxbench.sources.catalogs import ITEM_FIELDS
 
 ROOT = Path(__file__).parents[1]

@@ -54,7 +54,7 @@ SELECT = """
 import sys
 from pathlib import Path
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vector_store import VectorStore
+from ctxbench.embedding.vectors import VectorStore
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.data.labelling.pool import open_selectors
 from ctxbench.index.resources import LocalResources

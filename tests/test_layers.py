@@ -22,22 +22,22 @@ LAYERS = (
     ),
     (
         "io.cache io.checked_rows core.times core.facts core.items core.strategy core.registry core.rules core.notes "
-        "core.stored_pipelines core.candidates core.shown core.masks core.requests core.query core.selection "
-        "core.stages core.pipeline core io"
+        "core.stored_pipelines core.candidates core.shown core.masks core.requests core.candidate_tables core.query "
+        "core.selection core.side_by_side core.stages core.pipeline core io"
     ),
     (
         "text.original_rules text.chunking text.tokens text.redaction_rules text.redaction text.encodings text.secrets "
         "text features.stored_fits net embedding index features sources"
     ),
     "steps",
-    "selectors bench.experiment_file session",
+    "selectors bench.selector_specs bench.experiment_file session",
     (
         "bench.progress_listener bench.metrics bench.stats bench.machine data.datasets.row_groups "
-        "data.datasets.query_labels data.datasets.content_checks data.datasets.dataset data.datasets.sample "
-        "data.datasets.query_rows data.datasets.layout data.datasets.reader data.datasets.writer data.importers "
-        "data.datasets.lookup data.datasets data.fetch data.labelling.exposure data.labelling.query_weights "
-        "data.labelling.grades data.labelling.answer_log data.traces data.usage bench.provenance bench.slices "
-        "bench.stored_answers bench.labels bench.results data.curation bench.prepared bench.summary "
+        "data.datasets.query_labels data.datasets.content_checks data.datasets.dataset "
+        "data.datasets.layout data.datasets.reader data.datasets.writer data.importers "
+        "data.datasets.lookup data.datasets data.fetch data.labelling.query_files "
+        "data.traces data.usage bench.provenance bench.slices "
+        "bench.stored_answers bench.labels bench.answer_rows bench.results data.curation bench.prepared bench.summary "
         "bench.dataset_run bench.runner bench.latency data.labelling data tuning.sweep bench tuning gate"
     ),
     "report",

@@ -15,8 +15,7 @@ from ctxbench.data.importers.metatool import MetaTool
 from ctxbench.data.importers.toollens import ToolLens
 from ctxbench.data.labelling.agreement import agreement, read_labelling
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector

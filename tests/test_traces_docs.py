@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.labelling.exposure import SIGNALS, Exposure
+from ctxbench.data.labelling.query_files import SIGNALS, Exposure
+from ctxbench.data.traces.builder import SEARCHES, SHELLS, is_search, is_shell
 from ctxbench.data.traces.import_report import _SENTENCES, COUNTS
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_traces, redactor_for
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces, redactor_for
+from ctxbench.data.traces.log_reader import TURN_FIELDS
 from ctxbench.data.traces.records import STATUSES
-from ctxbench.data.traces.signals import SEARCHES, SHELLS, is_search, is_shell
-from ctxbench.data.traces.turn_rows import TURN_FIELDS
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.sources.name_resolver import NameResolver
 from ctxbench.text.redaction import KINDS, read_rules, redactor

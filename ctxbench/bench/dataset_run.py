@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Evidence, Metric, evaluate, unavailable
 from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.progress_listener import Progress
 from ctxbench.bench.provenance import code_hash, versions
-from ctxbench.bench.results import MEANING, Part, RunFolder, content_key
+from ctxbench.bench.results import MEANING, RunFolder, content_key
 from ctxbench.bench.slices import Slice
 from ctxbench.bench.stored_answers import StoredAnswers, among
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import StorageError
-from ctxbench.core.requests import Batch, Request
+from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.external import FileSelector
@@ -97,15 +98,23 @@ class DatasetRun:
         if not wanted:
             return
         requests = self.dataset.requests()
-        have = {name: self._finished_slices(name, requests, fresh=fresh) for name in wanted}
-        in_turn = sorted(wanted, key=self._takes_sizes)
+        have: dict[str, set[int]] = {}
+        sizes = {name: self._size(name) for name in sorted(wanted, key=self._takes_sizes)}
+        for name, size in sizes.items():
+            ids = [[one.id for one in requests[first : first + size]] for first in range(0, len(requests), size)]
+            have[name] = self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
         likes = {one.like.name for one in map(self.selectors.get, wanted) if isinstance(one, AsManyAs)}
         for first in range(0, len(requests), SLICE):
             part = requests[first : first + SLICE]
-            missing = {name: self._missing(name, first, len(part), have[name]) for name in in_turn}
-            batch = Batch.of(self.dataset.catalog, part if any(missing.values()) else ())
+            missing = [
+                (name, start, size)
+                for name, size in sizes.items()
+                for start in range(first, first + len(part), size)
+                if start // size not in have[name]
+            ]
+            batch = Batch.of(self.dataset.catalog, part if missing else ())
             made: dict[str, list[Slice]] = {}
-            for name, (start, size) in ((name, one) for name, slices in missing.items() for one in slices):
+            for name, start, size in missing:
                 several = requests[start : start + size]
                 few = batch if len(several) == len(part) else Batch.of(self.dataset.catalog, several)
                 answers = self._answered(name, few, made)
@@ -114,17 +123,6 @@ class DatasetRun:
                     made.setdefault(name, []).append(answers)
             self.memo.clear()
             progress(self.name, first + len(part), len(requests))
-
-    def _finished_slices(self, name: str, requests: Sequence[Request], *, fresh: bool) -> set[int]:
-        """The slices that an unfinished part of a selector has."""
-        size = self._size(name)
-        ids = [[one.id for one in requests[first : first + size]] for first in range(0, len(requests), size)]
-        return self.store.slice_numbers(self.name, name, self.keys[name], queries=ids, fresh=fresh)
-
-    def _missing(self, name: str, first: int, n: int, have: set[int]) -> list[tuple[int, int]]:
-        """Where the slices of `n` queries from `first` on begin that a selector has not, with their size."""
-        size = self._size(name)
-        return [(start, size) for start in range(first, first + n, size) if start // size not in have]
 
     def _size(self, name: str) -> int:
         """Queries of a slice of a selector: `SLICE`, or of what may offer the whole catalog a part of it."""
@@ -224,10 +222,8 @@ def measured(metrics: Sequence[Metric], evidence: Evidence, answers: Slice) -> d
     """Metrics by query, shape (n_queries,) each; NaN where to have failed is neither to abstain nor to be cheap."""
     values = evaluate(metrics, evidence)
     failed = np.array([query in answers.errors for query in answers.queries], dtype=np.bool_)
-    for metric in values:
-        if str(metric) in NOT_OF_FAILED and failed.any():
-            values[metric] = np.where(failed, np.nan, values[metric])
-    return values
+    apart = {metric: np.where(failed, np.nan, values[metric]) for metric in values if str(metric) in NOT_OF_FAILED}
+    return values | apart
 
 
 def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> Slice:
@@ -241,7 +237,7 @@ def answered(selector: Selector, batch: Batch, *, like: Slice | None = None) -> 
     begin = time.perf_counter()
     if like is not None and isinstance(selector, AsManyAs):
         errors = {row: like.errors[query] for row, query in enumerate(batch.ids) if query in like.errors}
-        answers = selector.sized(batch, offered_sizes(like), errors)
+        answers = selector.sized(batch, offered_sizes(like.candidates), errors)
     else:
         answers = selector.select(batch)
     seconds = time.perf_counter() - begin

@@ -7,28 +7,19 @@ many tokens, so it is held against the base with its own size turned up or down:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import evaluate, parse_metric
-from ctxbench.bench.slices import Slice
 from ctxbench.bench.stats import Comparison, compare, difference_interval, sign_flip
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.query import Query
-from ctxbench.core.stages import Resources
-from ctxbench.core.stored_pipelines import StoredDomains, StoredPipeline, StoredRefine, StoredStep
-from ctxbench.index.ranked import DEPTH
-from ctxbench.steps.cut import Standard
-from ctxbench.steps.cut_relative import Margin
+from ctxbench.core.stored_pipelines import StoredDomains, StoredRefine, StoredStep
+from ctxbench.steps.cut import Margin, Standard
 
 LENGTHS = (*range(31), 40, 50, 75, 100)
 _AROUND = 2  # points to either side that the slope of the curve is taken over
-_METRICS = (parse_metric("completeness"), parse_metric("tokens"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,37 +68,16 @@ class AtTokens:
     p_groups: float = math.nan
 
 
-def standard_cut(description: Mapping[str, Any]) -> Standard:
-    """The standard cut of a described pipeline.
-
-    Args:
-        description: as a run's manifest has it for a selector.
-
-    Raises:
-        ParameterError: it is no pipeline that ends with its one standard cut, so that it has no curve.
-    """
-    pipeline = StoredPipeline.of(description)
-    steps = () if pipeline is None else refining(pipeline)
-    cut = steps[0].made() if len(steps) == 1 and isinstance(steps[0], StoredStep) else None
-    if not isinstance(cut, Standard):
-        raise ParameterError("the selector that all are compared with must be a search with one standard cut")
-    return cut
-
-
-def refining(pipeline: StoredPipeline) -> tuple[StoredRefine, ...]:
-    """The refining steps of a described pipeline, also those of domains, without those that are switched off.
+def refining(steps: Sequence[StoredRefine]) -> tuple[StoredRefine, ...]:
+    """Refining steps of a described pipeline, also those of domains, without those that are switched off.
 
     Off is a step with `enabled: false`; and behind a standard cut a margin of the whole best score, which every score
     above 0 is within, if it may offer as many items as that cut can.
     """
-    return _switched_on(pipeline.refine)
-
-
-def _switched_on(steps: Sequence[StoredRefine]) -> tuple[StoredRefine, ...]:
     kept: list[StoredRefine] = []
     for step in steps:
         if isinstance(step, StoredDomains):
-            kept.append(StoredDomains(tuple((types, _switched_on(own)) for types, own in step.domains)))
+            kept.append(StoredDomains(tuple((types, refining(own)) for types, own in step.domains)))
         elif step.values.get("enabled") is not False and not (kept and _leaves_all(step, kept[-1])):
             kept.append(step)
     return tuple(kept)
@@ -121,35 +91,6 @@ def _leaves_all(step: StoredStep, before: StoredRefine) -> bool:
     if not isinstance(margin, Margin) or not isinstance(cut, Standard):
         return False
     return margin.of == "ratio" and margin.margin >= 1 and margin.at_most >= cut.topK
-
-
-def own_curve(answers: Slice, cut: Standard, labels: Labels, resources: Resources) -> Curve:
-    """The curve of a selector with a standard cut, from its stored answers: nothing, then `LENGTHS` as topN.
-
-    topK grows with topN in the proportion that the cut has, up to the depth of the search, and includeScore stays.
-    At the cut's own topN this is what the selector offers.
-
-    Args:
-        answers: to every query, with what the cut kept out.
-        cut: what they were cut with; topN >= 1.
-        labels: of the same queries.
-        resources: passed to the cut, which uses none.
-    """
-    if cut.topN < 1:
-        raise ParameterError("a curve in topN needs a cut with topN 1 or more")
-    query = Query.of_chunks(labels.dataset.batch(), answers.chunks)
-    whole = replace(answers.candidates, out=np.zeros(len(answers.candidates), dtype=np.int64))
-    complete, tokens = [], []
-    for length in (-1, *LENGTHS):
-        if length < 0:
-            one = Standard(topK=0, topN=0)
-        else:
-            reach = max(cut.topK, min(math.ceil(cut.topK / cut.topN * length), DEPTH))
-            one = replace(cut, topK=reach, topN=length)
-        values = evaluate(_METRICS, labels.evidence(replace(answers, candidates=one(query, whole, resources))))
-        complete.append(values[_METRICS[0]])
-        tokens.append(values[_METRICS[1]])
-    return Curve(np.stack(complete), np.stack(tokens))
 
 
 def at_equal_tokens(

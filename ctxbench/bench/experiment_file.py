@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ctxbench.bench.selector_specs import SelectorSpec, _oracle_spec, _pipeline_maker, pipeline_spec, shipped_spec
 from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.stages import Resources
@@ -16,9 +17,8 @@ from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition, is_file, rooted
-from ctxbench.selectors.oracle import ABOUT, ORACLE, Oracle, Required
-from ctxbench.selectors.parameters import Value, shown
-from ctxbench.selectors.pipelines import AsManyAs, PipelineSelector
+from ctxbench.selectors.parameters import shown
+from ctxbench.selectors.pipelines import ORACLE, AsManyAs, Oracle, Required
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Selector
 
 DEFAULT_METRICS = (
@@ -42,31 +42,6 @@ EXPERIMENT_KEYS = (
     *("name", "about", "datasets", "split", "sample", "selectors", "metrics"),
     *("embedder", "tokens", "seed", "compare_to"),
 )
-
-Make = Callable[[Resources, MutableMapping[str, Any]], Selector]
-
-
-@dataclass(frozen=True, eq=False)
-class SelectorSpec:
-    """A selector of an experiment, checked but not yet made.
-
-    Attributes:
-        name: what tables call it; unique in the experiment.
-        make: makes it from resources and a memo for shared steps.
-        about: one line for reports: the preset's or the selector's.
-        values: its parameters that have an effect, by name; empty for outside selectors.
-        like: the selector whose sizes it takes, or None.
-        outside: True for a selector of the user's.
-        line: where it stands in the file, 1-based; 0 = in none.
-    """
-
-    name: str
-    make: Make
-    about: str = ""
-    values: Mapping[str, Value] = field(default_factory=dict)
-    like: str | None = None
-    outside: bool = False
-    line: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -112,22 +87,9 @@ class Experiment:
         for spec in sorted(self.selectors, key=lambda spec: spec.like is not None):
             selector = spec.make(resources, memo)
             if isinstance(selector, Oracle) and required is not None:
-                selector = selector.knowing(required)
+                selector = replace(selector, required=required)
             made[spec.name] = AsManyAs(spec.name, selector, made[spec.like]) if spec.like is not None else selector
         return {spec.name: made[spec.name] for spec in self.selectors}
-
-
-def read_experiment(path: Path) -> Experiment:
-    """Read an experiment and check it whole.
-
-    Raises:
-        StorageError: the file is missing or cannot be read.
-        InputError: anything in it is wrong: all faults, with their lines.
-    """
-    experiment, faults = examine(path)
-    if faults:
-        raise InputError(faults)
-    return experiment
 
 
 def examine(path: Path) -> tuple[Experiment, list[Fault]]:
@@ -197,8 +159,7 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
 
     own = external_from_config({"answers": str(answers), "name": answers.stem}, base=Path())
     specs = [SelectorSpec(own.name, lambda _resources, _memo: own, "a selector of the user's", outside=True)]
-    for named in beside:
-        specs.append(shipped_spec(named, name=named))
+    specs += [shipped_spec(named, name=named) for named in beside]
     return Experiment(
         name=own.name,
         about=f"answers of {answers.name}",
@@ -352,7 +313,7 @@ class _ExperimentReader(YamlForm):
     def _find(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
         return find_definition(entry["selector"], entry.get("preset"), base=self.base)
 
-    def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str]:
+    def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
         """The selector of a tuned preset, with the preset."""
         from ctxbench.selectors.presets import definition_hash, read_presets  # most selectors are not tuned
 
@@ -393,38 +354,6 @@ class _ExperimentReader(YamlForm):
 
         made = external_from_config(entry, base=self.base)
         return [SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)]
-
-
-def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
-    """A shipped selector, given as `name` or `name/preset`, or one of a definition in a file.
-
-    Raises:
-        UserError: it is unknown or faulty.
-    """
-    if selector == ORACLE:
-        return _oracle_spec(name)
-    found, preset = find_definition(selector)
-    values = found.values(preset)
-    return definition_spec(name, found, values, found.about if preset is None else found.abouts[preset])
-
-
-def definition_spec(name: str, definition: Definition, values: Mapping[str, Value], about: str = "") -> SelectorSpec:
-    """A definition with values of its parameters."""
-    made = _pipeline_maker(name, definition.pipeline(values))
-    return SelectorSpec(name, made, about, definition.in_force(values))
-
-
-def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:
-    """A pipeline of the user's."""
-    return SelectorSpec(name, _pipeline_maker(name, pipeline), "")
-
-
-def _pipeline_maker(name: str, pipeline: Pipeline) -> Make:
-    return lambda resources, memo: PipelineSelector(name, pipeline, resources, memo)
-
-
-def _oracle_spec(name: str) -> SelectorSpec:
-    return SelectorSpec(name, lambda resources, _memo: Oracle(name, resources), ABOUT)
 
 
 def _named(entry: Mapping[str, Any]) -> str:

@@ -14,15 +14,16 @@ def machine() -> dict[str, Any]:
 
     What the system does not tell is None.
     """
-    affinity = getattr(os, "sched_getaffinity", None)  # where the system has it
+    affinity, average = (getattr(os, name, None) for name in ("sched_getaffinity", "getloadavg"))  # where it has them
+    memory = _field(Path("/proc/meminfo"), "MemTotal")
     return {
         "processor": _field(Path("/proc/cpuinfo"), "model name") or platform.processor() or None,
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
         "usable_cores": len(affinity(0)) if affinity else os.cpu_count(),
-        "memory_mib": _memory_mib(),
+        "memory_mib": None if memory is None else int(memory.split()[0]) // 1024,
         "system": f"{platform.system()} {platform.release()}",
-        "load": _load(),
+        "load": round(float(average()[0]), 2) if average else None,
     }
 
 
@@ -49,16 +50,6 @@ def peak_mib() -> float | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, others KiB
-
-
-def _load() -> float | None:
-    average = getattr(os, "getloadavg", None)  # Windows has none
-    return round(float(average()[0]), 2) if average else None
-
-
-def _memory_mib() -> int | None:
-    found = _field(Path("/proc/meminfo"), "MemTotal")
-    return int(found.split()[0]) // 1024 if found is not None else None
 
 
 def _field(path: Path, name: str) -> str | None:

@@ -18,10 +18,9 @@ from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Analyses, ByDomain, Merge, Step
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import dataset_folder, dataset_reference, open_dataset
-from ctxbench.data.datasets.sample import select_queries
-from ctxbench.data.labelling.query_weights import read_weights
+from ctxbench.data.labelling.query_files import read_weights
 from ctxbench.embedding.embedder import Embedder
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.features.stored_fits import calibration_faults, fit_notices
@@ -79,17 +78,12 @@ def open_experiment(path: Path, *, notify: Callable[[str], None] = nothing_said)
     return prepare(experiment, faults=faults, notify=notify)
 
 
-def as_it_is(counter: TokenCounter) -> TokenCounter:
-    """Return the token counter unchanged."""
-    return counter
-
-
 def prepare(
     experiment: Experiment,
     *,
     faults: Sequence[Fault] = (),
     notify: Callable[[str], None] = nothing_said,
-    counting: Callable[[TokenCounter], TokenCounter] = as_it_is,
+    counting: Callable[[TokenCounter], TokenCounter] = lambda counter: counter,
     opening: Callable[..., Dataset] = open_dataset,
 ) -> Prepared:
     """Open what an experiment names.

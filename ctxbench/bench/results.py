@@ -21,23 +21,20 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from ctxbench.bench.slices import DAMAGE, Slice, continuing
+from ctxbench.bench.answer_rows import Part, write_metrics, write_selections
+from ctxbench.bench.slices import DAMAGE, Slice
 from ctxbench.bench.stored_answers import SUFFIX, StoredAnswers, read_slice, write_blocks, write_slice
-from ctxbench.core.arrays import BoolArray, FloatArray
-from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import StorageError, UserError
 from ctxbench.core.items import Catalog
-from ctxbench.core.selection import offered_at
 from ctxbench.io.files import atomic_folder, exclusive, file_name, read_bytes, recover_folder, write_atomic, writing
 from ctxbench.io.json_files import dump_json, read_json
 from ctxbench.io.leftovers import sweep_folder
@@ -49,33 +46,6 @@ FORMAT = 4  # of the run folder; raised when a reader of the old one would go wr
 _READ = (2, 3, FORMAT)  # in 2, a rule that keeps a row out was a sentence; to 3, answers were one file `answers.npz`
 MEANING = 3  # of answers, part of their key: raised when those that are stored would say something else
 _ANSWERS = ("answers.zip", "answers.npz")
-_MANY = 20  # items of the catalog, one behind the other and alike, that `selections.jsonl` tells as first and last
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
-    """What one selector offered on one dataset, and what that is worth.
-
-    Attributes:
-        dataset, selector: names.
-        key: hash of everything that decides the answers.
-        answers: for every query, at once or by blocks.
-        metrics: values by query, by metric name in the order asked; NaN where a metric does not apply.
-        unavailable: why a metric could not be computed, by its name.
-        notes: what the selector says of this run, for example how many repeats differed.
-        values_key: hash of what else decides the values: metrics, token counts, code.
-        made_by: versions and commit that the part was made by; a run may reuse parts of an earlier one.
-    """
-
-    dataset: str
-    selector: str
-    key: str
-    answers: Slice | StoredAnswers
-    metrics: Mapping[str, FloatArray]
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-    notes: Mapping[str, Any] = field(default_factory=dict)
-    values_key: str = ""
-    made_by: Mapping[str, Any] = field(default_factory=dict)
 
 
 def content_key(*parts: Any) -> str:
@@ -121,15 +91,11 @@ class RunFolder:
     def answers(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
         """The answers of a finished part, if they are undamaged and made from just what `key` stands for."""
         folder = self._recovered(dataset, selector)
-        if not (folder / "part.json").exists():
-            return None
-        try:
+        with suppress(UserError, *DAMAGE):  # the part is made again
             marker = _read_checked(folder / "part.json")
-            if marker["key"] != key:
-                return None
-            return replace(_undamaged(folder, marker), notes=marker["notes"])
-        except (UserError, *DAMAGE):
-            return None  # the part is made again
+            if marker["key"] == key:
+                return replace(_undamaged(folder, marker), notes=marker["notes"])
+        return None
 
     def stored(self, dataset: str, selector: str, key: str) -> StoredAnswers | None:
         """The answers of the finished part, or those that there are of an unfinished one; None if there are none."""
@@ -239,11 +205,11 @@ class RunFolder:
         kept = set()
         for path in folder.glob(f"*{SUFFIX}"):
             number = int(path.stem) if path.stem.isdecimal() else len(queries)
-            found = _sound_slice(path) if number < len(queries) else None
-            if found is not None and found.queries == tuple(queries[number]):
-                kept.add(number)
-            else:
-                path.unlink(missing_ok=True)
+            with suppress(StorageError, IndexError):
+                if read_slice(path, rows=False).queries == tuple(queries[number]):
+                    kept.add(number)
+                    continue
+            path.unlink(missing_ok=True)
         return kept
 
     def slices(self, dataset: str, selector: str) -> StoredAnswers:
@@ -315,13 +281,6 @@ class RunFolder:
         return _read_checked(path)
 
 
-def _sound_slice(path: Path) -> Slice | None:
-    """A slice of an unfinished part, without its candidates; None where it is not as it was written."""
-    with suppress(StorageError):
-        return read_slice(path, rows=False)
-    return None
-
-
 def _undamaged(folder: Path, marker: Mapping[str, Any]) -> StoredAnswers:
     """The answers of a finished part.
 
@@ -381,51 +340,8 @@ def _holds(path: Path, text: str) -> bool:
         return False
 
 
-def _write_selections(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
-    for answers in part.answers.blocks():
-        alike = continuing(answers.candidates)
-        for place, query in enumerate(answers.queries):
-            row: dict[str, Any] = {"query": query}
-            if query in answers.errors:
-                row["error"] = answers.errors[query]
-            trace = answers.candidates.notes_of(query)
-            if trace:
-                row["trace"] = [note.as_dict() for note in trace]
-            row["items"] = list(_offered(catalog, answers.candidates, place, alike))
-            stream.write(f"{dump_json(row)}\n".encode())
-
-
-def _offered(catalog: Catalog, table: Candidates, place: int, alike: BoolArray) -> Iterator[dict[str, Any]]:
-    """What a query was offered; of many items that follow each other in the catalog, the first and last id."""
-    span = table.rows(place)
-    rows = np.flatnonzero(table.chosen[span]) + span.start
-    if np.count_nonzero(alike[rows]) < _MANY - 1:
-        yield from (one.as_dict() for one in offered_at(catalog, table, rows))
-        return
-    first = np.flatnonzero(~alike[rows])
-    ends = np.append(first[1:], len(rows))
-    long = ends - first >= _MANY
-    kept = np.ones(len(rows), dtype=np.bool_)
-    for begin, end in zip(first[long].tolist(), ends[long].tolist(), strict=True):
-        kept[begin + 1 : end] = False
-    lengths = dict(zip(first[long].tolist(), (ends - first)[long].tolist(), strict=True))
-    for at, one in zip(np.flatnonzero(kept).tolist(), offered_at(catalog, table, rows[kept]), strict=True):
-        told = one.as_dict()
-        if at in lengths:
-            last = catalog.ids[int(table.item[rows[at]]) + lengths[at] - 1]
-            told = {"id": told.pop("id"), "to": last, "items": lengths[at], **told}
-        yield told
-
-
-def _write_metrics(part: Part, _catalog: Catalog, stream: BinaryIO) -> None:
-    columns = {name: values.tolist() for name, values in part.metrics.items()}
-    for place, query in enumerate(part.answers.queries):
-        values = {name: None if math.isnan(v[place]) else v[place] for name, v in columns.items()}
-        stream.write(f"{dump_json({'query': query, 'values': values})}\n".encode())
-
-
 _FILES: dict[str, Callable[[Part, Catalog, BinaryIO], None]] = {
     "answers.zip": lambda part, _catalog, stream: write_blocks(part.answers.blocks(), stream),
-    "selections.jsonl": _write_selections,
-    "metrics.jsonl": _write_metrics,
+    "selections.jsonl": write_selections,
+    "metrics.jsonl": write_metrics,
 }

@@ -16,13 +16,15 @@ from ctxbench.bench.dataset_run import DatasetRun
 from ctxbench.bench.machine import machine
 from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.progress_listener import Progress, silent
-from ctxbench.bench.provenance import described, git_commit, versions
+from ctxbench.bench.provenance import git_commit, versions
 from ctxbench.bench.results import FORMAT, RunFolder
+from ctxbench.bench.selector_specs import SelectorSpec
 from ctxbench.bench.stored_answers import StoredAnswers
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.output_paths import refuse_unwritable
+from ctxbench.selectors.selector import Selector
 
 _log = logging.getLogger(__name__)
 
@@ -179,3 +181,14 @@ def _scopes(dataset: Dataset) -> dict[str, list[int]]:
         if query.scope is not None:
             found.setdefault(query.scope, []).append(position)
     return dict(sorted(found.items()))
+
+
+def described(spec: SelectorSpec, selector: Selector) -> dict[str, Any]:
+    """A selector of an experiment as the manifest has it."""
+    return {
+        "about": spec.about,
+        "values": dict(spec.values),
+        "like": spec.like,
+        "outside": spec.outside,
+        "description": selector.describe(),
+    }

@@ -13,8 +13,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, starts
-from ctxbench.core.candidates import SHOWN, Candidates, stacked
+from ctxbench.core.arrays import BoolArray, FloatArray, ranges, starts
+from ctxbench.core.candidate_tables import stacked
+from ctxbench.core.candidates import SHOWN, Candidates
 from ctxbench.core.errors import ParameterError, SelectorError, StorageError
 from ctxbench.core.notes import Note
 from ctxbench.core.rules import Rule
@@ -25,13 +26,12 @@ DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeEr
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Slice:
-    """Answers for some queries of a dataset, in order.
+class AnsweredQueries:
+    """Answers for some queries of a dataset, in order, but for the candidates.
 
     Attributes:
         queries: their ids.
         chunks: the query chunks of each.
-        candidates: rows by query.
         ranked, scored: as `Answers`.
         errors: what went wrong, by query id.
         seconds: what each query took, shape (n_queries,).
@@ -40,12 +40,18 @@ class Slice:
 
     queries: tuple[str, ...]
     chunks: tuple[tuple[str, ...], ...]
-    candidates: Candidates
     ranked: bool
     scored: bool
     errors: Mapping[str, str]
     seconds: FloatArray
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Slice(AnsweredQueries):
+    """Answers for some queries of a dataset, in order, with the candidates, rows by query."""
+
+    candidates: Candidates
 
     def blocks(self) -> Iterator[Slice]:
         """The answers a block at a time, which is all at once; `StoredAnswers` have more than one."""
@@ -68,10 +74,6 @@ class Slice:
             seconds=self.seconds[np.asarray(places, dtype=np.int64)],
         )
 
-    def untimed(self) -> Slice:
-        """Without seconds, which are NaN then, and notes."""
-        return replace(self, seconds=np.full(len(self.queries), np.nan), notes={})
-
     def to_bytes(self, *, timed: bool) -> bytes:
         """As the bytes of an npz file; equal answers give equal bytes, unless `timed` puts seconds and notes in.
 
@@ -86,14 +88,10 @@ class Slice:
         else:
             arrays["run"] = _small(np.diff(first, append=len(table)))
         whole = bool(table.whole.all() and (table.tokens < 0).all())
-        for name in Candidates.row_arrays():
-            if whole and name in SHOWN:
-                continue
-            array = getattr(table, name)[first]
-            arrays[name] = array if name == "score" else _small(array)
+        kept = {name: getattr(table, name)[first] for name in table.row_arrays() if not (whole and name in SHOWN)}
+        arrays |= {name: array if name == "score" else _small(array) for name, array in kept.items()}
         arrays |= {f"column:{name}": column[first] for name, column in table.columns.items()}
-        if timed:
-            arrays["seconds"] = self.seconds
+        arrays |= {"seconds": self.seconds} if timed else {}
         meta = {
             "queries": self.queries,
             "chunks": self.chunks,
@@ -102,9 +100,8 @@ class Slice:
             "scored": self.scored,
             "errors": dict(sorted(self.errors.items())),
             **({"trace": [note.as_dict() for note in table.notes]} if table.notes else {}),
+            **({"notes": dict(self.notes)} if timed else {}),
         }
-        if timed:
-            meta["notes"] = dict(self.notes)
         arrays["meta"] = np.frombuffer(dump_json(meta).encode(), dtype=np.uint8)
         stream = io.BytesIO()
         save = np.savez if timed else np.savez_compressed  # what waits for a moment need not be small
@@ -164,11 +161,10 @@ def _only(table: Candidates, places: Sequence[int]) -> Candidates:
     """The rows of some requests, in the order of `places`."""
     chosen = np.asarray(places, dtype=np.int64)
     lengths = np.diff(table.start)[chosen]
-    start = starts(lengths)
-    rows = np.arange(int(start[-1]), dtype=np.int64) + np.repeat(table.start[:-1][chosen] - start[:-1], lengths)
+    rows = ranges(table.start[:-1][chosen], lengths)
     arrays = {name: getattr(table, name)[rows] for name in Candidates.row_arrays()}
     columns = {name: column[rows] for name, column in table.columns.items()}
-    return Candidates(start=start, rules=table.rules, columns=columns, notes=table.notes, **arrays)
+    return Candidates(start=starts(lengths), rules=table.rules, columns=columns, notes=table.notes, **arrays)
 
 
 def continuing(table: Candidates) -> BoolArray:
@@ -186,7 +182,7 @@ def continuing(table: Candidates) -> BoolArray:
 def _equal(array: np.ndarray[Any, Any]) -> BoolArray:
     """Whether each value but the first is that before it, -0.0 not being 0.0; NaN is equal to NaN."""
     bits = np.ascontiguousarray(array).view(np.int64)
-    equal: BoolArray = bits[1:] == bits[:-1]
+    equal = np.equal(bits[1:], bits[:-1])
     return equal | (np.isnan(array[1:]) & np.isnan(array[:-1])) if array.dtype.kind == "f" else equal
 
 

@@ -7,15 +7,14 @@ import itertools
 import threading
 import zipfile
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from ctxbench.bench.slices import DAMAGE, Slice, joined_slices
-from ctxbench.core.arrays import FloatArray
+from ctxbench.bench.slices import DAMAGE, AnsweredQueries, Slice, joined_slices
 from ctxbench.core.errors import StorageError
 from ctxbench.io.files import read_bytes, write_atomic
 
@@ -24,27 +23,20 @@ _ONE = ".npz"  # the whole answers of a part as one block, as earlier versions w
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StoredAnswers:
+class StoredAnswers(AnsweredQueries):
     """Answers for all queries of a dataset, in order; all but the candidates, which are read as they are asked for.
 
     Attributes:
         path: of the file, or of the folder of an unfinished part.
         parts: the ids of the queries of each block.
         stamp: what tells the file from one that took its place; None of a folder.
-        queries, chunks, ranked, scored, errors, seconds, notes: as `Slice`, over all blocks. A block whose queries
-            all failed says nothing about rankings.
+
+    What is told of the queries is over all blocks. A block whose queries all failed says nothing about rankings.
     """
 
     path: Path
     parts: tuple[tuple[str, ...], ...]
     stamp: tuple[int, ...] | None
-    queries: tuple[str, ...]
-    chunks: tuple[tuple[str, ...], ...]
-    ranked: bool
-    scored: bool
-    errors: Mapping[str, str]
-    seconds: FloatArray
-    notes: Mapping[str, Any]
 
     @classmethod
     def read(cls, path: Path) -> StoredAnswers:
@@ -60,13 +52,7 @@ class StoredAnswers:
             path=path,
             parts=tuple(one.queries for one in heads),
             stamp=stamp,
-            queries=all_of_them.queries,
-            chunks=all_of_them.chunks,
-            ranked=all_of_them.ranked,
-            scored=all_of_them.scored,
-            errors=all_of_them.errors,
-            seconds=all_of_them.seconds,
-            notes=all_of_them.notes,
+            **{one.name: getattr(all_of_them, one.name) for one in fields(AnsweredQueries)},
         )
 
     def blocks(self, wanted: Container[int] | None = None) -> Iterator[Slice]:
@@ -113,14 +99,16 @@ def write_blocks(blocks: Iterable[Slice], stream: BinaryIO) -> None:
         for number, one in enumerate(blocks):
             data = one.to_bytes(timed=False)
             archive.writestr(zipfile.ZipInfo(f"{number:06d}{_ONE}"), data)
-            _recent.keep(data, one.untimed())
+            bare = replace(one, seconds=np.full(len(one.queries), np.nan), notes={})  # as it is read back
+            _recent.keep(hashlib.sha256(data).digest(), bare)
 
 
 def write_slice(path: Path, answers: Slice) -> None:
     """Write a finished slice of an unfinished part, behind its checksum."""
     data = answers.to_bytes(timed=True)
-    write_atomic(path, f"{hashlib.sha256(data).hexdigest()}\n".encode() + data, durable=False)
-    _recent.keep(data, answers)
+    digest = hashlib.sha256(data)
+    write_atomic(path, f"{digest.hexdigest()}\n".encode() + data, durable=False)
+    _recent.keep(digest.digest(), answers)
 
 
 def read_slice(path: Path, *, rows: bool = True) -> Slice:
@@ -166,14 +154,11 @@ class _Recent:
                 self._blocks.move_to_end(key)
                 return self._blocks[key]
         found = Slice.from_bytes(data, path)
-        self._keep(key, found)
+        self.keep(key, found)
         return found
 
-    def keep(self, data: bytes, block: Slice) -> None:
-        """Keep a block whose bytes these are."""
-        self._keep(hashlib.sha256(data).digest(), block)
-
-    def _keep(self, key: bytes, block: Slice) -> None:
+    def keep(self, key: bytes, block: Slice) -> None:
+        """Keep a block by the SHA-256 of its bytes."""
         size = _size(block)
         with self._lock:
             if size <= self._limit and key not in self._blocks:

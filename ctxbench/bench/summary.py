@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.metrics import GroupMean, Metric, group_means, parse_metric, worst_group
-from ctxbench.bench.results import Part, RunFolder
+from ctxbench.bench.metrics import GroupMean, Metric, parse_metric, worst_group
+from ctxbench.bench.results import RunFolder
 from ctxbench.bench.stats import Comparison, Estimate, compare_metric, correct, estimates
 from ctxbench.core.arrays import FloatArray
 
@@ -46,6 +46,24 @@ class SelectorSummary:
     against: Mapping[str, Comparison]
     notes: Mapping[str, Any]
     worst_scope: GroupMean | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary as JSON; what is not a finite number is null."""
+        return {
+            "queries": self.queries,
+            "errors": self.errors,
+            "metrics": {name: estimate_dict(found) for name, found in self.estimates.items()},
+            "unavailable": dict(self.unavailable),
+            "against": {name: comparison_dict(found) for name, found in self.against.items()},
+            "notes": dict(self.notes),
+            "worst_scope": None
+            if self.worst_scope is None
+            else {
+                "scope": self.worst_scope.group,
+                "completeness": self.worst_scope.mean.value,
+                "n": self.worst_scope.mean.n,
+            },
+        }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,10 +108,21 @@ class RunSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON; what is not a finite number is null."""
+        datasets = {
+            one.dataset: {
+                "queries": one.queries,
+                "unlabelled": one.unlabelled,
+                "items": one.items,
+                "of": one.of,
+                "drawn": one.drawn,
+                "selectors": {summary.selector: summary.as_dict() for summary in one.selectors},
+            }
+            for one in self.datasets
+        }
         return {
             "experiment": self.manifest["experiment"],
             "tokens": self.manifest["tokens"],
-            "datasets": {one.dataset: _dataset_dict(one) for one in self.datasets},
+            "datasets": datasets,
         }
 
 
@@ -120,8 +149,16 @@ def summarise_run(folder: RunFolder) -> RunSummary:
                 of=int(about.get("of", about["queries"])),
                 drawn=int(about.get("drawn", 0)),
                 selectors=tuple(
-                    replace(
-                        _selector_summary(part, metrics, values[name], against, seed),
+                    SelectorSummary(
+                        selector=name,
+                        estimates={
+                            str(one): found for one, found in estimates(metrics, values[name], seed=seed).items()
+                        },
+                        unavailable=part.unavailable,
+                        errors=len(part.answers.errors),
+                        queries=len(part.answers.queries),
+                        against={metric: found for (selector, metric), found in against.items() if selector == name},
+                        notes=part.notes,
                         worst_scope=_worst_scope(values[name], about.get("scopes", {})),
                     )
                     for name, part in parts.items()
@@ -131,31 +168,12 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     return RunSummary(manifest=manifest, datasets=tuple(datasets))
 
 
-def _selector_summary(
-    part: Part,
-    metrics: list[Metric],
-    values: Mapping[Metric, FloatArray],
-    against: Mapping[tuple[str, str], Comparison],
-    seed: int,
-) -> SelectorSummary:
-    return SelectorSummary(
-        selector=part.selector,
-        estimates={str(metric): found for metric, found in estimates(metrics, values, seed=seed).items()},
-        unavailable=part.unavailable,
-        errors=len(part.answers.errors),
-        queries=len(part.answers.queries),
-        against={metric: found for (selector, metric), found in against.items() if selector == part.selector},
-        notes=part.notes,
-    )
-
-
 def _worst_scope(values: Mapping[Metric, FloatArray], scopes: Mapping[str, list[int]]) -> GroupMean | None:
     metric = parse_metric(HEADLINE[0])
     if metric not in values:
         return None
     groups = {scope: np.array(positions, dtype=np.int64) for scope, positions in scopes.items()}
-    large = [one for one in group_means(values[metric], groups) if one.mean.n >= SCOPE_QUERIES]
-    return worst_group(metric, values[metric], groups, min_n=SCOPE_QUERIES) if len(large) > 1 else None
+    return worst_group(metric, values[metric], groups, min_n=SCOPE_QUERIES)
 
 
 def _comparisons(
@@ -169,35 +187,6 @@ def _comparisons(
             if selector != base and metric in own and metric in values[base]:
                 found[selector, name] = compare_metric(metric, values[base], own, seed=seed)
     return correct({key: one for key, one in found.items() if one.n > 0})
-
-
-def _dataset_dict(dataset: DatasetSummary) -> dict[str, Any]:
-    return {
-        "queries": dataset.queries,
-        "unlabelled": dataset.unlabelled,
-        "items": dataset.items,
-        "of": dataset.of,
-        "drawn": dataset.drawn,
-        "selectors": {one.selector: _selector_dict(one) for one in dataset.selectors},
-    }
-
-
-def _selector_dict(summary: SelectorSummary) -> dict[str, Any]:
-    return {
-        "queries": summary.queries,
-        "errors": summary.errors,
-        "metrics": {name: estimate_dict(found) for name, found in summary.estimates.items()},
-        "unavailable": dict(summary.unavailable),
-        "against": {name: comparison_dict(found) for name, found in summary.against.items()},
-        "notes": dict(summary.notes),
-        "worst_scope": None
-        if summary.worst_scope is None
-        else {
-            "scope": summary.worst_scope.group,
-            "completeness": summary.worst_scope.mean.value,
-            "n": summary.worst_scope.mean.n,
-        },
-    }
 
 
 def estimate_dict(found: Estimate) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.inputs import dataset_inputs, selector_inputs
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs, selector_inputs
 from ctxbench.io.console import say
 from ctxbench.io.output_paths import refuse_outputs
 

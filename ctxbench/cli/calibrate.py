@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.inputs import dataset_inputs, selector_inputs
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs, selector_inputs
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.io.console import say
 from ctxbench.io.output_paths import refuse_outputs
@@ -18,7 +18,7 @@ from ctxbench.io.output_paths import refuse_outputs
 if TYPE_CHECKING:
     from ctxbench.bench.stats import Estimate
     from ctxbench.features.stored_fits import Fit
-    from ctxbench.tuning.fits.fit_figures import FoldFigures
+    from ctxbench.tuning.fits.curves import FoldFigures
 
 _HEADS = {
     "items": "items a query",
@@ -67,8 +67,8 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
     from ctxbench.text.tokens import open_counter
+    from ctxbench.tuning.fits.curves import measure
     from ctxbench.tuning.fits.examples import labelled_queries, make_examples
-    from ctxbench.tuning.fits.fit_figures import measure
     from ctxbench.tuning.fits.query_fits import columns_of, fit
 
     if request.what not in KINDS:

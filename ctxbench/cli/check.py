@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import traceback
 from collections.abc import Iterator, Sequence
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ctxbench.cli.check_files import SUMMARY, is_step_summary, write_file, write_summary
 from ctxbench.cli.check_places import find_places, in_repository
 from ctxbench.cli.output import print_json, without_keys
 from ctxbench.cli.progress import progress
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UserError, faults_of
 from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, say, show_json, write_own
-from ctxbench.io.files import write_atomic
 from ctxbench.io.output_paths import refuse_outputs
 from ctxbench.io.system_faults import system_fault
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from ctxbench.report.gate.places import Places
 
 GATE = "gate.yaml"  # where nothing else is named
-_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +172,8 @@ def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
         UserError: something stands there that is no earlier output.
     """
     if outputs.markdown == Path():
-        raise ParameterError(f"--markdown names no file; is ${_SUMMARY} set?")
-    appended = outputs.markdown is not None and _is_step_summary(outputs.markdown)
+        raise ParameterError(f"--markdown names no file; is ${SUMMARY} set?")
+    appended = outputs.markdown is not None and is_step_summary(outputs.markdown)
     checked = [] if len(request.places) == 2 else [Path(request.places[0] if request.places else GATE)]
     files = {"--markdown": None if appended else outputs.markdown, "--junit": outputs.junit}
     refuse_outputs(files, {"what is checked": checked})
@@ -309,11 +307,11 @@ def _write_outputs(what: _Result, request: CheckRequest, outputs: Outputs) -> No
     found = what.check
     told = document(found, strict=request.strict, accept=what.accept, first=what.first, places=what.places)
     if outputs.markdown is not None:
-        _write_summary(told, outputs.markdown)
+        write_summary(told, outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.report.gate.junit import junit
 
-        _write(outputs.junit, junit(found, strict=request.strict, places=what.places))
+        write_file(outputs.junit, junit(found, strict=request.strict, places=what.places))
     if outputs.json:
         from ctxbench.io.json_files import dump_json
         from ctxbench.report.gate.as_json import check_dict
@@ -354,51 +352,11 @@ def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) ->
     if outputs.markdown is not None:
         from ctxbench.report.gate.check_document import refusal as told
 
-        _write_summary(told(request.name, error), outputs.markdown)
+        write_summary(told(request.name, error), outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.report.gate.junit import refusal as cases
 
-        _write(outputs.junit, cases(request.name, faults_of(error)))
-
-
-def _write_summary(told: Document, path: Path) -> None:
-    """Write the summary; behind what stands there already if it is the summary of a workflow's step.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    from ctxbench.report.document_markdown import LIMIT, markdown
-
-    if not _is_step_summary(path):
-        _write(path, markdown(told))
-        return
-    try:
-        size = path.stat().st_size if path.exists() else 0
-        with path.open("ab") as stream:
-            stream.write(b"\n" * bool(size) + markdown(told, limit=LIMIT - size - 1).encode())
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _is_step_summary(path: Path) -> bool:
-    step = os.environ.get(_SUMMARY, "")
-    return bool(step) and path.resolve() == Path(step).resolve()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole; into what is no regular file, such as a pipe or /dev/null, as it stands.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    if not path.exists() or path.is_file():
-        write_atomic(path, text)
-        return
-    try:
-        with path.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        write_file(outputs.junit, cases(request.name, faults_of(error)))
 
 
 def _print(lines: Sequence[str] = (), *, commands: str = "", json: str = "") -> None:

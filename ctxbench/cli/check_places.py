@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def find_places(done: GateCheck) -> Places:
     """Where pins, selectors, items and queries stand, as far as that is in the repository."""
-    from ctxbench.data.datasets.file_lines import DatasetLines
+    from ctxbench.data.datasets.layout import DatasetLines
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.io.yaml_files import line_of
     from ctxbench.report.gate.places import Places
@@ -32,11 +32,28 @@ def find_places(done: GateCheck) -> Places:
     return Places(
         gate=in_repository(done.file.path),
         selectors={one.name: one.line for one in experiment.selectors},
+        files=dict(_agents(done.file.path)),
         embedder=line_of(experiment.lines, ("embedder",)),
         item=finding(lines.item),
         query=finding(lines.query),
         labels=finding(lines.labels),
     )
+
+
+def _agents(gate: Path) -> Iterator[tuple[str, Place]]:
+    """The names of selectors of a gate file that are agent files, each with the line of its settings."""
+    from ctxbench.io.yaml_files import line_of, load_yaml
+    from ctxbench.sources.agent_file import is_agent_file
+
+    data, _ = load_yaml(gate)
+    for entry in data.get("selectors", ()) if isinstance(data, dict) else ():
+        about = entry if isinstance(entry, dict) else {"selector": entry}
+        path = gate.parent / str(about.get("selector", ""))
+        if is_agent_file(path):
+            _, lines = load_yaml(path)
+            name = about.get("name") or "/".join([path.stem, *([about["preset"]] if "preset" in about else [])])
+            line = line_of(lines, ("settings",)) or line_of(lines, ("selector",))
+            yield str(name), (in_repository(path), line)
 
 
 def in_repository(path: Path) -> str:

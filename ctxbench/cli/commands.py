@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.cli.inputs import dataset_inputs, selector_inputs
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs, selector_inputs
 from ctxbench.cli.select import find_catalog
 from ctxbench.core.errors import ParameterError, SelectorError, StorageError, UnknownNameError
 from ctxbench.io.console import say, show_json
@@ -113,8 +113,8 @@ def report_run(path: Path, told: Told) -> None:
         ParameterError: a dataset has changed since.
     """
     from ctxbench.bench.results import RunFolder
+    from ctxbench.data.datasets.dataset import select_queries
     from ctxbench.data.datasets.lookup import open_dataset
-    from ctxbench.data.datasets.sample import select_queries
     from ctxbench.io.cache import cache_dir
     from ctxbench.text.tokens import open_counter
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.curate_text import diff_lines, export_lines, rebase_lines, split_lines, stats_lines
-from ctxbench.cli.inputs import dataset_inputs
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import embedding_progress, progress
+from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 from ctxbench.io.output_paths import refuse_outputs

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.cli.inputs import dataset_inputs
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 from ctxbench.io.output_paths import refuse_outputs
@@ -48,7 +48,7 @@ def settings(
 
 def import_beir(folder: Path, how: ImportSettings, *, out: Path, as_json: bool) -> None:
     """Make a dataset of a BEIR folder."""
-    from ctxbench.data.importers.formats.beir import import_beir as imported
+    from ctxbench.data.importers.formats.qrels import import_beir as imported
 
     _written(lambda: imported(folder, how), out, whole=_documents(how), as_json=as_json)
 
@@ -61,7 +61,7 @@ def import_trec(
     Raises:
         ParameterError: two files are given for one split.
     """
-    from ctxbench.data.importers.formats.trec import import_trec as imported
+    from ctxbench.data.importers.formats.qrels import import_trec as imported
 
     files: dict[str, Path] = {}
     for text in qrels:
@@ -86,13 +86,14 @@ def import_autorag(qa: Path, how: ImportSettings, *, corpus: Path, out: Path, as
 def import_golden(file: Path, how: ImportSettings, *, catalog: str, out: Path, as_json: bool) -> None:
     """Make a dataset of hand-written evals over a catalog."""
     from ctxbench.cli.select import find_catalog
+    from ctxbench.data.datasets.dataset import name_of_path
     from ctxbench.data.importers.formats.golden import import_golden as imported
     from ctxbench.sources.agent_file import is_agent_file
 
     items, agent = find_catalog(catalog), Path(catalog) if is_agent_file(catalog) else None
 
     def make() -> Conversion:
-        conversion = imported(file, items, settings=how)
+        conversion = imported(file, items, settings=replace(how, name=how.name or name_of_path(out, "evals")))
         return replace(conversion, dataset=conversion.dataset.of_agent(agent))
 
     _written(make, out, whole=_GOLDEN, as_json=as_json)
@@ -109,7 +110,7 @@ def import_triggers(folder: Path, how: ImportSettings, *, nothing_else: bool, ou
 def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) -> None:
     """Write a TREC run as answers that `ctxbench score` reads."""
     from ctxbench.data.datasets.lookup import open_dataset
-    from ctxbench.data.importers.formats.trec import answers_of_run, read_run
+    from ctxbench.data.importers.formats.qrels import answers_of_run, read_run
     from ctxbench.io.files import write_atomic
     from ctxbench.io.json_files import dump_jsonl
 

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.cli.inputs import dataset_inputs
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.cli.select import find_catalog
 from ctxbench.core.errors import StorageError
 from ctxbench.io.console import say

@@ -11,6 +11,7 @@ from ctxbench.cli.light import Command, Group
 from ctxbench.cli.options import CatalogName, JsonFlag
 
 NewName = Annotated[str | None, typer.Option("--name", help="The dataset's name; made of the file's by default.")]
+FolderName = Annotated[str | None, typer.Option("--name", help="The dataset's name; that of its folder by default.")]
 ItemType = Annotated[
     str, typer.Option("--type", help="What the documents are here: reference, chunk, tool, skill, rule ...")
 ]
@@ -95,10 +96,10 @@ def import_tools_command(
 
 @import_app.command("traces", cls=Command)
 def import_traces_command(
-    logs: Annotated[list[Path], typer.Argument(help="Logs: JSON lines of turns, or OpenTelemetry GenAI spans.")],
+    logs: Annotated[list[Path], typer.Argument(help="Logs: lines of turns or of requests, spans, exports.")],
     catalog: CatalogName,
     out: Annotated[Path, typer.Option(help="The folder of the dataset to make.")],
-    name: NewName = None,
+    name: FolderName = None,
     licence: Annotated[str | None, typer.Option(help="Of the log's texts, for the card.")] = None,
     history: Annotated[int, typer.Option(help="Earlier messages that a query keeps.", min=0)] = 20,
     all_offered: Annotated[
@@ -123,7 +124,7 @@ def import_traces_command(
     ctxbench data import traces log.jsonl --catalog corpus.jsonl --out mine
     """
     from ctxbench.cli.traces import import_traces, redaction
-    from ctxbench.data.traces.import_settings import TraceSettings
+    from ctxbench.data.traces.importer import TraceSettings
 
     settings = TraceSettings.of_folder(out, name=name, licence=licence, history=history, all_offered=all_offered)
     wanted = redaction(redact, off=no_redact)
@@ -215,7 +216,7 @@ def data_import_golden(
     file: Annotated[Path, typer.Argument(help="Requests with `expected` and `forbidden`: .jsonl, .json, .yaml, .csv.")],
     catalog: CatalogName,
     out: OutFolder,
-    name: NewName = None,
+    name: FolderName = None,
     licence: Licence = None,
     version: NewVersion = None,
     json_: JsonFlag = False,

@@ -22,10 +22,15 @@ from ctxbench.report.wording import count
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
     from ctxbench.data.labelling.answer_log import KeyPress
-    from ctxbench.data.labelling.exposure import Exposure
-    from ctxbench.data.labelling.labelling_session import LabellingSession, LabelPrompt, LikelyItem, PromptAnswer
+    from ctxbench.data.labelling.labelling_session import (
+        LabellingSession,
+        LabelPrompt,
+        LikelyItem,
+        PromptAnswer,
+        Report,
+    )
     from ctxbench.data.labelling.pool import Pool
-    from ctxbench.data.labelling.report import Report
+    from ctxbench.data.labelling.query_files import Exposure
 
 _HELP = "1-9 needed  0 nothing more  / another item  m more  w known one is wrong  h helpful  x nothing at all"
 ALWAYS = "s skip  u undo  q quit"
@@ -35,9 +40,9 @@ def label(
     folder: Path, *, minutes: float, selectors: list[str], figures: list[str], embedder: str, as_json: bool
 ) -> None:
     """Ask for `minutes`, then say what the figures are."""
-    from ctxbench.data.labelling.exposure import read_exposures
     from ctxbench.data.labelling.folder import opened
     from ctxbench.data.labelling.predict import Predictor
+    from ctxbench.data.labelling.query_files import read_exposures
 
     if not (math.isfinite(minutes) and minutes >= 0):
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")

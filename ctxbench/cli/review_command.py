@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.cli.inputs import dataset_inputs
 from ctxbench.cli.key_input import Keys, refuse_closed
 from ctxbench.cli.label import ALWAYS, make_pool_for
 from ctxbench.cli.label_screen import item_line, item_name, number_of, request_lines, tell
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 from ctxbench.io.output_paths import refuse_outputs

@@ -57,7 +57,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     """Select and print."""
     from ctxbench.cli.progress import embedding_progress
     from ctxbench.core.requests import Request
-    from ctxbench.core.times import check_time
+    from ctxbench.core.times import named_instant
     from ctxbench.embedding.embedder_names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.features.stored_fits import fit_notices
@@ -68,7 +68,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
 
     definition, preset, label = _asked(question)
     given = parse_values(question.set)
-    check_time(question.scope.get("time"))
+    named_instant("time", question.scope.get("time"))
     results = read_tool_results(question.chat.tool_results)
     request, session = Request(id="select", text=question.text, tool_results=results, **question.scope), None
     if question.scope and not question.chat.alone:

@@ -12,7 +12,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 
 if TYPE_CHECKING:
-    from ctxbench.data.traces.import_settings import TraceSettings
+    from ctxbench.data.traces.importer import TraceSettings
 
 NEXT_MINUTES = 20
 
@@ -44,7 +44,7 @@ def import_traces(
     """
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.data.datasets.writer import write_dataset
-    from ctxbench.data.traces.catalog_kind import kind_lines
+    from ctxbench.data.traces.import_report import kind_lines
     from ctxbench.data.traces.importer import TraceSource, import_into, refuse_overwriting, scopes_of
     from ctxbench.sources.agent_file import is_agent_file, open_catalog
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.inputs import dataset_inputs
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.io.console import is_plain, say
 from ctxbench.io.files import read_text
@@ -53,8 +53,7 @@ def tune_presets(
     from ctxbench.report.pages import refuse_foreign_tables
     from ctxbench.report.tuning import console_table, write_markdown, write_report
     from ctxbench.tuning.policy_file import read_policies
-    from ctxbench.tuning.policy_fits import fit_files, open_fitted
-    from ctxbench.tuning.preset_files import write_presets_of
+    from ctxbench.tuning.preset_files import fit_files, open_fitted, write_presets_of
     from ctxbench.tuning.tuner import tune
 
     markdown = places.markdown

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ctxbench.cli.inputs import dataset_inputs, selector_inputs
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs, selector_inputs
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.io.console import say
 from ctxbench.io.output_paths import refuse_outputs
+
+if TYPE_CHECKING:
+    from ctxbench.tuning.budget_setting import BudgetSetting
 
 DEFAULT = "learned"
 """The selector that a budget is set on unless another is named."""
@@ -96,17 +100,7 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
     from ctxbench.text.tokens import open_counter
     from ctxbench.tuning.budget_setting import budget_setting, read_requests
 
-    if not (math.isfinite(asked.tokens) and asked.tokens > 0):
-        raise ParameterError(f"--tokens must be a finite number above 0, got {asked.tokens:g}")
-    if asked.out.suffix not in (".yaml", ".yml"):
-        raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {asked.out}")
-    inputs = {
-        "the requests": [Path(asked.requests)],
-        **dataset_inputs(asked.catalog),
-        **selector_inputs(asked.selector),
-    }
-    refuse_outputs({"--out": asked.out}, inputs)
-    _refuse_foreign(asked.out)
+    _check(asked)
     definition, preset = find_definition(asked.selector)
     requests = read_requests(asked.requests)
     catalog = find_catalog(asked.catalog)
@@ -120,13 +114,10 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
             LocalResources(vectors, counter),
             tokens=asked.tokens,
         )
-    name, selector = f"within-{asked.tokens:g}", definition.name
-    if is_file(asked.selector):
-        selector = asked.selector
     made = TunedPreset(
         set=definition.in_force(found.values),
         about=f"about {asked.tokens:g} prompt tokens a request, found on {found.requests:,} requests without labels",
-        selector=selector,
+        selector=asked.selector if is_file(asked.selector) else definition.name,
         definition=definition_hash(definition),
         parameters=parameter_texts(definition),
     )
@@ -138,23 +129,45 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
         "embedder": embedder.identity.as_dict(),
         "tokens": counter.name,
     }
-    write_presets(asked.out, tuned=tuned, presets={name: made}, test_split="")
+    write_presets(asked.out, tuned=tuned, presets={f"within-{asked.tokens:g}": made}, test_split="")
     if as_json:
         facts = {"set": dict(made.set), "tokens": found.tokens, "items": found.items, "requests": found.requests}
         print_json({**facts, "halves": list(found.halves), "written": str(asked.out)})
         return
     setting = ", ".join(f"{key} {value:g}" for key, value in made.set.items() if not isinstance(value, str))
-    say(
-        f"{name}: {definition.name} with {setting} offers {found.tokens:,.0f} prompt tokens ({counter.name}), "
+    say(*_lines(asked, found, f"{definition.name} with {setting}", counter.name))
+
+
+def _check(asked: Budgeted) -> None:
+    """Refuse a budget or a place for the presets file that cannot be, before anything is read.
+
+    Raises:
+        ParameterError: it is none.
+    """
+    if not (math.isfinite(asked.tokens) and asked.tokens > 0):
+        raise ParameterError(f"--tokens must be a finite number above 0, got {asked.tokens:g}")
+    if asked.out.suffix not in (".yaml", ".yml"):
+        raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {asked.out}")
+    requests = {"the requests": [Path(asked.requests)]}
+    refuse_outputs(
+        {"--out": asked.out}, {**requests, **dataset_inputs(asked.catalog), **selector_inputs(asked.selector)}
+    )
+    _refuse_foreign(asked.out)
+
+
+def _lines(asked: Budgeted, found: BudgetSetting, selector: str, counter: str) -> Iterator[str]:
+    """What the setting costs, for people."""
+    yield (
+        f"within-{asked.tokens:g}: {selector} offers {found.tokens:,.0f} prompt tokens ({counter}), "
         f"{found.items:.1f} items, on average over {found.requests:,} requests"
     )
     if found.tokens < 0.9 * asked.tokens:
-        say("that is all that the selector can offer; a larger budget changes nothing")
+        yield "that is all that the selector can offer; a larger budget changes nothing"
     elif found.halves:
         shares = " and ".join(f"{share:.2f}" for share in found.halves)
-        say(f"found on one half of the requests, the other half costs {shares} times the budget")
-    say("how complete it is cannot be told without labels: `ctxbench data label` asks for some")
-    say(f"written: {asked.out}")
+        yield f"found on one half of the requests, the other half costs {shares} times the budget"
+    yield "how complete it is cannot be told without labels: `ctxbench data label` asks for some"
+    yield f"written: {asked.out}"
 
 
 def _refuse_foreign(out: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+T = TypeVar("T", bound=np.generic)
 
 
 def starts(lengths: npt.ArrayLike) -> IntArray:
@@ -26,6 +27,22 @@ def owners(start: IntArray) -> IntArray:
     return np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
 
 
-def frozen(array: npt.NDArray[np.generic]) -> None:
-    """Make `array` read-only, so that no step can change what another one was given."""
+def ranges(first: IntArray, length: IntArray) -> IntArray:
+    """Numbers that follow each other, one range behind the other: `length[i]` of them from `first[i]` on."""
+    start = starts(length)
+    return np.arange(int(start[-1]), dtype=np.int64) + np.repeat(first - start[:-1], length)
+
+
+def firsts(*keys: npt.NDArray[np.generic]) -> BoolArray:
+    """True where a row differs from the one before it in any of the keys, shape (n,) each; so for the first."""
+    new = np.zeros(len(keys[0]), dtype=np.bool_)
+    new[:1] = True
+    for key in keys:
+        new[1:] |= key[1:] != key[:-1]
+    return new
+
+
+def frozen(array: npt.NDArray[T]) -> npt.NDArray[T]:
+    """The array itself, made read-only, so that no step can change what another one was given."""
     array.flags.writeable = False
+    return array

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, owners, starts
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, firsts, frozen, owners, starts
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.notes import Note
 from ctxbench.core.rules import Rule
 
-T = TypeVar("T", bound=np.generic)
 SHOWN = ("shown_from", "shown_to", "tokens")  # the row arrays that say what is shown of an item, and its price
 SEARCHED = "searched"  # column: the score that the search gave to a row which an expansion took over
 MARGIN = 1e-5  # scores closer than this may change places between machines; BLAS is not trusted below it
@@ -99,10 +98,10 @@ class Candidates:
 
     def __post_init__(self) -> None:
         n = len(self.item)
-        for name in (*_ROW_ARRAYS, "start"):
-            object.__setattr__(self, name, _read_only(getattr(self, name)))
-        object.__setattr__(self, "columns", {name: _read_only(column) for name, column in self.columns.items()})
-        for name, array in {**{name: getattr(self, name) for name in _ROW_ARRAYS}, **self.columns}.items():
+        for name in (*ROW_ARRAYS, "start"):
+            object.__setattr__(self, name, frozen(getattr(self, name).view()))  # the caller's own stays as it is
+        object.__setattr__(self, "columns", {name: frozen(column.view()) for name, column in self.columns.items()})
+        for name, array in {**{name: getattr(self, name) for name in ROW_ARRAYS}, **self.columns}.items():
             if array.shape != (n,):
                 raise SelectorError(f"candidates: {name} has shape {array.shape}, expected ({n},)")
         if self.start[0] != 0 or self.start[-1] != n or np.any(np.diff(self.start) < 0):
@@ -129,9 +128,8 @@ class Candidates:
         if not np.any(keys[1:] == keys[:-1]):  # as good as always; which row it is takes a slower sort
             return np.zeros(len(self.item), dtype=np.bool_)
         by_item = np.lexsort((self.item, self.request))
-        item, request = self.item[by_item], self.request[by_item]
-        again = np.zeros(len(item), dtype=np.bool_)
-        again[by_item[1:]] = (item[1:] == item[:-1]) & (request[1:] == request[:-1])
+        again = np.empty(len(self.item), dtype=np.bool_)
+        again[by_item] = ~firsts(self.item[by_item], self.request[by_item])
         return again
 
     def _out_of_order(self, nan: BoolArray) -> BoolArray:
@@ -160,20 +158,17 @@ class Candidates:
     @cached_property
     def chosen(self) -> BoolArray:
         """True where a row is chosen, shape (n,)."""
-        chosen: BoolArray = self.out == 0
-        return chosen
+        return np.equal(self.out, 0)
 
     @cached_property
     def ranked(self) -> BoolArray:
         """True for the rows that a cut weighs against each other: found, or ordered by a rank step; shape (n,)."""
-        ranked: BoolArray = self.tier == RANKED
-        return ranked
+        return np.equal(self.tier, RANKED)
 
     @cached_property
     def whole(self) -> BoolArray:
         """True for the rows that show all of their item, shape (n,)."""
-        whole: BoolArray = self.shown_to < 0
-        return whole
+        return np.less(self.shown_to, 0)
 
     def prices(self, item_tokens: IntArray) -> IntArray:
         """Prompt tokens of what each row shows, shape (n,).
@@ -209,23 +204,9 @@ class Candidates:
             request, item: shape (n,).
             **given: any of the row arrays of the class (a missing score is an error unless there are no rows).
         """
-        unknown = set(given) - set(_ROW_ARRAYS)
-        if unknown:
+        if unknown := set(given) - set(ROW_ARRAYS):
             raise ParameterError(f"candidates have no column {', '.join(sorted(unknown))}")
-        n = len(item)
-        rows: dict[str, npt.NDArray[np.generic]] = {"item": np.asarray(item, dtype=np.int64)}
-        rows["score"] = np.asarray(given.pop("score", np.full(n, np.nan)), dtype=np.float64)
-        for name in _ROW_ARRAYS:
-            if name not in rows:
-                value = given.get(name)
-                rows[name] = (
-                    np.full(n, _EMPTY.get(name, -1), dtype=np.int64)
-                    if value is None
-                    else np.asarray(value, dtype=np.int64)
-                )
-        if "tier" not in given:
-            rows["tier"] = rows["origin"]
-        return cls(start=_counted(request, n_requests), **_in_order(request, rows, {}))  # type: ignore[arg-type]
+        return cls(start=starts_by_request(request, n_requests), **in_order(request, _filled(item, given), {}))
 
     @classmethod
     def empty(cls, n_requests: int) -> Candidates:
@@ -235,8 +216,8 @@ class Candidates:
 
     def reordered(self, **changes: npt.NDArray[np.generic]) -> Candidates:
         """Replace row arrays (for example `score`) and put the rows back in order."""
-        arrays = {name: np.asarray(changes.get(name, getattr(self, name))) for name in _ROW_ARRAYS}
-        return replace(self, **_in_order(self.request, arrays, self.columns))  # type: ignore[arg-type]
+        arrays = {name: np.asarray(changes.get(name, getattr(self, name))) for name in ROW_ARRAYS}
+        return replace(self, **in_order(self.request, arrays, self.columns))
 
     def with_columns(self, **columns: FloatArray) -> Candidates:
         """Add score columns, or replace those of the same name."""
@@ -283,32 +264,25 @@ class Candidates:
 
     def taken(self, rows: BoolArray) -> Candidates:
         """The rows where `rows` is True, as a table over the same requests; for combinators only."""
-        arrays = {name: getattr(self, name)[rows] for name in _ROW_ARRAYS}
+        arrays = {name: getattr(self, name)[rows] for name in ROW_ARRAYS}
         columns = {name: column[rows] for name, column in self.columns.items()}
         return Candidates(start=self.starts_of(rows), rules=self.rules, columns=columns, notes=self.notes, **arrays)
 
     @staticmethod
     def row_arrays() -> tuple[str, ...]:
         """The names of the arrays that hold one value a row, `score` among them."""
-        return _ROW_ARRAYS
+        return ROW_ARRAYS
 
     def starts_of(self, rows: BoolArray) -> IntArray:
         """CSR starts by request of the rows where `rows` is True, shape (n_requests + 1,)."""
-        return _counted(self.request[rows], self.n_requests)
+        return starts_by_request(self.request[rows], self.n_requests)
 
     def rows(self, request: int) -> slice:
         """The rows of one request."""
         return slice(int(self.start[request]), int(self.start[request + 1]))
 
 
-def _read_only(array: npt.NDArray[T]) -> npt.NDArray[T]:
-    """A view that cannot be written; the caller's own array stays as it is."""
-    view = array.view()
-    frozen(view)
-    return view
-
-
-_ROW_ARRAYS = (
+ROW_ARRAYS = (
     "item",
     "score",
     "chunk_rank",
@@ -344,11 +318,7 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
     n_items = 1 + max(int(item.max()), int(table.item.max(initial=-1)))
     keys = request * n_items + item
     stays = ~np.isin(table.request * n_items + table.item, keys)
-    new: dict[str, npt.NDArray[np.generic]] = {"item": np.asarray(item, dtype=np.int64)}
-    for name in _ROW_ARRAYS[1:]:
-        value = given.get(name, np.full(len(item), _EMPTY.get(name, -1)))
-        new[name] = np.array(value, dtype=np.float64 if name == "score" else np.int64)
-    new["tier"] = new["origin"]
+    new = _filled(item, {"score": np.full(len(item), -1.0), **given})
     columns = {name: np.full(len(item), np.nan) for name in (*table.columns, SEARCHED)}
     old = np.flatnonzero(~stays)
     if len(old):
@@ -363,78 +333,11 @@ def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: np
         searched = table.ranked[old]
         columns[SEARCHED][place[searched]] = table.score[old][searched]
     rows = np.concatenate([table.request[stays], request])
-    arrays = {name: np.concatenate([getattr(table, name)[stays], new[name]]) for name in _ROW_ARRAYS}
+    arrays = {name: np.concatenate([getattr(table, name)[stays], new[name]]) for name in ROW_ARRAYS}
     before = {name: table.columns.get(name, np.full(len(table), np.nan))[stays] for name in columns}
     joint = {name: np.concatenate([before[name], column]) for name, column in columns.items()}
-    start = _counted(rows, table.n_requests)
-    made = Candidates(start=start, rules=table.rules, **_in_order(rows, arrays, joint))  # type: ignore[arg-type]
-    return made.noted(*table.notes)
-
-
-def concatenated(tables: Sequence[Candidates]) -> Candidates:
-    """Put the rows of several tables over the same requests into one, in the one order.
-
-    The rules of all are kept; a column that a table lacks is NaN in its rows. No item may stand in two tables
-    of one request (join them first where it may).
-    """
-    first = tables[0]
-    if any(table.n_requests != first.n_requests for table in tables):
-        raise SelectorError("candidates of different requests cannot be put together")
-    rules, out = _joint_rules(tables)
-    arrays: dict[str, npt.NDArray[np.generic]] = {
-        name: np.concatenate([getattr(table, name) for table in tables]) for name in _ROW_ARRAYS
-    }
-    arrays["out"] = out
-    names = sorted({name for table in tables for name in table.columns})
-    columns = {
-        name: np.concatenate(
-            [table.columns.get(name, np.full(len(table), np.nan, dtype=np.float64)) for table in tables]
-        )
-        for name in names
-    }
-    request = np.concatenate([table.request for table in tables])
-    start = _counted(request, first.n_requests)
-    made = Candidates(start=start, rules=rules, **_in_order(request, arrays, columns))  # type: ignore[arg-type]
-    return made.noted(*(note for table in tables for note in table.notes))
-
-
-def joined(tables: Mapping[str, Candidates]) -> Candidates:
-    """Outer join by (request, item): a column a source holds its scores, NaN where it did not find the item.
-
-    A source's own columns become `source.column`. The pair of chunks of a row is that of the best source that tells
-    one; everything else is that of the first source, in order, that has the row's best score.
-    """
-    names = list(tables)
-    parts = list(tables.values())
-    request = np.concatenate([table.request for table in parts])
-    item = np.concatenate([table.item for table in parts])
-    score = np.concatenate([table.score for table in parts])
-    source = np.concatenate([np.full(len(t), i, dtype=np.int64) for i, t in enumerate(parts)])
-    best = np.lexsort((source, -score, item, request))
-    request, item, source = request[best], item[best], source[best]
-    new = np.ones(len(item), dtype=np.bool_)
-    new[1:] = (item[1:] != item[:-1]) | (request[1:] != request[:-1])
-    row = np.cumsum(new) - 1
-    columns = {name: np.full(int(new.sum()), np.nan, dtype=np.float64) for name in names}
-    for place, name in enumerate(names):
-        columns[name][row[source == place]] = score[best][source == place]
-    for name, table in tables.items():
-        for column, values in table.columns.items():
-            own = np.concatenate([values if one is table else np.full(len(one), np.nan) for one in parts])[best]
-            joint = columns.setdefault(f"{name}.{column}", np.full(int(new.sum()), np.nan, dtype=np.float64))
-            joint[row[source == names.index(name)]] = own[source == names.index(name)]
-    arrays = {name: np.concatenate([getattr(table, name) for table in parts])[best][new] for name in _ROW_ARRAYS}
-    rules, out = _joint_rules(parts)
-    arrays["out"] = out[best][new]
-    names_of_pair = ("query_chunk", "item_chunk")
-    pairs = {name: np.concatenate([getattr(table, name) for table in parts])[best] for name in names_of_pair}
-    told = np.flatnonzero((pairs["query_chunk"] >= 0) & (pairs["item_chunk"] >= 0))
-    first = told[np.unique(row[told], return_index=True)[1]]
-    for name, values in pairs.items():
-        arrays[name][row[first]] = values[first]
-    start = _counted(request[new], parts[0].n_requests)
-    made = Candidates(start=start, rules=rules, **_in_order(request[new], arrays, columns))  # type: ignore[arg-type]
-    return made.noted(*(note for table in parts for note in table.notes))
+    shared: Any = {"rules": table.rules, "notes": table.notes, **in_order(rows, arrays, joint)}
+    return Candidates(start=starts_by_request(rows, table.n_requests), **shared)
 
 
 def place_among(table: Candidates, rows: BoolArray) -> IntArray:
@@ -455,11 +358,11 @@ def rescored(candidates: Candidates, score: FloatArray) -> Candidates:
     return replace(table, chunk_rank=place_among(table, table.ranked))
 
 
-def _in_order(
-    request: IntArray, arrays: Mapping[str, npt.NDArray[np.generic]], columns: Mapping[str, FloatArray]
-) -> dict[str, object]:
+def in_order(
+    request: IntArray, arrays: Mapping[str, npt.NDArray[Any]], columns: Mapping[str, FloatArray]
+) -> dict[str, Any]:
     """Row arrays and columns, put in the one order, as arguments of `Candidates`."""
-    permutation = order(request, arrays["tier"], arrays["score"], arrays["item"])  # type: ignore[arg-type]
+    permutation = order(request, arrays["tier"], arrays["score"], arrays["item"])
     if np.all(permutation[1:] > permutation[:-1]):  # they are in order; copied, as they may be the caller's own
         return {
             **{name: array.copy() for name, array in arrays.items()},
@@ -471,35 +374,17 @@ def _in_order(
     }
 
 
-def _joint_rules(tables: Sequence[Candidates]) -> tuple[tuple[Rule | None, ...], IntArray]:
-    """The rules of all tables, and the `out` of all their rows, one table behind the other, as indexes into them."""
-    rules = tuple(dict.fromkeys([None, *(rule for table in tables for rule in table.rules)]))
-    out = [np.array([rules.index(rule) for rule in table.rules], dtype=np.int64)[table.out] for table in tables]
-    return rules, np.concatenate([np.empty(0, dtype=np.int64), *out])
+def _filled(item: IntArray, given: Mapping[str, npt.NDArray[np.generic]]) -> dict[str, npt.NDArray[Any]]:
+    """The row arrays of new rows, with the empty value in what is not given; their tier is that of their origin."""
+    rows: dict[str, npt.NDArray[Any]] = {"item": np.asarray(item, dtype=np.int64)}
+    for name in ROW_ARRAYS[1:]:
+        value = given.get(name, np.full(len(item), np.nan if name == "score" else _EMPTY.get(name, -1)))
+        rows[name] = np.array(value, dtype=np.float64 if name == "score" else np.int64)
+    return rows if "tier" in given else {**rows, "tier": rows["origin"]}
 
 
-def _counted(request: IntArray, n_requests: int) -> IntArray:
+def starts_by_request(request: IntArray, n_requests: int) -> IntArray:
     """CSR starts of rows by the request of each, which must be 0 to n_requests - 1."""
     if len(request) and not 0 <= int(request.min()) <= int(request.max()) < n_requests:
         raise SelectorError(f"candidates: a row is of request {int(request.max())}, but there are {n_requests}")
     return starts(np.bincount(request, minlength=n_requests))
-
-
-def stacked(tables: Sequence[Candidates]) -> Candidates:
-    """Put the requests of several tables one behind the other; their rules are joined, their columns must agree."""
-    rules, out = _joint_rules(tables)
-    arrays: dict[str, npt.NDArray[np.generic]] = {
-        name: np.concatenate([np.empty(0, dtype=np.int64), *(getattr(table, name) for table in tables)])
-        for name in _ROW_ARRAYS
-    }
-    arrays["score"] = np.concatenate([np.empty(0, dtype=np.float64), *(table.score for table in tables)])
-    arrays["out"] = out
-    names = sorted({name for table in tables for name in table.columns})
-    columns = {
-        name: np.concatenate([table.columns.get(name, np.full(len(table), np.nan)) for table in tables])
-        for name in names
-    }
-    lengths = [np.diff(table.start) for table in tables]
-    start = starts(np.concatenate([np.empty(0, dtype=np.int64), *lengths]))
-    made = Candidates(start=start, rules=rules, columns=columns, **arrays)  # type: ignore[arg-type]
-    return made.noted(*(note for table in tables for note in table.notes))

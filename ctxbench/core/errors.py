@@ -7,7 +7,8 @@ exits with their `exit_code`. Any other exception is a bug of ours and keeps its
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,6 +109,44 @@ def raise_faults(faults: Sequence[Fault], *, subject: str = "") -> None:
     """
     if faults:
         raise InputError(faults, subject=subject)
+
+
+def check_range(name: str, value: float, low: float, high: float = math.inf) -> None:
+    """Hold a number to a range, ends included.
+
+    Raises:
+        ParameterError: it lies outside, or is NaN.
+    """
+    if not low <= value <= high:
+        wanted = f"{low} or more" if high == math.inf else f"{low} to {high}"
+        raise ParameterError(f"{name} must be {wanted}, got {value}")
+
+
+def number_within(name: str, value: object, low: float, high: float = math.inf) -> float:
+    """A value of a mapping as a finite number within a range, ends included.
+
+    Raises:
+        ParameterError: it is none, or lies outside.
+    """
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or not low <= value <= high
+    ):
+        wanted = "a number" if math.isinf(low) else f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
+        raise ParameterError(f"{name} must be {wanted}, got {value!r}")
+    return float(value)
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Hold a value to the names that it may have.
+
+    Raises:
+        ParameterError: it is none of them.
+    """
+    if value not in choices:
+        raise ParameterError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def faults_of(error: Exception) -> tuple[Fault, ...]:

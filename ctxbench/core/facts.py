@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, starts
-from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.times import instant
 
 EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -19,7 +19,7 @@ _NONE = -1  # code of an item without a workspace, user or conversation
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FactCodes:
-    """One text of every item, such as its workspace, as codes.
+    """One text of every item, such as its workspace, as codes; or another value that may be missing.
 
     Attributes:
         code: shape (n_items,), a place in `names`; -1 = none.
@@ -27,35 +27,31 @@ class FactCodes:
     """
 
     code: IntArray
-    names: tuple[str, ...]
+    names: tuple[Any, ...]
 
     @classmethod
-    def of(cls, texts: Iterable[str | None]) -> FactCodes:
+    def of(cls, texts: Iterable[Hashable]) -> FactCodes:
         """Number distinct texts in the order in which they come."""
-        known: dict[str, int] = {}
+        known: dict[Hashable, int] = {}
         code = np.array([_NONE if one is None else known.setdefault(one, len(known)) for one in texts], dtype=np.int64)
-        frozen(code)
-        return cls(code=code, names=tuple(known))
+        return cls(code=frozen(code), names=tuple(known))
 
     def extended(self, more: FactCodes) -> FactCodes:
         """These, and behind them those of further items; equal to what `of` makes of all texts."""
         known = {name: place for place, name in enumerate(self.names)}
         places = np.array([*(known.setdefault(name, len(known)) for name in more.names), _NONE], dtype=np.int64)
         code = np.concatenate([self.code, places[more.code]])  # -1 is the last
-        frozen(code)
-        return FactCodes(code=code, names=tuple(known))
+        return FactCodes(code=frozen(code), names=tuple(known))
 
     def are(self, text: str | None) -> BoolArray:
         """True for the items with this very text; of none, all False."""
         if text is None or text not in self.names:
             return np.zeros(len(self.code), dtype=np.bool_)
-        same: BoolArray = self.code == self.names.index(text)
-        return same
+        return np.equal(self.code, self.names.index(text))
 
     def open_to(self, text: str | None) -> BoolArray:
         """True for the items that have no such text, or this one."""
-        free: BoolArray = (self.code == _NONE) | self.are(text)
-        return free
+        return np.equal(self.code, _NONE) | self.are(text)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -105,32 +101,22 @@ class Facts:
                     what = f"item {item.id!r}: its link {link.type!r} leads to {link.item.id!r}, which the catalog does"
                     faults.append(Fault(f"{what} not hold; add that item, or drop the link"))
                 ends.append(-1 if position is None else position)
-        if faults:
-            raise InputError(faults, subject="catalog")
+        raise_faults(faults, subject="catalog")
         types = FactCodes.of(link.type for item in items for link in item.links)
-        arrays = (
-            np.array([one.enabled and one.include == "agent" for one in items], dtype=np.bool_),
-            np.array([one.enabled and one.include == "always" for one in items], dtype=np.bool_),
-            np.array([EARLIEST if one.created is None else instant(one.created) for one in items], dtype=np.int64),
-            np.array([LATEST if one.until is None else instant(one.until) for one in items], dtype=np.int64),
-            np.array([np.nan if one.confidence is None else one.confidence for one in items], dtype=np.float64),
-            starts([len(item.links) for item in items]),
-            np.array(ends, dtype=np.int64),
-        )
-        for array in arrays:
-            frozen(array)
-        searchable, always, created, until, confidence, link_start, link_item = arrays
+        created = [EARLIEST if one.created is None else instant(one.created) for one in items]
+        until = [LATEST if one.until is None else instant(one.until) for one in items]
+        confidence = [np.nan if one.confidence is None else one.confidence for one in items]
         return cls(
-            searchable=searchable,
-            always=always,
+            searchable=frozen(np.array([one.enabled and one.include == "agent" for one in items], dtype=np.bool_)),
+            always=frozen(np.array([one.enabled and one.include == "always" for one in items], dtype=np.bool_)),
             workspace=FactCodes.of(one.workspace for one in items),
             user=FactCodes.of(one.user for one in items),
             conversation=FactCodes.of(one.conversation for one in items),
-            created=created,
-            until=until,
-            confidence=confidence,
-            link_start=link_start,
-            link_item=link_item,
+            created=frozen(np.array(created, dtype=np.int64)),
+            until=frozen(np.array(until, dtype=np.int64)),
+            confidence=frozen(np.array(confidence, dtype=np.float64)),
+            link_start=frozen(starts([len(item.links) for item in items])),
+            link_item=frozen(np.array(ends, dtype=np.int64)),
             link_type=types.code,
             link_types=types.names,
         )
@@ -157,15 +143,13 @@ class Facts:
             for name in ("searchable", "always", "created", "until", "confidence", "link_item")
         }
         arrays["link_start"] = np.concatenate([self.link_start, self.link_start[-1] + more.link_start[1:]])
-        for array in arrays.values():
-            frozen(array)
         return Facts(
             workspace=self.workspace.extended(more.workspace),
             user=self.user.extended(more.user),
             conversation=self.conversation.extended(more.conversation),
             link_type=types.code,
             link_types=types.names,
-            **arrays,
+            **{name: frozen(array) for name, array in arrays.items()},
         )
 
     @cached_property
@@ -187,14 +171,14 @@ class Facts:
         """True for the items of this workspace and user, or of nobody, shape (n_items,)."""
         return self.workspace.open_to(workspace) & self.user.open_to(user)
 
-    def at(self, time: int) -> BoolArray:
-        """True for the items that are there at a time, shape (n_items,).
+    def at(self, time: int | IntArray, item: IntArray | slice = slice(None)) -> BoolArray:
+        """True for the items that are there at a time, shape (n_items,); of some items, each at a time of its own.
 
         `LATEST`, the time of a request that has none, is after all that was created and before nothing's end: what has
         an end is gone.
         """
-        there: BoolArray = (self.created <= time) & (time < self.until)
-        return there if time != LATEST else self.until == LATEST
+        created, until = self.created[item], self.until[item]
+        return np.where(np.equal(time, LATEST), until == LATEST, (created <= time) & (time < until))
 
     def linked(self, item: int) -> Sequence[tuple[str, int]]:
         """The links of an item: type and position."""

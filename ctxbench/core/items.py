@@ -10,8 +10,8 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
-from ctxbench.core.times import instant
+from ctxbench.core.errors import Fault, ParameterError, check_choice, raise_faults, suggest
+from ctxbench.core.times import named_instant
 
 if TYPE_CHECKING:
     from ctxbench.core.facts import Facts
@@ -117,8 +117,7 @@ class Item:
     links: tuple[Link, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.type not in ITEM_TYPES:
-            raise ParameterError(f"item type must be one of {', '.join(ITEM_TYPES)}, got {self.type!r}")
+        check_choice("item type", self.type, ITEM_TYPES)
         if not self.name:
             raise ParameterError(f"an item needs a name that is not empty (type {self.type})")
         if self.server == "":
@@ -134,20 +133,13 @@ class Item:
             self._check_facts()
 
     def _check_facts(self) -> None:
-        begun, ended = (self._instant(name) for name in ("created", "until"))
+        begun, ended = (named_instant(name, getattr(self, name), f" (item {self.id})") for name in ("created", "until"))
         if begun is not None and ended is not None and ended < begun:
             raise ParameterError(
                 f"until ({self.until}) is before created ({self.created}); an item ends after it began (item {self.id})"
             )
         if self.confidence is not None and not 0 <= self.confidence <= 1:
             raise ParameterError(f"confidence must be 0 to 1, got {self.confidence} (item {self.id})")
-
-    def _instant(self, name: str) -> int | None:
-        text = getattr(self, name)
-        try:
-            return None if text is None else instant(text)
-        except ParameterError as error:
-            raise ParameterError(f"{name} {error} (item {self.id})") from None
 
     @property
     def key(self) -> ItemKey:
@@ -195,13 +187,9 @@ class Item:
     def as_row(self) -> dict[str, Any]:
         """The item as a row of `corpus.jsonl`: `_id` first, then every field that is not its default."""
         row: dict[str, Any] = {"_id": self.id, "title": self.title or self.name, "text": self.text}
-        for name, default in _DEFAULTS:
-            value = getattr(self, name)
-            if value != default:
-                row[name] = value
-        if self.links:
-            row["links"] = [{"type": link.type, "item": link.item.id} for link in self.links]
-        return row
+        row |= {name: value for name, default in _DEFAULTS if (value := getattr(self, name)) != default}
+        links = [{"type": link.type, "item": link.item.id} for link in self.links]
+        return {**row, "links": links} if links else row
 
 
 _DEFAULTS: tuple[tuple[str, Any], ...] = tuple(
@@ -255,8 +243,7 @@ class Catalog(Sequence[Item]):
                 faults.append(
                     Fault(f"item {item.id} stands at positions {other} and {position}; identities must differ")
                 )
-        if faults:
-            raise InputError(faults, subject="catalog")
+        raise_faults(faults, subject="catalog")
 
     def extended(self, items: Iterable[Item]) -> Catalog:
         """A catalog of these items and, behind them, some more; equal to one made anew from all of them.

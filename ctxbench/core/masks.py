@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray, frozen, owners
-from ctxbench.core.facts import LATEST, Facts
+from ctxbench.core.facts import Facts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,23 +72,17 @@ class Masks:
             return mask
         own: BoolArray = mask & self.facts.at(int(self.time[request])) if self.facts is not None else mask.copy()
         own[without] = False
-        frozen(own)
-        return own
+        return frozen(own)
 
     def cells(self, request: Any, item: Any) -> Any:
         """Whether each request may get the item beside it: for two numbers a bool, for arrays one."""
         requests, items = np.broadcast_arrays(np.asarray(request), np.asarray(item))
-        flat = self._cells(requests.ravel().astype(np.int64), items.ravel().astype(np.int64))
-        return flat.reshape(requests.shape) if requests.shape else bool(flat[0])
-
-    def _cells(self, request: IntArray, item: IntArray) -> BoolArray:
-        out = self._of_scope(request, item)
+        of, at = requests.ravel().astype(np.int64), items.ravel().astype(np.int64)
+        flat = self._of_scope(of, at)
         if self.facts is not None:
-            time, until = self.time[request], self.facts.until[item]
-            there = (self.facts.created[item] <= time) & (time < until)
-            out &= np.where(time == LATEST, until == LATEST, there)
-        out &= ~np.isin(request * self.n_items + item, owners(self.start) * self.n_items + self.without)
-        return out
+            flat &= self.facts.at(self.time[of], at)
+        flat &= ~np.isin(of * self.n_items + at, owners(self.start) * self.n_items + self.without)
+        return flat.reshape(requests.shape) if requests.shape else bool(flat[0])
 
     def _of_scope(self, request: IntArray, item: IntArray) -> BoolArray:
         """Whether the scope of each request has the item beside it, shape (n,)."""
@@ -121,8 +115,7 @@ class Masks:
         whole = np.array([int(mask.sum()) for mask in self.shared], dtype=np.int64)[self.scope]
         owner = owners(self.start)
         taken = np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self))
-        counts: IntArray = whole - taken
-        return counts
+        return np.subtract(whole, taken)
 
     def within(self, items: BoolArray) -> Masks:
         """The same for some items alone, shape (n_items,)."""

@@ -11,13 +11,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from ctxbench.core import registry
-from ctxbench.core.arrays import owners
-from ctxbench.core.candidates import SEARCHED, Candidates, Origin, concatenated
+from ctxbench.core.candidate_tables import concatenated, session_rows
+from ctxbench.core.candidates import SEARCHED, Candidates
 from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
 from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.notes import Note
@@ -164,8 +164,7 @@ class Pipeline:
 
     def prompts(self, outcome: Outcome, resources: Resources) -> Sequence[Prompt]:
         """What the model would be sent, one prompt a request."""
-        prompts: Sequence[Prompt] = self.format.call(outcome.query, outcome.candidates, resources)
-        return prompts
+        return cast("Sequence[Prompt]", self.format.call(outcome.query, outcome.candidates, resources))
 
 
 class _Once:
@@ -186,8 +185,7 @@ class _Once:
         self._key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
         if self._key not in self._memo:
             self._memo[self._key] = make()
-        found: T = self._memo[self._key]
-        return found
+        return cast("T", self._memo[self._key])
 
 
 def _with_notes(table: Candidates, query: Query) -> Candidates:
@@ -200,19 +198,9 @@ def _with_notes(table: Candidates, query: Query) -> Candidates:
 
 
 def _hold(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> None:
-    """Refuse what a step must not make.
+    """Refuse what a step must not make: rows of items that a request may not see, or led to by one, and false parts.
 
-    Raises:
-        SelectorError: names the step and the query.
-    """
-    _hold_to_visible(table, batch, step)
-    _hold_to_texts(table, batch, step)
-
-
-def _hold_to_visible(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> None:
-    """Refuse what a step made if any row is of an item that its request may not see, or was led to by one.
-
-    The item is not named: whoever reads the message may not see it either.
+    An item that may not be seen is not named: whoever reads the message may not see it either.
 
     Raises:
         SelectorError: names the step and the query.
@@ -231,14 +219,6 @@ def _hold_to_visible(table: Candidates, batch: Batch, step: Step | Merge | ByDom
                 f"{step.name}: {what} of query {query!r} is an item that this request may not see, or none of the "
                 "catalog; find and expand within `batch.eligible`"
             )
-
-
-def _hold_to_texts(table: Candidates, batch: Batch, step: Step | Merge | ByDomain) -> None:
-    """Refuse parts of items that there are not.
-
-    Raises:
-        SelectorError: names the step, the query and the item.
-    """
     for row in np.flatnonzero(~table.whole).tolist():
         try:
             hold_to_text(batch.catalog[int(table.item[row])], (int(table.shown_from[row]), int(table.shown_to[row])))
@@ -254,29 +234,17 @@ def _with_session(query: Query, retrieve: Step | Merge, resources: Resources, *,
     return concatenated([session_rows(query.batch), found])
 
 
-def session_rows(batch: Batch) -> Candidates:
-    """What the sessions of a batch hold, as chosen rows without a score."""
-    request = owners(batch.session_start)
-    return Candidates.build(
-        len(batch),
-        request,
-        batch.session_item,
-        origin=np.full(len(request), Origin.SESSION, dtype=np.int64),
-        mode=batch.session_mode,
-    )
-
-
+@dataclass
 class _Builder:
     """Builds the steps of a specification and collects what is wrong with them."""
 
-    def __init__(self, faults: list[SpecFault]) -> None:
-        self.faults = faults
+    faults: list[SpecFault]
 
     def step(self, kind: str, spec: Any, path: tuple[str | int, ...]) -> Step | None:
         step = self._given(kind, spec, path) if isinstance(spec, Step) else self._registered(kind, spec, path)
         for use in () if step is None else step.uses:
             if use != FORMAT:
-                self._try(path, lambda: registry.check_name("resource", kind_of(use)))  # noqa: B023 - run at once
+                self._try(path, lambda: registry.target("resource", kind_of(use)))  # noqa: B023 - run at once
         return step
 
     def _given(self, kind: str, step: Step, path: tuple[str | int, ...]) -> Step | None:
@@ -317,7 +285,7 @@ class _Builder:
             return self.step("retrieve", spec, path)
         sources = spec["merge"]
         if isinstance(sources, list):
-            labels = [self._label(source) for source in sources]
+            labels = [str(next(iter(one))) if isinstance(one, Mapping) and one else str(one) for one in sources]
             if twice := sorted({label for label in labels if labels.count(label) > 1}):
                 names = ", ".join(map(repr, twice))
                 self._fault((*path, "merge"), f"two sources are called {names}; write `name: retriever` for each")
@@ -410,9 +378,6 @@ class _Builder:
         what = "a step is a name, or one name with its parameters, for example {standard: {topN: 5}}"
         self._fault(path, f"{what}; got {spec!r}")
         return None
-
-    def _label(self, spec: Any) -> str:
-        return str(next(iter(spec))) if isinstance(spec, Mapping) and spec else str(spec)
 
     def _try(self, path: tuple[str | int, ...], make: Callable[[], T]) -> T | None:
         try:

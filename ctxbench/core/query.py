@@ -62,10 +62,8 @@ class Query:
         start = starts([len(row) for row in chunks])
         weight = np.array([1.0] * len(texts) if weights is None else [w for row in weights for w in row], np.float64)
         kinds = np.full(len(texts), kind, dtype=np.int64)
-        for array in (start, weight, kinds):
-            frozen(array)
         none = (None,) * len(batch)
-        return cls(batch, start, texts, weight, kinds, ((),) * len(batch), none, none)
+        return cls(batch, frozen(start), texts, frozen(weight), frozen(kinds), ((),) * len(batch), none, none)
 
     @cached_property
     def distinct(self) -> tuple[Query, IntArray]:
@@ -108,14 +106,12 @@ def together(queries: Sequence[Query]) -> Query:
     start = starts(np.bincount(request, minlength=n))
     weight = np.concatenate([query.weight for query in queries])[by_request]
     kind = np.concatenate([query.kind for query in queries])[by_request]
-    for array in (start, weight, kind):
-        frozen(array)
     return Query(
         batch=first.batch,
-        start=start,
+        start=frozen(start),
         text=tuple(text[place] for place in by_request.tolist()),
-        weight=weight,
-        kind=kind,
+        weight=frozen(weight),
+        kind=frozen(kind),
         keywords=tuple(tuple(dict.fromkeys(w for q in queries for w in q.keywords[row])) for row in range(n)),
         intent=tuple(next((q.intent[row] for q in queries if q.intent[row] is not None), None) for row in range(n)),
         plan=tuple(next((q.plan[row] for q in queries if q.plan[row] is not None), None) for row in range(n)),

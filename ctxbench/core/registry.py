@@ -47,36 +47,36 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "bm25": "ctxbench.steps.lexical:Bm25",
         "bm25f": "ctxbench.steps.lexical:Bm25f",
         "fuzzy": "ctxbench.steps.lexical:Fuzzy",
-        "servers": "ctxbench.steps.servers:Servers",
+        "servers": "ctxbench.steps.retrieve:Servers",
         "everything": "ctxbench.steps.retrieve:Everything",
         "nothing": "ctxbench.steps.retrieve:Nothing",
         "random": "ctxbench.steps.retrieve:Random",
     },
     "feature": {
-        "item": "ctxbench.features.request:Items",
-        "labelled": "ctxbench.features.similar_requests:SimilarRequests",
-        "request": "ctxbench.features.request:RequestText",
-        "retrieved": "ctxbench.features.similarity:Retrieved",
-        "sentence": "ctxbench.features.similarity:Sentence",
-        "similarity": "ctxbench.features.similarity:Similarity",
-        "slots": "ctxbench.features.request:Slots",
-        "words": "ctxbench.features.shared_words:Words",
+        "item": "ctxbench.features.built_in:Items",
+        "labelled": "ctxbench.features.built_in:SimilarRequests",
+        "request": "ctxbench.features.built_in:RequestText",
+        "retrieved": "ctxbench.features.built_in:Retrieved",
+        "sentence": "ctxbench.features.built_in:Sentence",
+        "similarity": "ctxbench.features.built_in:Similarity",
+        "slots": "ctxbench.features.built_in:Slots",
+        "words": "ctxbench.features.built_in:Words",
     },
     "rank": {
-        "features": "ctxbench.steps.features:Features",
+        "features": "ctxbench.steps.calibrated:Features",
         "llm": "ctxbench.steps.llm:Llm",
         "rrf": "ctxbench.steps.rank:Rrf",
         "weighted": "ctxbench.steps.rank:Weighted",
         "probability": "ctxbench.steps.calibrated:Probability",
-        "price": "ctxbench.steps.price:Price",
+        "price": "ctxbench.steps.calibrated:Price",
     },
     "cut": {
         "standard": "ctxbench.steps.cut:Standard",
         "top_chunks": "ctxbench.steps.cut:TopChunks",
         "first": "ctxbench.steps.cut:First",
-        "margin": "ctxbench.steps.cut_relative:Margin",
-        "gap": "ctxbench.steps.cut_relative:Gap",
-        "per_chunk": "ctxbench.steps.per_chunk:PerChunk",
+        "margin": "ctxbench.steps.cut:Margin",
+        "gap": "ctxbench.steps.cut:Gap",
+        "per_chunk": "ctxbench.steps.cut:PerChunk",
         "mmr": "ctxbench.steps.diversity:Mmr",
         "at_least": "ctxbench.steps.calibrated:AtLeast",
         "abstain": "ctxbench.steps.calibrated:Abstain",
@@ -103,6 +103,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "st": "ctxbench.embedding.sentence_transformers:SentenceTransformerEmbedder",
         "wordllama": "ctxbench.embedding.wordllama:WordLlama",
     },
+    "metric": {},  # those of a package; ours stand in `bench.metrics.declared`
     "resource": {  # the last two are made from the embedder and the token counter of whoever opens resources
         "chat": "ctxbench.net.chat:ChatModel",
         "embedder": "ctxbench.index.resources:TextVectors",
@@ -122,9 +123,9 @@ def _plugins(kind: str) -> dict[str, str]:
     for point in entry_points(group=f"ctxbench.{kind}"):
         other = _BUILT_IN[kind].get(point.name) or found.get(point.name)
         if other is not None and other != point.value:
+            several = "resources" if kind == "resource" else f"strategies of kind {kind}"
             raise ParameterError(
-                f"two {_plural(kind)} are called {point.name!r}: {other} and {point.value}; "
-                "rename the plugin's entry point"
+                f"two {several} are called {point.name!r}: {other} and {point.value}; rename the plugin's entry point"
             )
         found[point.name] = point.value
     return found
@@ -147,40 +148,31 @@ def find(kind: str, name: str) -> Any:
         UnknownNameError: nothing is; names the known and the closest.
         ParameterError: it is a plugin's, and cannot be imported.
     """
-    target = _target(kind, name)
-    module, _, attribute = target.partition(":")
+    module, _, attribute = target(kind, name).partition(":")
     with of_plugin(kind, name, "imported"):
         return getattr(importlib.import_module(module), attribute)
 
 
 def imported(kind: str, name: str) -> bool:
     """Whether what is registered under `name` is imported already."""
-    return _target(kind, name).partition(":")[0] in sys.modules
+    return target(kind, name).partition(":")[0] in sys.modules
 
 
-def check_name(kind: str, name: str) -> None:
-    """Hold a name to what is registered; nothing is imported.
+def target(kind: str, name: str) -> str:
+    """What is registered under a name, `module:attribute`; nothing is imported.
 
     Raises:
-        UnknownNameError: nothing is registered under it; names the known and the closest.
+        UnknownNameError: nothing is; names the known and the closest.
     """
-    _target(kind, name)
-
-
-def _target(kind: str, name: str) -> str:
-    target = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
-    if target is None:
+    found = _BUILT_IN[kind].get(name) or _plugins(kind).get(name)
+    if found is None:
         raise UnknownNameError(_one(kind), name, names(kind))
-    return target
+    return found
 
 
 def _one(kind: str) -> str:
     """A kind as a message names one of it."""
-    return kind if kind == "resource" else f"{kind} strategy"
-
-
-def _plural(kind: str) -> str:
-    return "resources" if kind == "resource" else f"strategies of kind {kind}"
+    return kind if kind in ("metric", "resource") else f"{kind} strategy"
 
 
 @contextlib.contextmanager
@@ -253,7 +245,9 @@ def check_type(name: str, value: object, expected: Any) -> None:
     """
     if isinstance(value, float) and math.isnan(value):
         raise ParameterError(f"{name} must be a number, got NaN")
-    options = typing.get_args(expected) if _is_union(expected) else (expected,)
+    options = (
+        typing.get_args(expected) if typing.get_origin(expected) in (typing.Union, types.UnionType) else (expected,)
+    )
     if any(_fits(value, option) for option in options):
         return
     wanted = " or ".join(_called(option) for option in options)
@@ -283,10 +277,6 @@ def _called(option: Any) -> str:
     if option in (None, type(None)):
         return "nothing"
     return f"of type {getattr(typing.get_origin(option) or option, '__name__', option)}"
-
-
-def _is_union(annotation: Any) -> bool:
-    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
 def foreign_code(strategy: type) -> str | None:

@@ -13,11 +13,11 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray, frozen, starts
 from ctxbench.core.candidates import Mode
-from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
+from ctxbench.core.errors import Fault, ParameterError, check_range, raise_faults, suggest
 from ctxbench.core.facts import EARLIEST, LATEST
 from ctxbench.core.items import ITEM_TYPES, Catalog, ItemKey
 from ctxbench.core.masks import Masks
-from ctxbench.core.times import instant
+from ctxbench.core.times import instant, named_instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,10 @@ class Only:
         for kind in self.types:
             if kind not in ITEM_TYPES:
                 raise ParameterError(f"no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
-        if self.confidence is not None and not 0 <= self.confidence <= 1:
-            raise ParameterError(f"confidence must be 0 to 1, got {self.confidence}")
-        for name in ("since", "before"):
-            text = getattr(self, name)
-            try:
-                instant(text or "1970-01-01")
-            except ParameterError as error:
-                raise ParameterError(f"{name} {error}") from None
-        if self.since is not None and self.before is not None and instant(self.since) >= instant(self.before):
+        if self.confidence is not None:
+            check_range("confidence", self.confidence, 0, 1)
+        since, before = (named_instant(name, getattr(self, name) or None) for name in ("since", "before"))
+        if since is not None and before is not None and since >= before:
             raise ParameterError(f"since ({self.since}) must be before before ({self.before}); nothing would be left")
 
     def as_dict(self) -> dict[str, Any]:
@@ -138,25 +133,17 @@ class Request:
 
     def as_dict(self) -> dict[str, Any]:
         """The request as JSON, for selectors outside this process and for hashes."""
-        out: dict[str, Any] = {"id": self.id, "text": self.text}
-        if self.history:
-            out["history"] = [{"role": m.role, "content": m.content} for m in self.history]
-        if self.session is not None:
-            out["session"] = [{"id": s.key.id, "mode": s.mode} for s in self.session]
-        if self.removed:
-            out["removed"] = [key.id for key in self.removed]
-        if self.explicit:
-            out["explicit"] = [key.id for key in self.explicit]
-        if self.available is not None:
-            out["available"] = list(_ids(self.available))
-        if self.tool_results:
-            out["tool_results"] = [{"tool": tool, "text": text} for tool, text in self.tool_results]
-        for name in ("user", "workspace", "conversation", "turn", "time"):
-            if getattr(self, name) is not None:
-                out[name] = getattr(self, name)
-        if self.only is not None:
-            out["only"] = self.only.as_dict()
-        return out
+        optional: dict[str, Any] = {
+            "history": [{"role": m.role, "content": m.content} for m in self.history] or None,
+            "session": None if self.session is None else [{"id": s.key.id, "mode": s.mode} for s in self.session],
+            "removed": [key.id for key in self.removed] or None,
+            "explicit": [key.id for key in self.explicit] or None,
+            "available": None if self.available is None else list(_ids(self.available)),
+            "tool_results": [{"tool": tool, "text": text} for tool, text in self.tool_results] or None,
+            **{name: getattr(self, name) for name in ("user", "workspace", "conversation", "turn", "time")},
+            "only": None if self.only is None else self.only.as_dict(),
+        }
+        return {"id": self.id, "text": self.text, **{k: value for k, value in optional.items() if value is not None}}
 
 
 @lru_cache(maxsize=256)  # requests of one scope name the same few hundred items again and again
@@ -214,22 +201,19 @@ class Batch:
         resolve = _Resolver(catalog)
         for request in requests:
             resolve.request(request)
-        resolve.finish()
+        raise_faults(resolve.faults, subject="requests")
         sessions = resolve.sessions
         items = [item for session in sessions for item, _ in session]
         modes = [mode for session in sessions for _, mode in session]
-        batch = cls(
+        return cls(
             catalog=catalog,
             requests=requests,
             visible=resolve.visible(),
             eligible=resolve.eligible(),
-            session_start=starts([len(session) for session in sessions]),
-            session_item=np.array(items, dtype=np.int64),
-            session_mode=np.array(modes, dtype=np.int64),
+            session_start=frozen(starts([len(session) for session in sessions])),
+            session_item=frozen(np.array(items, dtype=np.int64)),
+            session_mode=frozen(np.array(modes, dtype=np.int64)),
         )
-        for array in (batch.session_start, batch.session_item, batch.session_mode):
-            frozen(array)
-        return batch
 
     def take(self, rows: Sequence[int]) -> Batch:
         """Return the batch of some of its requests, in the order of `rows`."""
@@ -337,11 +321,6 @@ class _Resolver:
             else:
                 out.append(position)
         return out
-
-    def finish(self) -> None:
-        """Raise what was wrong."""
-        if self.faults:
-            raise InputError(self.faults, subject="requests")
 
 
 class _Shared:

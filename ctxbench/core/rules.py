@@ -107,9 +107,10 @@ def in_words(rule: Rule) -> str:
 
     Where no template is known, or it does not suit the values: `code (name=value, ...)`.
     """
-    template = (
-        _WITHOUT_A_STEP.get(rule.code) or _built_in(rule.code) or _learned.get(rule.code) or _of_plugins(rule.code)
-    )
+    template = _WITHOUT_A_STEP.get(rule.code) or _built_in(rule.code) or _learned.get(rule.code)
+    if template is None:  # of a plugin's step
+        kinds = registry.REFINE_KINDS
+        template = _declared(rule.code, [(kind, name) for kind in kinds for name in registry.names(kind)])
     if template is not None:
         try:
             return template.format_map(dict(rule.values))
@@ -140,12 +141,6 @@ def _built_in(code: str) -> str | None:
     steps = [(kind, name) for kind in registry.REFINE_KINDS for name in registry.built_in(kind)]
     # What made the rule is most often imported already, and the others need not be.
     return _declared(code, sorted(steps, key=lambda step: not registry.imported(*step)))
-
-
-def _of_plugins(code: str) -> str | None:
-    """The template that a step of a plugin declares for a code; None where none does."""
-    kinds = registry.REFINE_KINDS
-    return _declared(code, [(kind, name) for kind in kinds for name in registry.names(kind)])
 
 
 def _declared(code: str, steps: Iterable[tuple[str, str]]) -> str | None:

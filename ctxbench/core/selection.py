@@ -57,21 +57,19 @@ class Offered:
 
     def as_dict(self) -> dict[str, Any]:
         """The candidate as JSON; what is empty is left out. `rule` says `out_by` in words."""
-        out: dict[str, Any] = {"id": self.id}
-        if self.score is not None:
-            out["score"] = self.score
-        out |= {"mode": self.mode, "origin": self.origin}
-        if self.rule is not None:
-            out |= {"rule": str(self.rule), "out_by": self.rule.as_dict()}
-        if self.pair is not None:
-            out["pair"] = [self.pair.query_chunk, self.pair.item_chunk]
-        if self.via is not None:
-            out["via"] = self.via
-        if self.shown is not None:
-            out["shown"] = list(self.shown)
-        if self.tokens is not None:
-            out["tokens"] = self.tokens
-        return out
+        row: dict[str, Any] = {
+            "id": self.id,
+            "score": self.score,
+            "mode": self.mode,
+            "origin": self.origin,
+            "rule": None if self.rule is None else str(self.rule),
+            "out_by": None if self.rule is None else self.rule.as_dict(),
+            "pair": None if self.pair is None else [self.pair.query_chunk, self.pair.item_chunk],
+            "via": self.via,
+            "shown": None if self.shown is None else list(self.shown),
+            "tokens": self.tokens,
+        }
+        return {name: value for name, value in row.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,34 +94,26 @@ class Selection:
         Returns:
             `{"items": [{"type", "name", "serverName"?, "includeMode", "similarityScore"?}]}`.
         """
-        items = []
+        items: list[dict[str, Any]] = []
         for offered in self.chosen:
             item = catalog[catalog.position(offered.id)]
-            row: dict[str, Any] = {"type": item.type, "name": item.name}
-            if item.server is not None:
-                row["serverName"] = item.server
-            row["includeMode"] = offered.mode
-            if offered.score is not None:
-                row["similarityScore"] = offered.score
-            items.append(row)
+            row = {"type": item.type, "name": item.name, "serverName": item.server, "includeMode": offered.mode}
+            told = {**row, "similarityScore": offered.score}
+            items.append({name: value for name, value in told.items() if value is not None})
         return {"items": items}
 
 
 def selections(query: Query, candidates: Candidates) -> tuple[Selection, ...]:
     """Turn the table of a batch into one selection a request, in the order of the batch."""
-    batch = query.batch
+    catalog = query.batch.catalog
     return tuple(
-        _selection(request.id, batch.catalog, candidates, candidates.rows(row))
-        for row, request in enumerate(batch.requests)
-    )
-
-
-def _selection(query: str, catalog: Catalog, candidates: Candidates, rows: slice) -> Selection:
-    return Selection(
-        query=query,
-        chosen=offered_rows(catalog, candidates, rows, chosen=True),
-        left_out=offered_rows(catalog, candidates, rows, chosen=False),
-        trace=candidates.notes_of(query),
+        Selection(
+            query=name,
+            chosen=offered_rows(catalog, candidates, candidates.rows(row), chosen=True),
+            left_out=offered_rows(catalog, candidates, candidates.rows(row), chosen=False),
+            trace=candidates.notes_of(name),
+        )
+        for row, name in enumerate(query.batch.ids)
     )
 
 

@@ -7,25 +7,22 @@ A list of analyses puts their chunks together; `merge` joins what several retrie
 from __future__ import annotations
 
 import json
-import queue
-import threading
-import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from ctxbench.core import registry
 from ctxbench.core.arrays import Float32Array, IntArray
-from ctxbench.core.candidates import Candidates, Origin, concatenated, joined
+from ctxbench.core.candidate_tables import concatenated, joined
+from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.items import Catalog
-from ctxbench.core.notes import Note
 from ctxbench.core.query import Query, together
 from ctxbench.core.requests import Batch
-from ctxbench.core.selection import Prompt
+from ctxbench.core.side_by_side import side_by_side
 from ctxbench.core.strategy import Strategy
 
 T = TypeVar("T")
@@ -74,13 +71,11 @@ class Resources(Protocol):
 
     def vectors(self, texts: Sequence[str]) -> Float32Array:
         """Unit vectors of `texts` by the resource `embedder`, shape (n_texts, n_dimensions)."""
-        vectors: Float32Array = self.get(EMBEDDER)(texts)
-        return vectors
+        return cast("Float32Array", self.get(EMBEDDER)(texts))
 
     def tokens(self, catalog: Catalog) -> IntArray:
         """Prompt tokens of every item by the resource `tokens`, shape (n_items,)."""
-        counts: IntArray = self.get("tokens")(catalog)
-        return counts
+        return cast("IntArray", self.get("tokens")(catalog))
 
     def text_tokens(self, texts: Sequence[str]) -> IntArray:
         """Tokens of texts by the resource `tokens`, shape (n_texts,): of parts of items, or of a whole prompt.
@@ -88,8 +83,7 @@ class Resources(Protocol):
         Raises:
             ParameterError: the counter is a file of counts, which knows whole items only.
         """
-        counts: IntArray = self.get("tokens").texts(texts)
-        return counts
+        return cast("IntArray", self.get("tokens").texts(texts))
 
 
 class Resource(Protocol):
@@ -111,12 +105,6 @@ class Resource(Protocol):
     def value(self) -> Any:
         """What steps get; asked for once."""
         ...
-
-
-Analyse: TypeAlias = Callable[[Batch, Resources], Query]
-Retrieve: TypeAlias = Callable[[Query, Resources], Candidates]
-Refine: TypeAlias = Callable[[Query, Candidates, Resources], Candidates]
-Format: TypeAlias = Callable[[Query, Candidates, Resources], Sequence[Prompt]]
 
 
 _PLAIN, _SILENT = Strategy(), object()
@@ -317,48 +305,6 @@ class Merge:
         # one that did not answer has its column all the same, so that steps behind find it
         tables = {name: found.get(name, Candidates.empty(len(query.batch))) for name in self.sources}
         return joined(tables).noted(*notes)
-
-
-def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tuple[dict[str, T], tuple[Note, ...]]:
-    """Make several calls at once, each in a thread, and leave out those that fail or take too long.
-
-    A thread cannot be ended: one that is late goes on, without holding up the end of the process, and what it returns
-    is dropped.
-
-    Args:
-        calls: by name.
-        seconds: how long they are waited for.
-
-    Returns:
-        What they returned, by name in their order, and a note for each that did not.
-    """
-    done: queue.SimpleQueue[tuple[str, T | None, BaseException | None]] = queue.SimpleQueue()
-
-    def make(name: str, call: Callable[[], T]) -> None:
-        try:
-            done.put((name, call(), None))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, even an exit, the other sources answer
-            done.put((name, None, error))
-
-    for name, call in calls.items():
-        threading.Thread(target=make, args=(name, call), name=name, daemon=True).start()
-    end = time.monotonic() + seconds
-    returned: dict[str, T] = {}
-    notes: dict[str, Note] = {}
-    while len(returned) + len(notes) < len(calls):
-        try:
-            name, value, error = done.get(timeout=max(end - time.monotonic(), 0.0))
-        except queue.Empty:
-            break
-        if error is None:
-            returned[name] = value  # type: ignore[assignment]
-        else:
-            what = " ".join(str(error).split()) or type(error).__name__
-            notes[name] = Note(f"retrieve.{name}", "failed", what)
-    for name in calls:
-        if name not in returned and name not in notes:
-            notes[name] = Note(f"retrieve.{name}", "late", f"it had {seconds:g} s")
-    return {name: returned[name] for name in calls if name in returned}, tuple(notes[n] for n in calls if n in notes)
 
 
 @dataclass(frozen=True)

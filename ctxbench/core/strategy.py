@@ -17,8 +17,7 @@ T = TypeVar("T")
 
 def later(default: T) -> T:
     """A parameter that came after pipelines were stored: at its default no description holds it, so they stay valid."""
-    made: T = dataclasses.field(default=default, metadata={"later": True})
-    return made
+    return dataclasses.field(default=default, metadata={"later": True})
 
 
 class Strategy:

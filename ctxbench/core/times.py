@@ -25,14 +25,13 @@ def instant(text: str) -> int:
     return (away.days * 86_400 + away.seconds) * 1_000_000 + away.microseconds
 
 
-def check_time(text: str | None) -> None:
-    """Refuse a time of a request that is none.
+def named_instant(name: str, text: str | None, where: str = "") -> int | None:
+    """As `instant`, of a value with a name; None of none.
 
     Raises:
-        ParameterError: it is not ISO 8601.
+        ParameterError: it is no such text; says the name, and `where` behind.
     """
     try:
-        if text is not None:
-            instant(text)
+        return None if text is None else instant(text)
     except ParameterError as error:
-        raise ParameterError(f"time {error}") from None
+        raise ParameterError(f"{name} {error}{where}") from None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from ctxbench.bench.progress_listener import Notify, nothing_said
 from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.lookup import importers
-from ctxbench.data.importers.published_files import FileImporter, PublishedSource, SourceFile
+from ctxbench.data.importers.published_files import FileImporter, PublishedSource, SourceFile, sha256_of
 from ctxbench.io.files import exclusive
 from ctxbench.net.http_connection import environment_fault, offline
 from ctxbench.net.http_limits import AS_IT_IS, Deadline, compression
@@ -30,6 +30,7 @@ LEAST = 30_000  # bytes; a server that drips would hold everybody up for days
 REDIRECTS = 5  # of one exchange
 TRY_AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _SLOW = f"fewer than {LEAST:,} bytes came in {TIMEOUT_S:g} s"
+_AGAIN = "remove it and try again"
 PART = ".part"  # a file that has not come whole yet, hidden beside its place
 
 ShowBytes: TypeAlias = Callable[[str, int, int], None]
@@ -58,10 +59,8 @@ class _CutError(Exception):
 
 def sources() -> dict[str, tuple[PublishedSource, tuple[str, ...]]]:
     """What can be fetched, by name, with the datasets that are made of it, sorted."""
-    found: dict[str, tuple[PublishedSource, tuple[str, ...]]] = {}
-    for importer in importers().values():
-        if isinstance(importer, FileImporter):
-            found[importer.source.name] = (importer.source, importer.provides)
+    readers = [importer for importer in importers().values() if isinstance(importer, FileImporter)]
+    found = {importer.source.name: (importer.source, importer.provides) for importer in readers}
     return dict(sorted(found.items()))
 
 
@@ -108,27 +107,24 @@ def fetch(
             cache cannot be written. Nothing is half-written.
     """
 
+    @cache  # said once
     def waiting() -> None:
-        if not told:
-            told.append(True)
-            notify(f"{source.name}: another process is fetching it; waiting")
+        notify(f"{source.name}: another process is fetching it; waiting")
 
-    told: list[bool] = []
     with exclusive(source.folder / ".lock", waiting=waiting):
-        there = {file.path: _is_right(source.folder / file.path, file, notify) for file in source.files}
-        if not all(there.values()) and offline():
+        missing = [file for file in source.files if not _is_right(source.folder / file.path, file, notify)]
+        if missing and offline():
             raise StorageError(
                 f"cannot fetch {source.name}: CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network; unset it, or "
                 f"name a folder that holds the files: `ctxbench data import DATASET --from FOLDER`"
             )
-        if not all(there.values()):
+        if missing:
             deadline = Deadline(TIMEOUT_S)
             with _client() as client:
-                for file in source.files:
-                    if not there[file.path]:
-                        url = f"{host}/{source.repository}/{source.commit}/{file.published}"
-                        _Download(client, deadline, url, file, source.folder / file.path, show).get(pause)
-    return tuple(Fetched(source.folder / f.path, f.size, f.sha256, not there[f.path]) for f in source.files)
+                for file in missing:
+                    url = f"{host}/{source.repository}/{source.commit}/{file.published}"
+                    _Download(client, deadline, url, file, source.folder / file.path, show).get(pause)
+    return tuple(Fetched(source.folder / f.path, f.size, f.sha256, f in missing) for f in source.files)
 
 
 def _client() -> httpx.Client:
@@ -148,18 +144,10 @@ def _client() -> httpx.Client:
 def _is_right(path: Path, file: SourceFile, notify: Notify) -> bool:
     if not path.is_file():
         return False
-    digest = _digest(path)
+    digest = sha256_of(path, remedy=_AGAIN)
     if digest != file.sha256:
         notify(f"{path}: its SHA-256 is {digest}, expected {file.sha256}; fetching it again")
     return digest == file.sha256
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}; remove it and try again") from error
 
 
 @dataclass
@@ -185,11 +173,11 @@ class _Download:
         """
         had = self._size()
         self._whole(pause)
-        digest, size = _digest(self.part), self._size()
+        digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
         if digest != self.file.sha256 and had:  # what was kept from before may be what is wrong
             self._drop()
             self._whole(pause)
-            digest, size = _digest(self.part), self._size()
+            digest, size = sha256_of(self.part, remedy=_AGAIN), self._size()
         if digest != self.file.sha256:
             self._drop()
             raise StorageError(
@@ -245,8 +233,7 @@ class _Download:
     def _exchange(self, have: int) -> None:
         """Ask, and follow redirects without reading what stands in them."""
         headers = {"Range": f"bytes={have}-"} if have else {}
-        extensions = {"trace": self.deadline.trace}
-        request = self.client.build_request("GET", self.url, headers=headers, extensions=extensions)
+        request = self.client.build_request("GET", self.url, headers=headers, extensions={"trace": self.deadline.trace})
         for _ in range(REDIRECTS + 1):
             with contextlib.closing(self.client.send(request, stream=True)) as response:
                 if response.next_request is None:
@@ -272,8 +259,7 @@ class _Download:
                 f"cannot fetch {self.url}: the server compresses ({compression(response.headers)!r:.80}) what it was "
                 "asked for as it is; something on the way may do so (a proxy)"
             )
-        done = have if response.status_code == 206 else 0
-        lap = done
+        done = lap = have if response.status_code == 206 else 0
         try:
             self.part.parent.mkdir(parents=True, exist_ok=True)
             with self.part.open("ab" if done else "wb") as stream:

@@ -14,7 +14,7 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError, OnDone
-from ctxbench.embedding.vector_store import Store, text_hash
+from ctxbench.embedding.vectors import Store, text_hash
 
 KIND = "python"  # as `open_embedder` knows them
 BATCH = 256  # texts of one call
@@ -105,8 +105,8 @@ class FunctionEmbedder:
         self._probe = self._called([_PROBE])[0]
         self._dimensions = len(self._probe)
         # another revision each time: answers that a run folder keeps may be of another function of this name
-        self._identity = EmbedderIdentity(self._name, secrets.token_hex(8), "python", "float32", self._dimensions)
-        self.store: Store = _MemoryStore(self._identity)
+        self.identity = EmbedderIdentity(self._name, secrets.token_hex(8), "python", "float32", self._dimensions)
+        self.store: Store = _MemoryStore(self.identity)
 
     def look_again(self) -> None:
         """Begin anew where the function gives another vector than before, as a model does that was trained further."""
@@ -115,11 +115,6 @@ class FunctionEmbedder:
         self._dimensions = before
         if now.shape != self._probe.shape or np.abs(now - self._probe).max() > _SAME:
             self._begin()
-
-    @property
-    def identity(self) -> EmbedderIdentity:
-        """Who made the vectors."""
-        return self._identity
 
     def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. That a row depends on its text alone is up to the function."""
@@ -162,8 +157,7 @@ class FunctionEmbedder:
             place = int(wrong[0])
             what = "has no length" if length[place] == 0 else "holds NaN or infinity"
             raise ModelError(f"embedder {self._name!r}: the vector of text {texts[place]!r:.60} {what}")
-        unit: Float32Array = (found / length[:, None]).astype(np.float32)
-        return unit
+        return np.asarray(found / length[:, None], dtype=np.float32)
 
 
 class _MemoryStore:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ctxbench.core.arrays import Float32Array
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import check_range
 from ctxbench.embedding.embedder import EmbedderIdentity, OnDone, well_formed
 
 _WORD = re.compile(r"\w+")
@@ -27,8 +27,7 @@ class HashingEmbedder:
     """
 
     def __init__(self, dimensions: int = 256) -> None:
-        if not 8 <= dimensions <= 4096:
-            raise ParameterError(f"dimensions must be 8 to 4096, got {dimensions}")
+        check_range("dimensions", dimensions, 8, 4096)
         self._identity = EmbedderIdentity("hashing", "1", "ctxbench", "float32", dimensions)
 
     @property

@@ -21,13 +21,6 @@ MAX_PIECES = 256  # the model's published limit, [CLS] and [SEP] included
 _WINDOW = 512  # texts that are tokenised, sorted by length and computed before the next ones are looked at
 _CALL_PIECES = 256  # word pieces a call: more gain nothing and cost memory
 
-_IDENTITY = EmbedderIdentity(
-    model=REPOSITORY,
-    revision=SHA256[MODEL_FILE][:12],
-    backend="onnxruntime-graph1",  # counts up when graph.py or the pooling below changes a vector
-    quantisation="float32",
-    dimensions=HIDDEN,
-)
 _Batch: TypeAlias = tuple[list[int], list[list[int]]]  # positions of texts, and their word pieces, of equal number
 
 
@@ -44,6 +37,14 @@ class MiniLM:
         threads: calls at a time, >= 1; None: as many as there are processors for this process.
     """
 
+    identity = EmbedderIdentity(
+        model=REPOSITORY,
+        revision=SHA256[MODEL_FILE][:12],
+        backend="onnxruntime-graph1",  # counts up when graph.py or the pooling below changes a vector
+        quantisation="float32",
+        dimensions=HIDDEN,
+    )
+
     def __init__(self, weights: Path | None = None, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
             raise ParameterError(f"threads must be at least 1, got {threads}")
@@ -51,11 +52,6 @@ class MiniLM:
         self._threads = threads or _processors()
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
-
-    @property
-    def identity(self) -> EmbedderIdentity:
-        """Who made the vectors."""
-        return _IDENTITY
 
     def embed(self, texts: Sequence[str], *, on_done: OnDone | None = None) -> Float32Array:
         """Embed texts; see `Embedder.embed`. Lone surrogates count as U+FFFD."""

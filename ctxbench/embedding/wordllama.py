@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from ctxbench.core.arrays import Float32Array
 from ctxbench.core.installation import install_command
 from ctxbench.embedding.embedder import EmbedderIdentity, ModelError, OnDone, well_formed
-from ctxbench.embedding.model_files import file_sha256
+from ctxbench.embedding.model_files import model_sha256, package_files
 from ctxbench.embedding.onnx_graph import read_header
 
 _MODEL = "dleemiller/word-llama-l2-supercat"
@@ -53,7 +52,7 @@ class WordLlama:
             ModelError: the package is not installed, or holds other files.
         """
         if self._identity is None:
-            hashes = "".join(_sha256(path) for path in _files())
+            hashes = "".join(model_sha256(path) for path in package_files(_EXTRA, "0.4", [_TABLE, _TOKENIZER]))
             self._identity = EmbedderIdentity(
                 model=_MODEL,
                 revision="files-" + hashlib.sha256(hashes.encode()).hexdigest()[:12],
@@ -79,30 +78,9 @@ class WordLlama:
         """Return (table, tokenizer), loading them the first time."""
         with self._lock:
             if self._loaded is None:
-                table, tokenizer = _files()
+                table, tokenizer = package_files(_EXTRA, "0.4", [_TABLE, _TOKENIZER])
                 self._loaded = _read_table(table), _read_tokenizer(tokenizer)
             return self._loaded
-
-
-def _files() -> tuple[Path, Path]:
-    """The table and the tokeniser in the installed package, which is not imported."""
-    spec = importlib.util.find_spec("wordllama")
-    places = [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
-    if not places:
-        raise ModelError(
-            f"the embedder 'wordllama' needs the package wordllama, which holds the model: {install_command(_EXTRA)}"
-        )
-    for name in (_TABLE, _TOKENIZER):
-        if not (places[0] / name).is_file():
-            raise ModelError(f"no {name} in {places[0]}; expected it there as in wordllama 0.4: {_again()}")
-    return places[0] / _TABLE, places[0] / _TOKENIZER
-
-
-def _sha256(path: Path) -> str:
-    try:
-        return file_sha256(path)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _read_table(path: Path) -> Float32Array:

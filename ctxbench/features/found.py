@@ -1,21 +1,158 @@
-"""What features are made of: the rows that a search found, by request, and what several families share of them."""
+"""What features are made of: the rows that a search found, by request, and the labelled requests of a fit."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates
+from ctxbench.core.errors import ParameterError, UserError
+from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.features.item_words import ItemWords, item_words
-from ctxbench.features.labelled_requests import LabelledRequests
-from ctxbench.index.dense import BLOCK, ChunkMatrix, dense_index, multiply, parts_of, row_dots
+from ctxbench.index.dense import BLOCK, ChunkMatrix, dense_index
+from ctxbench.index.products import multiply, parts_of, row_dots
+
+NEIGHBOURS = 10
+"""How many of the labelled requests most similar to a request count in its shares."""
+
+LABELLED = ("labelled.nearest", "labelled.share")
+"""The columns that are made of labelled requests."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRequests:
+    """Labelled requests and what they need, as a fit keeps them.
+
+    Attributes:
+        ids: of the labelled queries, shape (n,).
+        groups: a number each, the same for queries that are never told apart (paraphrases, one conversation).
+        texts: of each request, shape (n,).
+        items: the ids of the items that each needs, all alternatives among them, shape (n,); empty where it needs
+            nothing.
+    """
+
+    ids: tuple[str, ...]
+    groups: tuple[int, ...]
+    texts: tuple[str, ...]
+    items: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def read(cls, rows: Any) -> LabelledRequests:
+        """Read what `as_rows` made.
+
+        Raises:
+            ParameterError: it is something else.
+        """
+        if not isinstance(rows, list) or not all(map(_is_row, rows)):
+            raise ParameterError('expected `requests` as a list of ["id", group, "the request", ["item", ...]]')
+        ids, groups, texts, items = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return cls(ids, groups, texts, tuple(map(tuple, items)))
+
+    def as_rows(self) -> list[list[Any]]:
+        """As JSON: id, group, text and a list of items each."""
+        return [list(row) for row in zip(self.ids, self.groups, self.texts, map(list, self.items), strict=True)]
+
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 over all of it."""
+        return hashlib.sha256(repr(self.as_rows()).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def similarity(self, query: str, vector: Float32Array, labelled: Float32Array) -> FloatArray:
+        """How much a request is like each labelled one, shape (n,): cosine similarity, at least 0.
+
+        It is 0 to labelled requests without text, and to the query itself and those of its group: a query that is
+        measured must not be told its own label.
+
+        Args:
+            query: the id of the request.
+            vector: of its text, shape (n_dimensions,).
+            labelled: vectors of `texts`, shape (n, n_dimensions).
+        """
+        found: FloatArray = np.maximum(row_dots(vector, labelled), 0.0)
+        found[self._blank] = 0.0
+        if (place := self._places.get(query)) is not None:
+            found[self._group == self._group[place]] = 0.0
+        return found
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.ids)}
+
+    @cached_property
+    def _group(self) -> IntArray:
+        return np.array(self.groups, dtype=np.int64)
+
+    @cached_property
+    def _blank(self) -> BoolArray:
+        return np.array([not text.strip() for text in self.texts], dtype=np.bool_)
+
+    def needed_by(self, catalog: Catalog) -> dict[int, IntArray]:
+        """Which requests need an item, rising, by its catalog position; items that the catalog lacks are left out."""
+        found: dict[int, list[int]] = {}
+        for request, items in enumerate(self.items):
+            for item in dict.fromkeys(items):
+                if (position := catalog.find(item)) is not None:
+                    found.setdefault(position, []).append(request)
+        return {item: np.array(requests, dtype=np.int64) for item, requests in found.items()}
+
+
+def _is_row(row: Any) -> bool:
+    """Whether it is an id, a number, a text and a list of ids of items."""
+    if not isinstance(row, list) or [type(one) for one in row] != [str, int, str, list]:
+        return False
+    try:
+        return all(isinstance(one, str) and bool(ItemKey.parse(one)) for one in row[3])
+    except UserError:
+        return False
+
+
+def needed_columns(
+    similarity: FloatArray, request: IntArray, item: IntArray, needed: Mapping[int, IntArray]
+) -> FloatArray:
+    """What labelled requests say of candidates: the columns `LABELLED`.
+
+    Args:
+        similarity: of requests to labelled ones, shape (n_requests, n_labelled), >= 0.
+        request: a row of `similarity` for each candidate, shape (n,).
+        item: the catalog position of each candidate, shape (n,).
+        needed: by item, the labelled requests that need it.
+
+    Returns:
+        Shape (n, 2).
+    """
+    out = np.zeros((len(item), len(LABELLED)), dtype=np.float64)
+    first = np.argsort(-similarity, axis=1, kind="stable")[:, :NEIGHBOURS]
+    weight = np.take_along_axis(similarity, first, axis=1)
+    for _ in range(3):
+        weight = weight * weight  # three times squared: the 8th power
+    total = np.add.reduce(weight, axis=1)
+    share = np.zeros_like(similarity)
+    np.put_along_axis(share, first, np.divide(weight, total[:, None], where=total[:, None] > 0, out=weight * 0), axis=1)
+    for one, rows in _rows_by_item(item):
+        if one in needed:
+            cells = (request[rows][:, None], needed[one][None, :])
+            out[rows, 0] = similarity[cells].max(axis=1)
+            out[rows, 1] = np.add.reduce(share[cells], axis=1)
+    return out
+
+
+def _rows_by_item(item: IntArray) -> Sequence[tuple[int, IntArray]]:
+    """The items that there are, each with its places in `item`, rising."""
+    by_item = np.argsort(item, kind="stable")
+    distinct, first = np.unique(item[by_item], return_index=True)
+    return list(zip(distinct.tolist(), np.split(by_item, first[1:]), strict=True)) if len(item) else []
+
 
 RETRIEVED = "retrieved.score"
 """Column: the score of retrieval, where a rank step has put another one in its place."""
@@ -95,25 +232,18 @@ class Found:
         chunk's weight, the same bits whatever stands around it. Shape (n_distinct, n_rows); a request without chunks
         is left out.
         """
-        query, found = self.query.distinct[0], {}
-        batch = query.batch
-        index = dense_index(batch.catalog, self.resources)
-        held = np.zeros(len(batch.catalog), dtype=np.bool_)
-        held[self.item] = True
-        matrix = index.matrix(held, self.resources.vectors)
-        asking = [request for request in self.asking.tolist() if query.start[request] < query.start[request + 1]]
+        query = self.query.distinct[0]
+        catalog = query.batch.catalog
+        held = np.isin(np.arange(len(catalog)), self.item)
+        matrix = dense_index(catalog, self.resources).matrix(held, self.resources.vectors)
+        asking = {request: span for request, span in self.spans() if query.chunks(request)}
         if matrix is None or not asking:
             return {}
-        chunks = np.concatenate([np.arange(query.start[one], query.start[one + 1]) for one in asking])
-        vectors = self.resources.vectors([query.text[chunk] for chunk in chunks])
-        first = 0
-        for request in asking:
-            mine = slice(int(query.start[request]), int(query.start[request + 1]))
-            own = vectors[first : first + mine.stop - mine.start]
-            first += len(own)
-            item = self.item[self.start[request] : self.start[request + 1]]
-            found[request] = best_of_chunks(own, matrix, item) * query.weight[mine, None]
-        return found
+        return {
+            request: best_of_chunks(vectors, matrix, self.item[asking[request]])
+            * query.weight[query.start[request] : query.start[request + 1], None]
+            for request, vectors in chunk_vectors(query, asking, self.resources)
+        }
 
     def sentences(self, request: int, span: slice) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Similarity and BM25 of the distinct chunks of a request for each of its items, a few chunks at a time.
@@ -126,9 +256,42 @@ class Found:
             Two arrays of shape (n_those_chunks, n_rows).
         """
         similarity, item = self.similarity[request], self.item[span]
-        by_chunk = self.words.by_chunk(self.query.distinct[0].chunks(request))
+        by_chunk = self.words.bm25.words_by_chunk(self.query.distinct[0].chunks(request))
         for part in parts_of(0, len(similarity), max(1, BLOCK // (8 * max(len(item), 1)))):
-            yield similarity[part], np.stack([self.words.bm25(words)[item] for words in by_chunk[part]])
+            yield similarity[part], np.stack([self.words.bm25.scores(words)[item] for words in by_chunk[part]])
+
+
+class RequestFamily(ABC):
+    """Columns of the items of each request, made request by request.
+
+    Attributes:
+        columns: their names, without that of the family.
+        uses: the resources whose identity decides them.
+    """
+
+    columns: ClassVar[tuple[str, ...]]
+    uses: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+        """The columns of the rows of a request, in a shape that broadcasts to (n_rows, n_columns)."""
+
+    def __call__(self, found: Found) -> FloatArray:
+        """The columns, shape (n_found, n_columns)."""
+        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
+        for request, span in found.spans():
+            out[span] = self.of_request(found, request, span)
+        return out
+
+
+def chunk_vectors(
+    query: Query, requests: Iterable[int], resources: Resources
+) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+    """The vectors of the chunks of each of some requests, embedded in one go; some of them has a chunk."""
+    chunks = {request: query.chunks(request) for request in requests}
+    vectors = resources.vectors([chunk for own in chunks.values() for chunk in own])
+    ends = np.cumsum([len(own) for own in chunks.values()])
+    yield from zip(chunks, np.split(vectors, ends[:-1]), strict=True)
 
 
 def best_of_chunks(queries: np.ndarray, matrix: ChunkMatrix, item: IntArray) -> FloatArray:
@@ -171,5 +334,4 @@ def places(values: FloatArray) -> IntArray:
 
 def log1p(values: FloatArray | IntArray) -> FloatArray:
     """log(1 + value), each by itself: vectorised logarithms may differ in the last bit by where a value stands."""
-    flat = [math.log1p(value) for value in values.ravel().tolist()]
-    return np.array(flat, dtype=np.float64).reshape(values.shape)
+    return np.array([math.log1p(value) for value in values.ravel().tolist()], dtype=np.float64).reshape(values.shape)

@@ -6,7 +6,7 @@ Source: ours; overlap of words weighted by inverse document frequency, the usual
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,16 +14,19 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.core.stages import Resources
 from ctxbench.index.bm25 import Bm25Index, bm25_index
-from ctxbench.index.fields import field_words
 from ctxbench.index.versions import index_over
-from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, stem
+from ctxbench.index.words import STOP_WORDS, WordRule, field_words, name_parts, stem
 
 RULE = WordRule(split=True, stop=True, stem=True)
 """Which words count: parts of identifiers, without common English words, stemmed."""
 
 
 class ItemWords:
-    """The words of a catalog's items by field, as an index from word to items."""
+    """The words of a catalog's items by field, as an index from word to items.
+
+    Attributes:
+        bm25: the index of all their words.
+    """
 
     fields = ("name", "description", "body", "item")
 
@@ -53,26 +56,18 @@ class ItemWords:
             | {word: np.array([*self._items[field].get(word, ()), *new], dtype=np.int64) for word, new in index.items()}
             for field, index in by_word.items()
         }
-        n = self._n_items = len(self._words)
+        n = len(self._words)
         self._unknown = _idf(n, 0)
         self._weight = {word: _idf(n, len(found)) for word, found in self._items["item"].items()}
         self._total = {
             field: np.array([math.fsum(self._weight[word] for word in held[field]) for held in self._words])
             for field in self.fields
         }
-        self._bm25 = bm25
+        self.bm25 = bm25
 
     def knows(self, word: str) -> bool:
         """Whether any item has the word."""
         return word in self._weight
-
-    def bm25(self, asked: str | Mapping[str, float]) -> FloatArray:
-        """BM25 scores of all items for a text, or for words with their weights, shape (n_items,)."""
-        return self._bm25.scores(asked)
-
-    def by_chunk(self, chunks: Sequence[str]) -> list[dict[str, float]]:
-        """How often each word that counts stands in each chunk of a request."""
-        return self._bm25.words_by_chunk(chunks)
 
     def overlaps(self, words: Sequence[str]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """How much of `words` each field of each item holds, and how much of each field `words` hold.
@@ -88,7 +83,7 @@ class ItemWords:
         asked = math.fsum(self._weight.get(word, self._unknown) for word in words)
         of_query, of_field = {}, {}
         for field in self.fields:
-            shared = np.zeros(self._n_items, dtype=np.float64)
+            shared = np.zeros(len(self._words), dtype=np.float64)
             for word in words:
                 if word in self._items[field]:
                     shared[self._items[field][word]] += self._weight[word]

@@ -162,11 +162,11 @@ def read_calibrations(path: Path | str) -> Calibrations:
     if not isinstance(found, dict) or not isinstance(found.get("fits"), list):
         raise InputError([Fault('no file of fits: expected {"format": 1, "fits": [...]}', path, 1)])
     if found.get("format") != FORMAT:
-        what = f"its format is {found.get('format')!r}, this version reads {FORMAT}; fit anew with `ctxbench calibrate`"
-        raise InputError([Fault(what, path, 1)])
-    rows = enumerate(found["fits"])
-    faults = [Fault(f"fit {place}: {message}", path) for place, row in rows for message in _wrong(row)]
-    if faults:
+        made = f"its format is {found.get('format')!r}, this version reads {FORMAT}"
+        raise InputError([Fault(f"{made}; fit anew with `ctxbench calibrate`", path, 1)])
+    if faults := [
+        Fault(f"fit {place}: {message}", path) for place, row in enumerate(found["fits"]) for message in _wrong(row)
+    ]:
         raise InputError(faults)
     fits = tuple(Fit(**row) for row in found["fits"])
     if twice := _twice(fits):
@@ -237,26 +237,22 @@ def behind(pipeline: Pipeline, place: int | None = None) -> dict[str, Any]:
         if isinstance(step, ByDomain) or (step.kind == "rank" and not step.says("keeps_score"))
     ]
     described = {"analyse": pipeline.analyse.describe(), "retrieve": pipeline.retrieve.describe(), "rank": ranks}
-    plain: dict[str, Any] = json.loads(json.dumps(described))  # tuples as they come back from a file
-    return plain
+    return dict(json.loads(json.dumps(described)))  # tuples as they come back from a file
 
 
 def in_front(pipeline: Pipeline, what: str) -> Pipeline:
     """A pipeline up to its first step that reads a fit of a kind; whole where there is none."""
-    for place, step in enumerate(pipeline.refine):
-        if isinstance(step, Step) and step.says("calibrated") == what:
-            return replace(pipeline, refine=pipeline.refine[:place])
-    return pipeline
+    kinds = [step.says("calibrated") if isinstance(step, Step) else None for step in pipeline.refine]
+    return replace(pipeline, refine=pipeline.refine[: kinds.index(what)]) if what in kinds else pipeline
 
 
 def fit_notices(pipeline: Pipeline, catalog: Catalog, resources: Resources) -> list[str]:
     """What a user should know of the fits that a pipeline reads, used over a catalog with an embedder."""
-    found = []
-    for step in pipeline.refine:
-        inner = _inside(step) if isinstance(step, ByDomain) else (step,)
-        for one in inner:
-            found += [f"{one.name}: {notice}" for notice in one.says("notices")(catalog, resources)]
-    return found
+    return [
+        f"{step.name}: {notice}"
+        for step in all_steps(pipeline.refine)
+        for notice in step.says("notices")(catalog, resources)
+    ]
 
 
 def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
@@ -271,7 +267,7 @@ def calibration_faults(pipeline: Pipeline, catalog: Catalog) -> list[str]:
             faults += [
                 f"{inner.name} stands inside by_domain, where it would see a part of the ranking that it was fitted "
                 "on; put it in front"
-                for inner in _inside(step)
+                for inner in all_steps([step])
                 if inner.says("calibrated") is not None
             ]
         elif step.says("calibrated") is not None:
@@ -292,27 +288,22 @@ def hold_to_fits(pipeline: Pipeline, catalog: Catalog) -> None:
 def _elsewhere(step: Step, here: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
     """Says that a step's fit was made behind another pipeline than it stands behind here."""
     held: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
-    for fit in held.fits:
-        if fit.what != step.says("calibrated") or fit.catalog != catalog.hash:
-            continue
+    own = [fit for fit in held.fits if fit.what == step.says("calibrated") and fit.catalog == catalog.hash]
+    for fit in own:
         for stage in ("analyse", "retrieve", "rank"):
             if fit.behind.get(stage) != here[stage]:
                 yield (
                     f"{step.name}: the {fit.what} fit of {fit.dataset} in {held.path} was made behind {stage} "
-                    f"{_short(fit.behind.get(stage))}, and here stands {_short(here[stage])}; fit it again behind this"
+                    f"{dump_json(fit.behind.get(stage))}, and here stands {dump_json(here[stage])}; fit it again "
+                    "behind this"
                 )
 
 
-def _inside(domain: ByDomain) -> Iterator[Step]:
-    """The steps of a combinator, those of combinators in it as well."""
-    for steps in domain.domains.values():
-        for step in steps:
-            if isinstance(step, ByDomain):
-                yield from _inside(step)
-            else:
-                yield step
-
-
-def _short(described: Any) -> str:
-    """A description on one line, as compact JSON."""
-    return dump_json(described)
+def all_steps(refine: Iterable[Step | ByDomain]) -> Iterator[Step]:
+    """The refining steps, those inside of domains as well."""
+    for step in refine:
+        if isinstance(step, ByDomain):
+            for inner in step.domains.values():
+                yield from all_steps(inner)
+        else:
+            yield step

@@ -1,6 +1,6 @@
 """Undoes in a new baseline what differs from the old one only by the arithmetic of another machine.
 
-A score within the margin (`swaps.noise_margin`) of the old one keeps the old value. So do the order of such items, and
+A score within the margin (`noise_margin`) of the old one keeps the old value. So do the order of such items, and
 an offer of the same selector that differs by a swap among them. Accepting on another machine therefore gives no
 difference to review. A score that creeps by less than the margin each time is still noticed, since it is compared with
 the value that was reviewed.
@@ -19,10 +19,8 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.comparability import Comparability
-from ctxbench.gate.differences import differences
-from ctxbench.gate.snapshots import NEAR, AnswerFact, Identity, SelectorSnapshot
-from ctxbench.gate.swaps import is_unmoved, noise_margin
-from ctxbench.io.json_files import dump_json
+from ctxbench.gate.differences import differences, is_unmoved, noise_margin
+from ctxbench.gate.snapshots import NEAR, AnswerFact, SelectorSnapshot
 
 _NEAR_COMPARED = 4 * NEAR  # candidates that stayed out among which an order by noise is put right
 _ROUNDING = 1e-9  # of a metric's value, as a share of it: sums in another order
@@ -38,13 +36,15 @@ def undo_noise(new: SelectorSnapshot, old: SelectorSnapshot | None) -> SelectorS
     Raises:
         ParameterError: a query has no answer, or one with a score that is no finite number, or an unknown item.
     """
-    lacking = [query for query in new.queries if query not in new.answers]
-    if lacking:
+    if lacking := [query for query in new.queries if query not in new.answers]:
         what = f"{new.selector} on {new.dataset} has no answer to {len(lacking)} queries ({', '.join(lacking[:3])})"
         raise ParameterError(f"{what}; a baseline needs all of them: run again")
     for query in new.queries:
         _refuse_unfit_answer(new, new.answers[query])
-    rounded_answers = {query: _rounded_answer(new.answers[query]) for query in new.queries}
+    rounded_answers = {
+        query: replace(one, offered=_as_stored(one.offered), near=_as_stored(one.near[:_NEAR_COMPARED]))
+        for query, one in ((query, new.answers[query]) for query in new.queries)
+    }
     values = {metric: column.copy() for metric, column in new.metrics.items()}
     answers = {query: replace(one, near=one.near[:NEAR]) for query, one in rounded_answers.items()}
     if old is not None:
@@ -68,14 +68,8 @@ def _refuse_unfit_answer(new: SelectorSnapshot, answer: AnswerFact) -> None:
             raise ParameterError(f"{new.selector} on {new.dataset}, query {answer.query}: {one.id} {what}")
 
 
-def _rounded_answer(answer: AnswerFact) -> AnswerFact:
-    """The answer with what a baseline says of candidates: rounded scores, and no pairs of chunks."""
-    return replace(
-        answer, offered=_rounded_candidates(answer.offered), near=_rounded_candidates(answer.near[:_NEAR_COMPARED])
-    )
-
-
-def _rounded_candidates(candidates: Sequence[Offered]) -> tuple[Offered, ...]:
+def _as_stored(candidates: Sequence[Offered]) -> tuple[Offered, ...]:
+    """What a baseline says of candidates: rounded scores, and no pairs of chunks."""
     return tuple(
         [
             Offered(id=one.id, score=rounded(one.score), mode=one.mode, origin=one.origin, rule=one.rule, via=one.via)
@@ -106,7 +100,7 @@ class _NoiseFilter:
             and fact.labelled == old.queries[query].labelled
         )
         self._swaps = frozenset(differences(old, new, Comparability(queries=self.same_queries)).swaps)
-        self._same_selector = _selector_inputs(new.identity) == _selector_inputs(old.identity)
+        self._same_selector = new.identity.same_as(old.identity, ["code"])
         self._rows = [{query: row for row, query in enumerate(side.queries)} for side in (new, old)]
 
     def filter_answer(self, answer: AnswerFact) -> AnswerFact:
@@ -149,8 +143,6 @@ class _NoiseFilter:
         if old is None or one.score is None or old.score is None or abs(one.score - old.score) > margin:
             return one
         old_rule = one.rule and old.rule and self._same_selector and self._is_same_item(one.id)
-        if one == old:
-            return one
         return replace(one, score=old.score, rule=old.rule if old_rule else one.rule)
 
     def _has_same_items(self, query: str) -> bool:
@@ -161,12 +153,6 @@ class _NoiseFilter:
     def _is_same_item(self, name: str) -> bool:
         now, before = self.new.items.get(name), self.old.items.get(name)
         return now is not None and before is not None and (now.hash, now.tokens) == (before.hash, before.tokens)
-
-
-def _selector_inputs(identity: Identity) -> tuple[object, ...]:
-    """What decides answers beside items and queries, without what differs between machines."""
-    parts = (identity.selector, identity.embedder, identity.tokens, identity.versions.get("code"))
-    return tuple(map(dump_json, parts))
 
 
 def _scores_unmoved(before: AnswerFact, now: AnswerFact, margin: float) -> bool:

@@ -6,7 +6,8 @@ import json
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError, raise_faults
 from ctxbench.core.rules import Rule
 from ctxbench.gate.baseline_layout import (
     FORMAT,
@@ -39,6 +40,7 @@ from ctxbench.gate.baseline_rows import (
     item_from_row,
     query_from_row,
     session_from_row,
+    texts,
 )
 from ctxbench.gate.flat_steps import flat_steps
 from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, SelectorSnapshot, by_state
@@ -52,12 +54,6 @@ T = TypeVar("T")
 _DAMAGE = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 
-def _conflict_advice(folder: Path) -> str:
-    """What is wrong with a file that git merged, and what to do."""
-    take = f"take one side of the whole folder, whichever (`git checkout --ours -- {shlex.quote(str(folder))}`)"
-    return f"a merge conflict; {take}, and accept again ({accept_command()})"
-
-
 def restore_advice() -> str:
     """What to do about a damaged baseline, for the gate file at hand."""
     return f"bring it back from git, or accept again ({accept_command()})"
@@ -67,16 +63,15 @@ class NewerFormatError(InputError):
     """A baseline that a newer version of ctxbench wrote."""
 
 
-def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = None) -> list[SelectorSnapshot]:
+def read_baseline(folder: Path) -> list[SelectorSnapshot]:
     """Read the snapshots of a baseline, in the order in which they were accepted.
 
     Args:
         folder: as `write_baseline` left it.
-        wanted: (dataset, selector) pairs to read; files of others are not opened. All if not given.
 
     Returns:
-        Those that are there. `near` holds at most `NEAR` candidates, scores have 7 decimals, pairs of chunks and the
-        git commit are left out.
+        Those that are there. `near` holds at most `NEAR` candidates, scores have 7 decimals, pairs of chunks are left
+        out.
 
     Raises:
         StorageError: there is no such folder, or it cannot be read.
@@ -90,12 +85,11 @@ def read_baseline(folder: Path, *, wanted: Collection[tuple[str, str]] | None = 
         found = [
             snapshot
             for dataset, about in head["datasets"].items()
-            for snapshot in reader.snapshots(head, dataset, about, wanted)
+            for snapshot in reader.snapshots(head, dataset, about)
         ]
     except (UserError, *_DAMAGE) as error:
         raise InputError([Fault(f"damaged ({_error_text(error)}); {restore_advice()}", folder / MANIFEST)]) from error
-    if reader.faults:
-        raise InputError(reader.faults, subject=f"baseline {folder}")
+    raise_faults(reader.faults, subject=f"baseline {folder}")
     if not any(about["selectors"] for about in head["datasets"].values()):
         what = "the baseline holds no selector, so that nothing could be judged"
         raise InputError([Fault(f"{what}; {restore_advice()}", folder / MANIFEST)])
@@ -109,17 +103,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         StorageError: there is no such folder, or it cannot be read.
         InputError: it is no baseline, of another format, or was changed by hand.
     """
-    what = other_content(folder)
-    if what:
+    if what := other_content(folder):
         raise InputError([Fault(f"{folder} is {what}, no baseline; expected a folder that {accept_command()} made")])
     path = folder / MANIFEST
     if not path.exists():
         state = "is empty" if folder.exists() else "is not there"
         raise StorageError(f"there is no baseline: {folder} {state}; make it with {accept_command()}, and commit it")
     data = read_bytes(path)
-    faults = _content_faults(data, path, folder)
-    if faults:
-        raise InputError(faults)
+    raise_faults(_content_faults(data, path, folder))
     head = _parsed(data, path)
     if not isinstance(head, dict) or "format" not in head:
         raise InputError([Fault(f"no baseline: expected an object with a format; {restore_advice()}", path, 1)])
@@ -163,17 +154,8 @@ class _BaselineReader:
     folder: Path
     faults: list[Fault]
 
-    def snapshots(
-        self,
-        head: Mapping[str, Any],
-        dataset: str,
-        about: Mapping[str, Any],
-        wanted: Collection[tuple[str, str]] | None,
-    ) -> list[SelectorSnapshot]:
+    def snapshots(self, head: Mapping[str, Any], dataset: str, about: Mapping[str, Any]) -> list[SelectorSnapshot]:
         """The snapshots of one dataset; with faults, as far as they can be read."""
-        named = [name for name in about["selectors"] if wanted is None or (dataset, name) in wanted]
-        if not named:
-            return []
         before = len(self.faults)
         items = self._rows_by_id(dataset_file(dataset, ITEMS), about["files"]["items"], item_from_row)
         queries = self._rows_by_id(dataset_file(dataset, QUERIES), about["files"]["queries"], query_from_row)
@@ -184,7 +166,7 @@ class _BaselineReader:
             sessions = sessions if len(self.faults) == found else None
         facts = _DatasetFacts(items, queries, sessions, sound=len(self.faults) == before)
         inputs = _typed(about, "inputs", str, default="")
-        snapshots = [self._snapshot(head, (dataset, name), about["selectors"][name], facts) for name in named]
+        snapshots = [self._snapshot(head, (dataset, name), own, facts) for name, own in about["selectors"].items()]
         return [replace(one, inputs=inputs) for one in snapshots]
 
     def _snapshot(
@@ -219,7 +201,7 @@ class _BaselineReader:
             ),
             repeats=_repeats(about),
             spread=_spread(about),
-            unsteady=_texts(about, "unsteady", _typed(about, "unsteady", list, default=[])),
+            unsteady=texts("unsteady", _typed(about, "unsteady", list, default=[])),
             source=str(self.folder),
         )
 
@@ -267,12 +249,6 @@ def _typed(about: Mapping[str, Any], key: str, kind: type[T], *, default: T | No
     if not isinstance(value, kind):
         raise TypeError(f"{key} is {value!r}, expected {kind.__name__}")
     return value
-
-
-def _texts(about: Mapping[str, Any], key: str, values: Sequence[Any]) -> tuple[str, ...]:
-    if not all(isinstance(one, str) for one in values):
-        raise TypeError(f"{key} must hold texts, got {about[key]!r}")
-    return tuple(values)
 
 
 def _rules(about: Mapping[str, Any]) -> tuple[Rule | None, ...]:
@@ -357,14 +333,12 @@ def _parsed(data: bytes, path: Path, line: int = 1) -> Any:
     Raises:
         InputError: it is not UTF-8, or no JSON.
     """
-    try:
+    with suppress(ValueError, RecursionError):
         return _DECODER.decode(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {restore_advice()}", path, line)]) from error
-    except (ValueError, RecursionError):
-        pass
     try:
         return parse_json(data.decode("utf-8"), path=path, line=line)
+    except UnicodeDecodeError as error:
+        raise InputError([Fault(f"invalid UTF-8: {error.reason}; {restore_advice()}", path, line)]) from error
     except InputError as error:
         raise InputError(
             [replace(fault, message=f"{fault.message}; {restore_advice()}") for fault in error.faults]
@@ -388,8 +362,9 @@ def _content_faults(data: bytes, path: Path, folder: Path) -> list[Fault]:
     """Faults of a whole file: another encoding, and conflicts that git left, one for each place."""
     if is_utf16(data):
         return [Fault(f"is UTF-16, and must be UTF-8; {restore_advice()}", path, 1)]
-    found = conflicts(data.decode("utf-8", "replace"))
-    return [Fault(_conflict_advice(folder), path, line) for line in found]
+    take = f"take one side of the whole folder, whichever (`git checkout --ours -- {shlex.quote(str(folder))}`)"
+    what = f"a merge conflict; {take}, and accept again ({accept_command()})"
+    return [Fault(what, path, line) for line in conflicts(data.decode("utf-8", "replace"))]
 
 
 def _error_text(error: Exception) -> str:

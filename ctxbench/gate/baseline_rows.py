@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 from ctxbench.bench.metrics import parse_metric
@@ -58,16 +59,16 @@ class SessionRow:
 
 def item_row(item: ItemFact) -> dict[str, Any]:
     """An item as a line."""
-    row: dict[str, Any] = {"id": item.id, "hash": item.hash, "tokens": item.tokens}
-    if item.prompt:
-        row["prompt"] = item.prompt
-    if not item.enabled:
-        row["enabled"] = False
-    if item.scopes:
-        row["scopes"] = list(item.scopes)
-    if item.row is not None:
-        row["row"] = {name: value for name, value in item.row.items() if name != "_id"}
-    return row
+    row = {
+        "id": item.id,
+        "hash": item.hash,
+        "tokens": item.tokens,
+        "prompt": item.prompt,
+        "enabled": item.enabled,
+        "scopes": list(item.scopes),
+        "row": None if item.row is None else {name: value for name, value in item.row.items() if name != "_id"},
+    }
+    return _without_defaults(row, {"prompt": "", "enabled": True, "scopes": [], "row": None})
 
 
 def item_from_row(row: Mapping[str, Any]) -> ItemFact:
@@ -79,36 +80,41 @@ def item_from_row(row: Mapping[str, Any]) -> ItemFact:
     fields = row.get("row")
     if fields is not None and not isinstance(fields, dict):
         raise RowError(f"row must be an object, got {fields!r}")
+    enabled = row.get("enabled", True)
+    if not isinstance(enabled, bool):
+        raise RowError(f"enabled must be true or false, got {enabled!r}")
     return ItemFact(
         id=_text(row, "id"),
         hash=_text(row, "hash"),
         tokens=_whole(row, "tokens"),
         prompt=_text(row, "prompt", default=""),
         row=None if fields is None else {"_id": row["id"], **fields},
-        enabled=_flag(row, "enabled", default=True),
-        scopes=_texts("scopes", row.get("scopes", [])),
+        enabled=enabled,
+        scopes=texts("scopes", row.get("scopes", [])),
     )
 
 
 def query_row(query: QueryFact) -> dict[str, Any]:
     """A query as a line."""
-    row: dict[str, Any] = {"id": query.id}
-    if query.text:
-        row["text"] = query.text
-    row |= {"asked": query.asked, "labelled": query.labelled}
-    if query.required:
-        row["required"] = [one[0] if len(one) == 1 else list(one) for one in query.required]
-    if query.others:
-        row["labels"] = [_label_row(one) for one in query.others]
-    if query.needs_nothing:
-        row["needs"] = "nothing"
-    if query.group != query.id:
-        row["group"] = query.group
-    if query.tags:
-        row["tags"] = list(query.tags)
-    if query.scope:
-        row["scope"] = query.scope
-    return row | {name: list(ids) for name, ids in query.lists.items()}
+    row = {
+        "id": query.id,
+        "text": query.text,
+        "asked": query.asked,
+        "labelled": query.labelled,
+        "required": [one[0] if len(one) == 1 else list(one) for one in query.required],
+        "labels": [_label_row(one) for one in query.others],
+        "needs": "nothing" if query.needs_nothing else "",
+        "group": query.group,
+        "tags": list(query.tags),
+        "scope": query.scope,
+    }
+    usual = {"text": "", "required": [], "labels": [], "needs": "", "group": query.id, "tags": [], "scope": ""}
+    return _without_defaults(row, usual) | {name: list(ids) for name, ids in query.lists.items()}
+
+
+def _without_defaults(row: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without the fields that say what a reader takes where nothing is said."""
+    return {name: value for name, value in row.items() if name not in defaults or value != defaults[name]}
 
 
 def query_from_row(row: Mapping[str, Any]) -> QueryFact:
@@ -124,10 +130,10 @@ def query_from_row(row: Mapping[str, Any]) -> QueryFact:
         id=_text(row, "id"),
         asked=_text(row, "asked"),
         labelled=_text(row, "labelled"),
-        required=tuple([(one,) if isinstance(one, str) else _texts("required", one) for one in needs]),
+        required=tuple([(one,) if isinstance(one, str) else texts("required", one) for one in needs]),
         needs_nothing=row.get("needs") == "nothing",
         group=_text(row, "group", default=row.get("id", "")),
-        tags=_texts("tags", row.get("tags", [])),
+        tags=texts("tags", row.get("tags", [])),
         text=_text(row, "text", default=""),
         others=_labels_from_rows(row.get("labels", [])),
         scope=_text(row, "scope", default=""),
@@ -157,12 +163,8 @@ def _labels_from_rows(rows: Any) -> tuple[LabelFact, ...]:
 
 def session_items(answer: AnswerFact) -> tuple[str, ...]:
     """The items of the session, which begin an offer: mode and id of each as one text."""
-    held = []
-    for one in answer.offered:
-        if one.origin != "session" or one.score is not None or one.via is not None:
-            break
-        held.append(f"{one.mode} {one.id}")
-    return tuple(held)
+    held = takewhile(lambda one: one.origin == "session" and one.score is None and one.via is None, answer.offered)
+    return tuple(f"{one.mode} {one.id}" for one in held)
 
 
 def session_row(number: int, session: Sequence[str]) -> dict[str, Any]:
@@ -193,19 +195,17 @@ def answer_row(
         rules: numbers of the rules.
         sessions: numbers of what several sessions hold.
     """
-    row: dict[str, Any] = {"query": answer.query}
-    if answer.error:
-        row["error"] = answer.error
     session = session_items(answer)
-    if session:
-        row["session"] = sessions.get(session) or list(session)
-    row["offered"] = [_candidate_row(one) for one in answer.offered[len(session) :]]
-    if answer.near:
-        row["near"] = [_candidate_row(one, rules[one.rule]) for one in answer.near]
-    row["values"] = {
-        name: int(value) if value.is_integer() else value for name, value in values.items() if not math.isnan(value)
+    told = {name: value for name, value in values.items() if not math.isnan(value)}
+    row = {
+        "query": answer.query,
+        "error": answer.error,
+        "session": sessions.get(session) or list(session),
+        "offered": [_candidate_row(one) for one in answer.offered[len(session) :]],
+        "near": [_candidate_row(one, rules[one.rule]) for one in answer.near],
+        "values": {name: int(value) if value.is_integer() else value for name, value in told.items()},
     }
-    return row
+    return _without_defaults(row, {"error": "", "session": [], "near": []})
 
 
 def answer_from_row(
@@ -231,8 +231,7 @@ def answer_from_row(
     for name, value in values.items():
         if not is_number(value):
             raise RowError(f"the value of {name} must be a finite number, got {_short(value)}")
-        expected = _out_of_range(name, value, repeated=repeated)
-        if expected:
+        if expected := _out_of_range(name, value, repeated=repeated):
             raise RowError(f"the value of {name} must be {expected}, got {_short(value)}")
     session = row.get("session", [])
     if type(session) is int:
@@ -273,11 +272,11 @@ def rounded(score: float | None) -> float | None:
     return None if score is None else round(score, DECIMALS) + 0.0  # no -0.0
 
 
-def _session_candidates(texts: Any) -> tuple[Offered, ...]:
+def _session_candidates(held: Any) -> tuple[Offered, ...]:
     """The items of a session."""
-    parts = [text.split(" ") for text in _texts("a session", texts)]
+    parts = [text.split(" ") for text in texts("a session", held)]
     if any(len(one) != 2 for one in parts):
-        raise RowError(f"a session holds texts of a mode and an id, as in 'always rule:style'; got {texts!r}")
+        raise RowError(f"a session holds texts of a mode and an id, as in 'always rule:style'; got {held!r}")
     return tuple([Offered(id=name, score=None, mode=mode, origin="session") for mode, name in parts])
 
 
@@ -303,11 +302,7 @@ def _candidate_from_row(row: Any, rules: Sequence[Rule | None] | None) -> Offere
         if type(number) is not int or not 0 <= number < len(rules):
             raise RowError(f"{row[0]} is out by rule {number!r}, which baseline.json does not have")
         rule = rules[number]
-    if len(row) == length:
-        return Offered(
-            id=row[0], score=None if score is None else float(score), mode="agent", origin="search", rule=rule
-        )
-    more = _extras(row[length])
+    more = _extras(row[length]) if len(row) > length else {}
     return Offered(
         id=row[0],
         score=None if score is None else float(score),
@@ -339,14 +334,12 @@ def _text(row: Mapping[str, Any], key: str, *, default: str | None = None) -> st
     return value
 
 
-def _flag(row: Mapping[str, Any], key: str, *, default: bool) -> bool:
-    value = row.get(key, default)
-    if not isinstance(value, bool):
-        raise RowError(f"{key} must be true or false, got {value!r}")
-    return value
+def texts(name: str, values: Any) -> tuple[str, ...]:
+    """The texts of a list.
 
-
-def _texts(name: str, values: Any) -> tuple[str, ...]:
+    Raises:
+        RowError: it is none, or holds something else.
+    """
     if not isinstance(values, list) or not _TEXT.issuperset(map(type, values)):
         raise RowError(f"{name} must hold texts, got {values!r}")
     return tuple(values)
@@ -354,7 +347,7 @@ def _texts(name: str, values: Any) -> tuple[str, ...]:
 
 def _ids(name: str, values: Any) -> tuple[str, ...]:
     """Item ids, which a comparison parses."""
-    ids = _texts(name, values)
+    ids = texts(name, values)
     for one in ids:
         try:
             ItemKey.parse(one)

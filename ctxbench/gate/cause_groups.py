@@ -1,14 +1,24 @@
-"""Groups changes by their cause, the costliest group first."""
+"""Groups changes by their cause, the costliest first, and items whose price in prompt tokens changed."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ctxbench.gate.cause_finder import crowd_text
-from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change, Remedy
-from ctxbench.gate.snapshot_pair import SnapshotPair
+import numpy as np
+
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.data.datasets.row_groups import connected_rows, group_pairs
+from ctxbench.gate.check_settings import PRICES
+from ctxbench.gate.comparability import Comparability
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change, PriceChange, Remedy
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot, offered_ids
+
+if TYPE_CHECKING:
+    from ctxbench.gate.snapshot_pair import SnapshotPair
 
 _MERGED_KINDS = (CauseKind.CROWDED, CauseKind.FREED)
 
@@ -29,9 +39,7 @@ def group_changes(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[CauseG
         others; then by kind, detail and subjects.
     """
     merged = _merged_causes({one.cause for one in changes}, pair)
-    held: dict[Cause, list[Change]] = {}
-    for one in changes:
-        held.setdefault(merged[one.cause], []).append(one)
+    held = group_pairs((merged[one.cause], one) for one in changes)
     return tuple(sorted((_group(cause, members, pair) for cause, members in held.items()), key=cost_key))
 
 
@@ -42,10 +50,7 @@ def cost_key(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str
 
 
 def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> CauseGroup:
-    tokens = 0
-    for one in changes:
-        fact = (pair.base if one.lost else pair.head).items.get(one.item)
-        tokens += 0 if fact is None else -fact.tokens if one.lost else fact.tokens
+    added = [-pair.base.items[one.item].tokens if one.lost else pair.head.items[one.item].tokens for one in changes]
     lost = {one.query for one in changes if one.lost and one.required}
     queries = sorted({one.query for one in changes}, key=lambda query: (query not in lost, pair.query_places[query]))
     return CauseGroup(
@@ -53,7 +58,7 @@ def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> Cause
         lost=sum(one.lost and one.required for one in changes),
         gained=sum(not one.lost and one.required for one in changes),
         others=sum(not one.required for one in changes),
-        tokens=tokens,
+        tokens=sum(added),
         queries=tuple(queries),
         remedy=_group_remedy([one.remedy for one in changes if one.remedy]),
     )
@@ -63,12 +68,8 @@ def _group_remedy(remedies: Sequence[Remedy]) -> Remedy:
     """The remedy for most changes; of amounts for one setting, the one that is enough for at least half of them."""
     if not remedies:
         return Remedy()
-    numbers: dict[Remedy, list[Remedy]] = {}
-    for one in remedies:
-        if one.amount is not None:
-            numbers.setdefault(replace(one, amount=None), []).append(one)
-    counts = Counter(remedies)
-    best, most = min(counts.items(), key=lambda pair: (-pair[1], str(pair[0])))
+    numbers = group_pairs((replace(one, amount=None), one) for one in remedies if one.amount is not None)
+    best, most = min(Counter(remedies).items(), key=lambda pair: (-pair[1], str(pair[0])))
     for stem, held in sorted(numbers.items(), key=lambda pair: str(pair[0])):
         if len(held) > most or (len(held) == most and best in held):
             in_order = sorted(held, key=lambda one: one.amount or 0.0, reverse=stem.lower)
@@ -76,9 +77,10 @@ def _group_remedy(remedies: Sequence[Remedy]) -> Remedy:
     return best
 
 
-def _merged_causes(causes: Iterable[Cause], pair: SnapshotPair) -> dict[Cause, Cause]:
+def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause, Cause]:
     """The cause of the group that each cause is in."""
-    causes = list(causes)
+    from ctxbench.gate.cause_finder import crowd_text  # slow to import; most checks find nothing to explain
+
     out = {one: one for one in causes}
     for kind in (CauseKind.NEW, CauseKind.GONE):
         members = [one for one in causes if one.kind == kind]
@@ -87,24 +89,114 @@ def _merged_causes(causes: Iterable[Cause], pair: SnapshotPair) -> dict[Cause, C
             what = " or ".join(sorted({one.detail for one in members}, reverse=True))
             joint = Cause(kind=kind, subjects=tuple(held), detail=f"{len(held)} items {what}")
             out |= dict.fromkeys(members, joint)
-    shared: dict[tuple[CauseKind, str], list[Cause]] = {}
-    for one in causes:
-        if one.kind in _MERGED_KINDS and one.way:
-            shared.setdefault((one.kind, one.way), []).append(one)
+    shared = group_pairs(((one.kind, one.way), one) for one in causes if one.kind in _MERGED_KINDS and one.way)
     for (kind, way), members in shared.items():
-        for subjects in _components([set(one.subjects) for one in members]):
-            own = [one for one in members if subjects.issuperset(one.subjects)]
-            names = tuple(sorted(subjects))
+        for places in connected_rows([one.subjects for one in members]):
+            own = [members[place] for place in places]
+            names = tuple(sorted({item for one in own for item in one.subjects}))
             detail = crowd_text(names, pair, way, lost=kind == CauseKind.CROWDED)
             joint = replace(own[0], subjects=names, detail=detail)
             out |= dict.fromkeys(own, joint)
     return out
 
 
-def _components(sets: Sequence[set[str]]) -> list[set[str]]:
-    """Sets that share a member, directly or through others, as one."""
-    found: list[set[str]] = []
-    for one in sets:
-        apart = [other for other in found if not other & one]
-        found = [*apart, one.union(*(other for other in found if other & one))]
-    return found
+def with_prices(side: SelectorSnapshot) -> SelectorSnapshot:
+    """Add to a snapshot what its offers cost, if it lacks that: an older baseline, or a run of other metrics.
+
+    One that was asked repeatedly stays as it is: its values are means, and its answers those of one time.
+    """
+    lacking = [metric for metric in map(parse_metric, PRICES) if metric not in side.metrics]
+    if not lacking or side.repeats > 1:
+        return side
+    answers = [side.answers.get(query) for query in side.queries]
+    added = {
+        metric: np.array(
+            [_offer_tokens(one, side, session=metric.name == "total_tokens") for one in answers], dtype=np.float64
+        )
+        for metric in lacking
+    }
+    return replace(side, metrics={**side.metrics, **added})
+
+
+def _offer_tokens(answer: AnswerFact | None, side: SelectorSnapshot, *, session: bool) -> float:
+    """The prompt tokens of an answer; NaN where there is none."""
+    if answer is None or answer.error:
+        return math.nan
+    there = [one.id for one in answer.offered if session or one.origin != "session"]
+    return float(sum(side.items[one].tokens for one in there if one in side.items))
+
+
+def price_changes(
+    base: SelectorSnapshot, head: SelectorSnapshot, comparability: Comparability, *, passed_over: Collection[str] = ()
+) -> tuple[PriceChange, ...]:
+    """Find items whose price changed, among those that are offered on both sides or held by the session.
+
+    Args:
+        base, head: the two.
+        comparability: the queries to compare, and renamed items.
+        passed_over: ids of queries that count as equal on both sides.
+
+    Returns:
+        What adds most tokens first, what saves most last, ties by id. Empty where tokens are counted otherwise.
+    """
+    if head.items is base.items or base.identity.tokens != head.identity.tokens:
+        return ()
+    new = comparability.renamed
+    here = {new.get(name, name): fact for name, fact in base.items.items()}
+    other = {name for name, fact in head.items.items() if name in here and here[name].tokens != fact.tokens}
+    if not other:
+        return ()
+
+    def offered_twice(query: str) -> set[str]:
+        before = {new.get(one, one) for one in offered_ids(base.answers, query)}
+        return other.intersection(before, offered_ids(head.answers, query))
+
+    asked = [query for query in comparability.queries if query not in passed_over]
+    held = group_pairs((item, query) for query in asked for item in offered_twice(query))
+    from ctxbench.gate.input_differences import edit_text  # most checks find no other price
+
+    found = [
+        PriceChange(
+            item=item,
+            base=here[item].tokens,
+            head=head.items[item].tokens,
+            queries=tuple(queries),
+            why=edit_text(here[item], head.items[item])
+            if here[item].hash != head.items[item].hash
+            else "counted otherwise",
+        )
+        for item, queries in held.items()
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.tokens, one.item)))
+
+
+def price_causes(prices: Sequence[PriceChange], head: SelectorSnapshot) -> tuple[CauseGroup, ...]:
+    """Group price changes: items that became dearer as one cause, those that became cheaper as another.
+
+    Args:
+        prices: as `price_changes` gives them.
+        head: whose queries they are of.
+    """
+    place = {query: n for n, query in enumerate(head.queries)}
+    found = []
+    for kind, word, held in (
+        (CauseKind.DEARER, "more", [one for one in prices if one.tokens > 0]),
+        (CauseKind.CHEAPER, "less", [one for one in reversed(prices) if one.tokens < 0]),
+    ):
+        if not held:
+            continue
+        queries = sorted({query for one in held for query in one.queries}, key=place.__getitem__)
+        what = f"{len(held)} items cost {word} prompt tokens"
+        if len(held) == 1:
+            what = f"{held[0].base:,} -> {held[0].head:,} prompt tokens, {held[0].why}"
+        found.append(
+            CauseGroup(
+                cause=Cause(kind=kind, subjects=tuple(one.item for one in held), detail=what),
+                lost=0,
+                gained=0,
+                others=0,
+                tokens=sum(one.tokens for one in held),
+                queries=tuple(queries),
+            )
+        )
+    return tuple(found)

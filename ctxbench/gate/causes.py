@@ -53,16 +53,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from ctxbench.core.candidates import MARGIN
-from ctxbench.gate.cause_finder import CauseFinder
+from ctxbench.gate.cause_finder import NONDETERMINISM, CauseFinder, setting_cause
 from ctxbench.gate.input_differences import absence_text
 from ctxbench.gate.model import Cause, CauseKind, Change
 from ctxbench.gate.remedies import find_remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_setting
-from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
+from ctxbench.gate.snapshot_pair import ChangeContext, SnapshotPair
 
 _FACTORS = ("own", "rivals", "cut")
 _STATES = tuple(itertools.product((False, True), repeat=3))  # which factors are as at the head
@@ -86,114 +86,94 @@ def explain(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _ChangeContext:
-    """A change with the candidates of its query on both sides.
-
-    Attributes:
-        change: the change.
-        item: the id of its item at the head.
-        base, head: the candidates.
-    """
-
-    change: Change
-    item: str
-    base: QueryCandidates
-    head: QueryCandidates
-
-
 class _ChangeExplainer:
     """Finds the causes of all changes of a selector on a dataset together, so that cuts are replayed only once."""
 
     def __init__(self, pair: SnapshotPair, changes: Sequence[Change]) -> None:
         self.pair = pair
-        self.contexts = [_ChangeContext(one, pair.head_id(one.item), *pair.candidates(one.query)) for one in changes]
+        self.contexts = [pair.context(one) for one in changes]
         self.finder = CauseFinder(pair)
-        self.found: dict[int, Cause] = {}
+        self.found: dict[ChangeContext, Cause] = {}
 
     def causes(self) -> list[Cause]:
         """The cause of every change, in the order of the changes."""
-        numbers = range(len(self.contexts))
-        for n in numbers:
-            if (cause := self._catalog_cause(self.contexts[n])) is not None:
-                self.found[n] = cause
-        expanded = [n for n in numbers if n not in self.found and self._is_expansion(self.contexts[n])]
-        rest = sorted(set(numbers) - set(self.found) - set(expanded))
+        for one in self.contexts:
+            if (cause := self._catalog_cause(one)) is not None:
+                self.found[one] = cause
+        left = [one for one in self.contexts if one not in self.found]
+        expanded = [one for one in left if self._is_expansion(one)]
+        rest = [one for one in left if one not in expanded]
         if self.pair.base.identity.outside or self.pair.head.identity.outside:
-            self.found |= {n: self.finder.outside_cause(self._scores_moved(n), self.contexts[n].change) for n in rest}
+            self.found |= {one: self.finder.outside_cause(self._scores_moved(one), one) for one in rest}
         else:
             self._explain_scored(rest)
         self._explain_expansions(expanded)
-        return [self.found[n] for n in numbers]
+        return [self.found[one] for one in self.contexts]
 
-    def _catalog_cause(self, context: _ChangeContext) -> Cause | None:
+    def _catalog_cause(self, context: ChangeContext) -> Cause | None:
         """The cause of a change that the catalog alone tells: the item is gone or new. None for any other change."""
         inputs, head = self.pair.inputs, self.pair.head
-        scoped = bool(head.queries[context.change.query].scope)  # a query without a scope may still get the item
+        scoped = bool(head.queries[context.query].scope)  # a query without a scope may still get the item
         out = context.item not in head.items or scoped
-        if context.change.lost and context.item in inputs.gone and out:
+        if context.lost and context.item in inputs.gone and out:
             return Cause(kind=CauseKind.GONE, subjects=(context.item,), detail=absence_text(context.item, head))
-        if not context.change.lost and context.item in inputs.new:
+        if not context.lost and context.item in inputs.new:
             detail = "no longer disabled" if context.item in self.pair.base.disabled else "new in the catalog"
             return Cause(kind=CauseKind.NEW, subjects=(context.item,), detail=detail)
         return None
 
-    def _is_expansion(self, context: _ChangeContext) -> bool:
+    def _is_expansion(self, context: ChangeContext) -> bool:
         """Whether an expansion brought the item in, on the side where it is offered."""
-        side = context.base if context.change.lost else context.head
-        candidate = side.rows.get(context.item)
+        candidate = context.offering.rows.get(context.item)
         return candidate is not None and candidate.origin == "expansion"
 
-    def _scores_moved(self, n: int) -> bool:
-        return self.pair.scores_moved(self.contexts[n].change.query)
+    def _scores_moved(self, context: ChangeContext) -> bool:
+        return self.pair.scores_moved(context.query)
 
-    def _explain_scored(self, numbers: Sequence[int]) -> None:
+    def _explain_scored(self, contexts: Sequence[ChangeContext]) -> None:
         """Explain changes of items that the search found, or that a session held, where they are offered."""
         if not self.pair.inputs:
-            self.found |= dict.fromkeys(numbers, self.finder.nondeterminism())
+            self.found |= dict.fromkeys(contexts, NONDETERMINISM)
             return
-        shifted = {n for n in numbers if self.finder.common_cause is not None and self._scores_moved(n)}
+        shifted = {one for one in contexts if self.finder.common_cause is not None and self._scores_moved(one)}
         if all(map(can_replay, self.pair.steps)):
-            self._replay_shifted([n for n in numbers if n in shifted])
-            self._replay([n for n in numbers if n not in shifted])
-        for n in numbers:
-            if n not in self.found:
-                context = self.contexts[n]
-                self.found[n] = self.finder.cause_by_evidence(context.change, moved=n in shifted)
+            self._replay_shifted([one for one in contexts if one in shifted])
+            self._replay([one for one in contexts if one not in shifted])
+        for one in contexts:
+            if one not in self.found:
+                self.found[one] = self.finder.cause_by_evidence(one, moved=one in shifted)
 
     # Only the scores of changed items moved.
 
-    def _replay(self, numbers: Sequence[int]) -> None:
+    def _replay(self, contexts: Sequence[ChangeContext]) -> None:
         """Divide each change among own score, rivals and cut, where a replay gives the offers of both sides."""
         if not self.pair.inputs.catalog and not self.pair.inputs.tokens:
-            self._explain_by_settings(numbers)
+            self._explain_by_settings(contexts)
             return
         recut = bool(self.pair.inputs.cutting)  # else the cut's share is nothing, whatever is tried
-        kept_in = {}
-        for state in _STATES:
-            if state[2] or recut:
-                kept_in[state] = self._replay_side(numbers, partial(self._replay_case, state=state), cut=state[2])
-        kept_in |= {(*state, False): kept_in[(*state, True)] for state in itertools.product((False, True), repeat=2)
-                    if not recut}  # fmt: skip
+        kept_in = {
+            state: self._replay_side(contexts, partial(self._replay_case, state=state), cut=state[2])
+            for state in _STATES
+            if state[2] or recut
+        }
         by_cut = []
-        for place, n in enumerate(numbers):
-            change = self.contexts[n].change
-            goes = {state: kept_in[state][place] is not change.lost for state in _STATES}
+        for place, one in enumerate(contexts):
+            goes: dict[tuple[bool, ...], bool] = {
+                (own, rivals, cut): kept_in[own, rivals, cut or not recut][place] is not one.lost
+                for own, rivals, cut in _STATES
+            }
             if goes[False, False, False] or not goes[True, True, True]:
                 continue
             parts = shapley(goes)
             factor = _FACTORS[max(range(3), key=lambda i: (round(parts[i], 9), -i))]
             if factor == "cut":
-                by_cut.append(n)
-            elif factor == "own":
-                self.found[n] = self.finder.own_cause(change)
+                by_cut.append(one)
             else:
-                self.found[n] = self.finder.rival_cause(change)
+                self.found[one] = self.finder.own_cause(one) if factor == "own" else self.finder.rival_cause(one)
         self._explain_by_settings(by_cut)
 
-    def _replay_case(self, n: int, state: tuple[bool, ...]) -> ReplayCase:
+    def _replay_case(self, context: ChangeContext, state: tuple[bool, ...]) -> ReplayCase:
         own, rivals, cut = state
-        context = self.contexts[n]
         differ = any(one.parameter == "topK" for one in self.pair.inputs.cutting)
         side = context.head if (cut if differ else rivals) else context.base  # how many chunks count, or who has them
         row = context.head.rows.get(context.item) if own else self._base_candidate(context)
@@ -206,7 +186,7 @@ class _ChangeExplainer:
             bar=side.bar,
         )
 
-    def _base_candidate(self, context: _ChangeContext) -> Candidate | None:
+    def _base_candidate(self, context: ChangeContext) -> Candidate | None:
         """The item at the base; if its place there is not kept, with its score at the head, or one just too low."""
         known = context.base.rows.get(context.item)
         if known is not None or context.base.complete:
@@ -218,7 +198,7 @@ class _ChangeExplainer:
         touched = context.item in self.pair.changed_items or row.score > context.base.lowest_score
         return replace(row, score=low) if touched else row
 
-    def _base_rivals(self, context: _ChangeContext) -> list[Candidate]:
+    def _base_rivals(self, context: ChangeContext) -> list[Candidate]:
         """The rivals known at the base, and where only the nearest are kept, unchanged ones with lower scores."""
         rows = [row for name, row in context.base.rows.items() if name != context.item]
         if context.base.complete:
@@ -233,14 +213,15 @@ class _ChangeExplainer:
         ]
         return [*rows, *(row for row in further if row.id != context.item)]
 
-    def _head_rivals(self, context: _ChangeContext) -> list[Candidate]:
+    def _head_rivals(self, context: ChangeContext) -> list[Candidate]:
         return [row for name, row in context.head.rows.items() if name != context.item]
 
-    def _replay_side(self, numbers: Sequence[int], case: Callable[[int], ReplayCase], *, cut: bool) -> list[bool]:
-        steps = self.pair.steps[1 if cut else 0]
-        return replay_cuts(steps or (), [case(n) for n in numbers])
+    def _replay_side(
+        self, contexts: Sequence[ChangeContext], case: Callable[[ChangeContext], ReplayCase], *, cut: bool
+    ) -> list[bool]:
+        return replay_cuts(self.pair.steps[1 if cut else 0] or (), [case(one) for one in contexts])
 
-    def _explain_by_settings(self, numbers: Sequence[int]) -> None:
+    def _explain_by_settings(self, contexts: Sequence[ChangeContext]) -> None:
         """Explain changes by the setting of the cut that made them.
 
         A setting is likely that undoes the change where it alone is set back, less so one that alone makes it at the
@@ -248,83 +229,75 @@ class _ChangeExplainer:
         """
         base_steps, head_steps = self.pair.steps
         settings = self.pair.inputs.cutting
-        if base_steps is None or head_steps is None or not numbers or not settings:
+        if base_steps is None or head_steps is None or not contexts or not settings:
             return
+        self.found |= dict.fromkeys(contexts, setting_cause(settings))
         if len(settings) == 1:
-            self.found |= dict.fromkeys(numbers, self.finder.setting_cause(settings))
             return
-        head_cases = [self._replay_case(n, (True, True, True)) for n in numbers]
-        base_cases = [self._replay_case(n, (False, False, False)) for n in numbers]
+        head_cases = [self._replay_case(one, (True, True, True)) for one in contexts]
+        base_cases = [self._replay_case(one, (False, False, False)) for one in contexts]
         old_bars = [replace(case, bar=old.bar) for case, old in zip(head_cases, base_cases, strict=True)]
         new_bars = [replace(case, bar=new.bar) for case, new in zip(base_cases, head_cases, strict=True)]
-        likely: dict[int, tuple[int, int]] = {}
-        for place, one in enumerate(settings):
+        best = dict.fromkeys(contexts, 0)
+        for one in settings:
             topk = one.parameter == "topK"
             undone = replay_cuts(with_setting(head_steps, base_steps, one), old_bars if topk else head_cases)
             made = replay_cuts(with_setting(base_steps, head_steps, one), new_bars if topk else base_cases)
-            for n, kept_if_undone, kept_if_made in zip(numbers, undone, made, strict=True):
-                lost = self.contexts[n].change.lost
+            for context, kept_if_undone, kept_if_made in zip(contexts, undone, made, strict=True):
+                lost = context.lost
                 points = (kept_if_undone is lost) * 2 + (kept_if_made is not lost)
-                if points > likely.get(n, (0, 0))[0]:
-                    likely[n] = (points, place)
-        for n in numbers:
-            chosen = settings if n not in likely else (settings[likely[n][1]],)
-            self.found[n] = self.finder.setting_cause(chosen)
+                if points > best[context]:
+                    best[context], self.found[context] = points, setting_cause([one])
 
     # The scores of all items moved: another model, another chunker, other code.
 
-    def _replay_shifted(self, numbers: Sequence[int]) -> None:
+    def _replay_shifted(self, contexts: Sequence[ChangeContext]) -> None:
         inputs, mover = self.pair.inputs, self.finder.common_cause
         if mover is not None and not inputs.catalog and not inputs.cutting:
-            self.found |= dict.fromkeys(numbers, mover)
+            self.found |= dict.fromkeys(contexts, mover)
             return
 
-        def as_is(n: int) -> ReplayCase:
-            context = self.contexts[n]
+        def as_is(context: ChangeContext) -> ReplayCase:
             return ReplayCase(
                 own=context.head.rows.get(context.item), rivals=self._head_rivals(context), bar=context.head.bar
             )
 
-        now = self._replay_side(numbers, as_is, cut=True)
-        unmoved = self._replay_side(numbers, self._expected_case, cut=True)
-        rivals = self._replay_side(numbers, self._case_without_changes, cut=True)
-        cut = self._replay_side(numbers, as_is, cut=False) if inputs.cutting else now
+        now = self._replay_side(contexts, as_is, cut=True)
+        unmoved = self._replay_side(contexts, self._expected_case, cut=True)
+        rivals = self._replay_side(contexts, self._case_without_changes, cut=True)
+        cut = self._replay_side(contexts, as_is, cut=False) if inputs.cutting else now
         by_cut = []
-        for place, n in enumerate(numbers):
-            change = self.contexts[n].change
-            if now[place] is change.lost or mover is None:
+        for place, one in enumerate(contexts):
+            if now[place] is one.lost or mover is None:
                 continue  # the replay does not give what is there
-            if self._moved_most(n) and unmoved[place] is change.lost:
-                self.found[n] = self.finder.own_cause(change)
-            elif rivals[place] is change.lost and self.finder.blockers(change)[0]:
-                self.found[n] = self.finder.rival_cause(change)
-            elif cut[place] is change.lost:
-                by_cut.append(n)
+            if self._moved_most(one) and unmoved[place] is one.lost:
+                self.found[one] = self.finder.own_cause(one)
+            elif rivals[place] is one.lost and self.finder.blockers(one)[0]:
+                self.found[one] = self.finder.rival_cause(one)
+            elif cut[place] is one.lost:
+                by_cut.append(one)
             else:
-                self.found[n] = mover
+                self.found[one] = mover
         self._explain_by_settings(by_cut)
 
-    def _moved_most(self, n: int) -> bool:
+    def _moved_most(self, context: ChangeContext) -> bool:
         """Whether the score of an edited item moved further, in the direction of its change, than any other."""
-        context = self.contexts[n]
         if context.item not in self.pair.changed_items or context.item not in context.base.found:
             return False
-        query = context.change.query
+        query = context.query
         beyond = context.head.score(context.item) - self.pair.expected_score(query, context.base.score(context.item))
-        return (-beyond if context.change.lost else beyond) > self.pair.largest_deviation(query) + MARGIN
+        return (-beyond if context.lost else beyond) > self.pair.largest_deviation(query) + MARGIN
 
-    def _expected_case(self, n: int) -> ReplayCase:
+    def _expected_case(self, context: ChangeContext) -> ReplayCase:
         """The item with the score that it would have if it had moved as those of unchanged items did."""
-        context = self.contexts[n]
         row = context.base.rows.get(context.item)
         if row is not None and row.score is not None:
-            row = replace(row, score=self.pair.expected_score(context.change.query, row.score))
+            row = replace(row, score=self.pair.expected_score(context.query, row.score))
         return ReplayCase(own=row, rivals=self._head_rivals(context), bar=context.head.bar)
 
-    def _case_without_changes(self, n: int) -> ReplayCase:
+    def _case_without_changes(self, context: ChangeContext) -> ReplayCase:
         """Rivals without new items, and with items that are gone or edited at their `expected_score`."""
-        context = self.contexts[n]
-        query, changed = context.change.query, self.pair.changed_items
+        query, changed = context.query, self.pair.changed_items
         rows = [row for row in self._head_rivals(context) if row.id not in changed or row.score is None]
         touched = [row for name, row in context.base.found.items() if name in changed and name != context.item]
         rows += [replace(row, score=self.pair.expected_score(query, context.base.score(row.id))) for row in touched]
@@ -332,25 +305,23 @@ class _ChangeExplainer:
 
     # Items that an expansion brought in.
 
-    def _explain_expansions(self, numbers: Sequence[int]) -> None:
+    def _explain_expansions(self, contexts: Sequence[ChangeContext]) -> None:
         """Explain items that an expansion brought in by the item that led to them, where that one changed as well."""
-        known = {(one.change.query, one.item, one.change.lost): n for n, one in enumerate(self.contexts)}
-        waiting = list(numbers)
+        known = {(one.query, one.item, one.lost): one for one in self.contexts}
+        waiting = contexts
         while waiting:
             later = []
-            for n in waiting:
-                context = self.contexts[n]
-                side = context.base if context.change.lost else context.head
-                via = side.offered[context.item].via
-                leader = known.get((context.change.query, self.pair.head_id(via or ""), context.change.lost))
-                if leader is not None and leader not in self.found:
-                    later.append(n)
-                elif leader is not None:
-                    self.found[n] = self.found[leader]
+            for one in waiting:
+                via = one.offering.offered[one.item].via
+                leader = known.get((one.query, self.pair.head_id(via or ""), one.lost))
+                if leader is None:
+                    self.found[one] = self.finder.expansion_cause(one, via)
+                elif leader in self.found:
+                    self.found[one] = self.found[leader]
                 else:
-                    self.found[n] = self.finder.expansion_cause(context.change, via)
+                    later.append(one)
             if len(later) == len(waiting):  # each leads to the other; none has led from outside
-                self.found |= {n: self.finder.cause_by_evidence(self.contexts[n].change) for n in later}
+                self.found |= {one: self.finder.cause_by_evidence(one) for one in later}
                 return
             waiting = later
 

@@ -9,17 +9,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxbench.bench.metrics import parse_metric
+from ctxbench.gate.cause_groups import group_changes, price_causes, price_changes
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import Comparability, assess_comparability
 from ctxbench.gate.differences import Differences, differences
 from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
 from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, PinFailure, SelectorCheck, Verdict
-from ctxbench.gate.pins import pin_failures
-from ctxbench.gate.prices import price_causes, price_changes
+from ctxbench.gate.pins import explain_pins, pin_failures
 from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.unmet_requirements import unmet_requirements, unmet_text
 from ctxbench.gate.value_texts import first_ids, queries_text, size
-from ctxbench.gate.verdict import LossFacts, decide_verdict
+from ctxbench.gate.verdict import LossFacts, decide_verdict, unmet_requirements, unmet_text
 
 if TYPE_CHECKING:
     from ctxbench.gate.input_differences import InputDifferences
@@ -90,8 +89,12 @@ def check(
         baseline: the baseline's file or folder as the user named it; empty where two runs are compared.
     """
     found = [_PairCheck.of(*pair, settings) for pair in pairing.pairs]
-    judged = judge_metrics([one.pair for one in found if not one.comparability.reasons], settings)
-    metrics = iter(judged)
+    compared = [
+        MetricPair(base=one.base, head=one.head, queries=one.comparability.queries, same=one.differences.swaps)
+        for one in found
+        if not one.comparability.reasons
+    ]
+    metrics = iter(judge_metrics(compared, settings))
     checks = [one.result(settings, () if one.comparability.reasons else next(metrics)) for one in found]
     return Check(
         name=name,
@@ -118,44 +121,44 @@ class _PairCheck:
         differ = Differences() if found.reasons else differences(base, head, found)
         return cls(base=base, head=head, comparability=found, differences=differ)
 
-    @property
-    def pair(self) -> MetricPair:
-        return MetricPair(
-            base=self.base, head=self.head, queries=self.comparability.queries, same=self.differences.swaps
-        )
-
     def result(self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...]) -> SelectorCheck:
         """Judge and explain the pair, with its metrics judged already."""
-        same, differ = self.comparability, self.differences
+        same = self.comparability
         pins = pin_failures(settings.pins, self.head, renamed=same.renamed, before=self.base)
-        if same.reasons:
-            return SelectorCheck(
-                dataset=self.head.dataset,
-                selector=self.head.selector,
-                verdict=Verdict.NOT_COMPARABLE,
-                reasons=same.reasons,
-                left_out=same.left_out,
-                pins=tuple(one for one in pins if one.about),  # of a query without an answer a reason tells
-                notices=same.notices,
-            )
+        if not same.reasons:
+            return self._judged(settings, metrics, pins)
+        return SelectorCheck(
+            dataset=self.head.dataset,
+            selector=self.head.selector,
+            verdict=Verdict.NOT_COMPARABLE,
+            reasons=same.reasons,
+            left_out=same.left_out,
+            pins=tuple(one for one in pins if one.about),  # of a query without an answer a reason tells
+            notices=same.notices,
+        )
+
+    def _judged(
+        self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...], pins: tuple[PinFailure, ...]
+    ) -> SelectorCheck:
+        same, differ = self.comparability, self.differences
         changes, causes = self._explain_changes()
         prices = price_changes(self.base, self.head, same, passed_over=differ.swaps)
         unmet = unmet_requirements(self.base, self.head, same)
-        pins = self._explain_pins(settings, pins, changes)
+        if pins:
+            pins = explain_pins(settings.pins, self._snapshot_pair, changes, queries=same.queries)
         needing = [query for query in same.queries if self.head.queries[query].required]
         allowed = settings.allowed(len(needing))
-        by_group = self._net_by_group() if self.base.unsteady or self.head.unsteady else None
         facts = LossFacts(
             unmet=() if settings.allow_removed else unmet,
             lost=differ.lost,
             gained=differ.gained,
             allowed=allowed,
-            by_group=by_group,
+            by_group=self._net_by_group() if self.base.unsteady or self.head.unsteady else None,
             deterministic=self._deterministic,
         )
         verdict, reasons = decide_verdict(metrics, pins, facts, alpha=1.0 - settings.confidence)
         passed_over = (
-            [f"{unmet_text(unmet)}; passed over (--allow-removed)"] if unmet and settings.allow_removed else []
+            [f"{unmet_text(unmet)}; passed over (--allow-removed)"] if settings.allow_removed and unmet else []
         )
         return SelectorCheck(
             dataset=self.head.dataset,
@@ -211,21 +214,10 @@ class _PairCheck:
         """The changes with their causes, and their groups by cause."""
         if not self.differences.changes:
             return (), ()
-        from ctxbench.gate.cause_groups import group_changes
         from ctxbench.gate.causes import explain
 
         explained = explain(self._snapshot_pair, self.differences.changes)
         return explained, group_changes(self._snapshot_pair, explained)
-
-    def _explain_pins(
-        self, settings: CheckSettings, pins: tuple[PinFailure, ...], changes: tuple[Change, ...]
-    ) -> tuple[PinFailure, ...]:
-        """The pins that do not hold, each with the reason."""
-        if not pins:
-            return ()
-        from ctxbench.gate.pin_causes import explain_pins
-
-        return explain_pins(settings.pins, self._snapshot_pair, changes, queries=self.comparability.queries)
 
     def _net_by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""
@@ -240,8 +232,7 @@ class _PairCheck:
         if swaps := self.differences.swaps:
             what = f"{queries_text(len(swaps))} differ{'s' if len(swaps) == 1 else ''} only among scores that"
             yield f"{what} noise may exchange (at most 1e-5 apart), counted as the same ({first_ids(swaps)})"
-        unsteady = [one for one in self.comparability.queries if one in {*base.unsteady, *head.unsteady}]
-        if unsteady:
+        if unsteady := [one for one in self.comparability.queries if one in {*base.unsteady, *head.unsteady}]:
             what = f"{queries_text(len(unsteady))} answered otherwise from time to time ({first_ids(unsteady)})"
             yield f"{what}: in the metrics, but not among items lost and gained"
         for side, which in ((base, "baseline"), (head, "now")):
@@ -269,22 +260,14 @@ def _nondeterminism_notice(head: SelectorSnapshot) -> str:
 
 def _has_same_inputs(base: SelectorSnapshot, head: SelectorSnapshot) -> bool:
     """Whether everything that decides the answers of a deterministic selector is the same."""
-    sides = (base, head)
-    one, other = base.identity, head.identity
-    if any(getattr(one, name) != getattr(other, name) for name in ("selector", "embedder", "tokens", "versions")):
-        return False
-    items = [
-        [(name, fact.hash, bool(fact.scopes)) for known in (one.items, one.disabled) for name, fact in known.items()]
-        for one in sides
-    ]
-    return items[0] == items[1]
+    versions = {*base.identity.versions, *head.identity.versions}
+    same = base.identity.same_as(head.identity, versions)
+    return same and [*base.contents.items()] == [*head.contents.items()]
 
 
 def _change_texts(changes: Sequence[Change], base: SelectorSnapshot, head: SelectorSnapshot) -> Mapping[str, str]:
     """What the queries with changes ask and the items of changes say; nothing of what is kept out."""
-    found = {}
-    for query in dict.fromkeys(one.query for one in changes):
-        found[query] = head.queries[query].text
+    found = {one.query: head.queries[one.query].text for one in changes}
     for item in dict.fromkeys(one.item for one in changes):
         fact = head.items.get(item) or base.items.get(item)
         row = (fact.row if fact is not None else None) or {}

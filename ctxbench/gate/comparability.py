@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from ctxbench.core.errors import Fault
-from ctxbench.core.items import Item
+from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.gate.check_settings import PRICES, CheckSettings
 from ctxbench.gate.questions import Questions, scopes_of
-from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, Unasked
-from ctxbench.gate.table_answers import TableAnswers, failures
-from ctxbench.gate.value_texts import first_ids, queries_text
+from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, TableAnswers, Unasked, failures
+from ctxbench.gate.value_texts import counted, first_ids, queries_text
 from ctxbench.io.rows import Row
-from ctxbench.selectors.circuit_breaker import NOT_ASKED
+from ctxbench.selectors.protocol import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
 
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
@@ -62,7 +62,9 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
     if base.dataset != head.dataset:
         what = f"{base.source} is of dataset {base.dataset}, {head.source} of {head.dataset}"
         return Comparability(reasons=(f"{what}; name the same dataset, or {_renewal_hint(base)}",))
-    renamed = _find_renames(base, head)
+    gone = [fact for name, fact in base.items.items() if name not in head.items]
+    added = [fact for name, fact in head.items.items() if name not in base.items]
+    renamed = {old.id: new.id for old, new in find_renames(gone, items_of(added)).items()}
     questions = Questions(base, offered=head.items, scopes=scopes_of(head), renames=renamed)
     queries, left_out = _sort_queries(base, head, questions)
     differing = [*_query_differences(base, head, left_out, questions)]
@@ -82,8 +84,7 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         reasons=tuple(reasons),
         renamed=renamed,
         notices=(
-            *_rename_notice(renamed),
-            *_notices(base, head, left_out, settings),
+            *_notices(base, head, left_out, settings, renamed),
             *(f"{what}, left out" for what in differing if settings.allow_removed),
             *_unknown_scopes(base, head, questions),
             *_values_on_one_side(base, head, queries, settings),
@@ -115,8 +116,7 @@ def _sort_queries(
         else:
             found["same" if questions.has_same_labels(now, query, labels) else "relabelled"].append(name)
     found["removed"] = [name for name in base.queries if name not in head.queries]
-    same = tuple(found.pop("same"))
-    return same, {why: tuple(names) for why, names in found.items() if names}
+    return tuple(found.pop("same")), {why: tuple(names) for why, names in found.items() if names}
 
 
 def unasked(whole: Dataset, asked: Dataset) -> dict[str, Unasked]:
@@ -129,18 +129,18 @@ def unasked(whole: Dataset, asked: Dataset) -> dict[str, Unasked]:
     there = {query.id for query in asked.queries}
     splits = {query.split for query in asked.queries}
     unlabelled = set(whole.unlabelled)
-    found = {}
-    for query in whole.queries:
-        if query.id in there:
-            continue
+
+    def why(query: DatasetQuery) -> str:
         if query.id in unlabelled:
-            why = "not labelled in full"
-        elif query.split not in splits:
-            why = f"of split {query.split}, which is not asked"
-        else:
-            why = "not in the sample that is asked"
-        found[query.id] = Unasked(why, labelled=query.id not in unlabelled, tags=query.tags)
-    return found
+            return "not labelled in full"
+        here = query.split in splits
+        return "not in the sample that is asked" if here else f"of split {query.split}, which is not asked"
+
+    return {
+        query.id: Unasked(why(query), labelled=query.id not in unlabelled, tags=query.tags)
+        for query in whole.queries
+        if query.id not in there
+    }
 
 
 def _missing_queries(base: SelectorSnapshot, head: SelectorSnapshot, queries: tuple[str, ...]) -> Iterator[str]:
@@ -159,10 +159,8 @@ def _query_differences(
 ) -> Iterator[str]:
     """Texts about queries of the base that are gone, changed or relabelled, one for each reason."""
     for why, text in LEFT_OUT_REASONS.items():
-        by: dict[str, list[str]] = {}
-        for name in left_out.get(why, ()):
-            there = why == "removed" and name in head.unasked
-            by.setdefault(f"{head.unasked[name].why} now" if there else text, []).append(name)
+        known = head.unasked if why == "removed" else {}
+        by = group_pairs((f"{known[one].why} now" if one in known else text, one) for one in left_out.get(why, ()))
         for said, ids in by.items():
             verb = "is" if len(ids) == 1 else "are"
             what = f"{queries_text(len(ids))} of {base.source} {verb} {said} ({first_ids(ids)})"
@@ -179,16 +177,13 @@ def _unknown_scopes(base: SelectorSnapshot, head: SelectorSnapshot, questions: Q
 # ---------------------------------------------------------------------------------------------- answers
 
 
-def _missing_answers(side: SelectorSnapshot, queries: Iterable[str]) -> Iterator[str]:
+def _missing_answers(side: SelectorSnapshot, queries: Collection[str]) -> Iterator[str]:
     """Reasons: queries without an answer, and queries that the selector failed on."""
-    queries = tuple(queries)
-    missing = [name for name in queries if name not in side.answers]
-    if missing:
+    if missing := [name for name in queries if name not in side.answers]:
         what = f"{queries_text(len(missing))} without an answer in {side.source} ({first_ids(missing)})"
         yield f"{what}; run it again, whole"
     errors = failures(side.answers)
-    failed = [name for name in queries if name in errors]
-    if failed:
+    if failed := [name for name in queries if name in errors]:
         what = f"{side.selector} failed on {queries_text(len(failed))} in {side.source}"
         why = errors[failed[0]].removeprefix(f"query {failed[0]!r}: ")
         given_up = sum(errors[name].startswith(NOT_ASKED) for name in failed)
@@ -219,10 +214,10 @@ def _invalid_answers(side: SelectorSnapshot) -> Iterator[str]:
 
 def _missing_metrics(base: SelectorSnapshot, head: SelectorSnapshot, settings: CheckSettings) -> Iterator[str]:
     """Reasons: metrics that cannot be compared."""
-    counted = [str(metric) for metric in settings.metrics if metric.name in PRICES]
-    if counted and base.identity.tokens != head.identity.tokens:
+    prices = [str(metric) for metric in settings.metrics if metric.name in PRICES]
+    if prices and base.identity.tokens != head.identity.tokens:
         how = f"by {base.identity.tokens} in {base.source} and by {head.identity.tokens} in {head.source}"
-        what = f"tokens are counted {how}, so that {' and '.join(counted)} cannot be compared"
+        what = f"tokens are counted {how}, so that {' and '.join(prices)} cannot be compared"
         yield f"{what}; count alike, or {_renewal_hint(base)}"
     for metric in settings.metrics:
         lacking = [side.source for side in (base, head) if not set(metric.parts) <= side.metrics.keys()]
@@ -232,8 +227,16 @@ def _missing_metrics(base: SelectorSnapshot, head: SelectorSnapshot, settings: C
 
 
 def _notices(
-    base: SelectorSnapshot, head: SelectorSnapshot, left_out: Mapping[str, tuple[str, ...]], settings: CheckSettings
+    base: SelectorSnapshot,
+    head: SelectorSnapshot,
+    left_out: Mapping[str, tuple[str, ...]],
+    settings: CheckSettings,
+    renamed: Mapping[str, str],
 ) -> Iterator[str]:
+    """Notices of items renamed, queries that are new, and metrics that neither side has."""
+    if renamed:
+        pairs = [f"{old} is {new} now" for old, new in renamed.items()]
+        yield f"{counted(len(pairs), 'item')} renamed, taken for the same ({first_ids(pairs)})"
     if "new" in left_out:
         ids = left_out["new"]
         remedy = "; --accept takes them in" if base.judged is None else ""
@@ -265,26 +268,22 @@ def _values_on_one_side(
 # ---------------------------------------------------------------------------------------------- renames
 
 
-def _rename_notice(renamed: Mapping[str, str]) -> Iterator[str]:
-    if renamed:
-        pairs = [f"{old} is {new} now" for old, new in renamed.items()]
-        yield f"{len(pairs):,} item{'' if len(pairs) == 1 else 's'} renamed, taken for the same ({first_ids(pairs)})"
-
-
-def _find_renames(base: SelectorSnapshot, head: SelectorSnapshot) -> dict[str, str]:
-    """Ids of renamed items, old to new; none are found where either side has no texts."""
-    gone = [fact for name, fact in base.items.items() if name not in head.items]
-    added = [fact for name, fact in head.items.items() if name not in base.items]
-    if not gone or not added:
+def find_renames(gone: Iterable[ItemFact], added: Sequence[Item]) -> dict[ItemKey, ItemKey]:
+    """Keys of renamed items, old to new; none are found where either side has no texts."""
+    before = items_of(gone)
+    if not before or not added:
         return {}
     from ctxbench.data.curation.renames import propose_renames  # most checks find no item renamed
 
-    renames, _ = propose_renames(items_of(gone), items_of(added))
-    return {one.old.id: one.new.id for one in renames}
+    renames, _ = propose_renames(before, added)
+    return {one.old: one.new for one in renames}
 
 
-def items_of(facts: Sequence[ItemFact]) -> list[Item]:
+def items_of(facts: Iterable[ItemFact]) -> list[Item]:
     """The items whose texts are known."""
-    faults: list[Fault] = []
-    found = [read_item(Row(fact.row, faults, Path(), 0)) for fact in facts if fact.row is not None]
-    return [item for item in found if item is not None]
+    return [item for item in map(item_of, facts) if item is not None]
+
+
+def item_of(fact: ItemFact) -> Item | None:
+    """The item that a fact is of; None where its text is not known."""
+    return None if fact.row is None else read_item(Row(fact.row, [], Path(), 0))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 
+from ctxbench.core.candidates import MARGIN
 from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
-from ctxbench.gate.swaps import is_unmoved, noise_margin, tied_pairs
-from ctxbench.gate.table_answers import has_all_candidates, offered_ids
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot, has_all_candidates, offered_ids
 
 UNKNOWN = Cause(kind=CauseKind.UNKNOWN)
 
@@ -42,7 +41,7 @@ def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparability: C
     was renamed is the same item. Of a requirement (an item, or a set of alternatives) that was met and no longer is,
     the best of the items lost is marked as required, and the same for one that is met now: marks and counts agree.
 
-    What machines may differ in is no change (`swaps.noise_margin` says how far scores are then apart):
+    What machines may differ in is no change (`noise_margin` says how far scores are then apart):
 
     * Swaps: of the same selector, with the same model and counter of tokens, an item that went out and one that came
       in, if both say what they said, neither's score moved, and they are tied on each side where both scores are known.
@@ -66,9 +65,12 @@ def differences(base: SelectorSnapshot, head: SelectorSnapshot, comparability: C
             changes += differ
             if not differ:
                 swaps.append(query)
-    lost = sum(one.required for one in changes if one.lost)
-    gained = sum(one.required for one in changes if not one.lost)
-    return Differences(changes=tuple(changes), swaps=tuple(swaps), lost=lost, gained=gained)
+    return Differences(
+        changes=tuple(changes),
+        swaps=tuple(swaps),
+        lost=sum(one.required for one in changes if one.lost),
+        gained=sum(one.required for one in changes if not one.lost),
+    )
 
 
 class _Snapshots:
@@ -83,26 +85,15 @@ class _Snapshots:
     @cached_property
     def same_selector(self) -> bool:
         """Whether selector, model and token counter are the same."""
-        base, head = self.base.identity, self.head.identity
-        return (base.selector, base.embedder, base.tokens) == (head.selector, head.embedder, head.tokens)
+        return self.base.identity.same_as(self.head.identity, ())
 
     @cached_property
     def same_inputs(self) -> bool:
         """Whether selector, code and catalog are the same, so that only noise can have moved scores."""
         base, head = self.base.identity, self.head.identity
-        if base.outside or head.outside or not self.same_selector:
+        if base.outside or head.outside or not base.same_as(head, ("code", "ctxbench")):
             return False
-        if any(base.versions.get(name) != head.versions.get(name) for name in ("code", "ctxbench")):
-            return False
-        hashes = [
-            {
-                name: (fact.hash, bool(fact.scopes))
-                for known in (side.items, side.disabled)
-                for name, fact in known.items()
-            }
-            for side in (self.base, self.head)
-        ]
-        return hashes[0] == hashes[1]
+        return self.base.contents == self.head.contents
 
     @cached_property
     def places(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -276,3 +267,39 @@ class _QueryAnswer:
 
         own = key(item)
         return 1 + sum(key(name) < own for name in found if name in self.score and name != item)
+
+
+def noise_margin(scores: Iterable[float]) -> float:
+    """The largest distance of two scores of a query that noise may exchange.
+
+    Args:
+        scores: all that are known of the query, on either side.
+
+    Returns:
+        `MARGIN`, times the largest of them where that is below 1, since noise is relative; 0 where none is known.
+    """
+    return MARGIN * min(1.0, max(map(abs, scores), default=0.0))
+
+
+def is_unmoved(before: float | None, now: float | None, *, margin: float, digits: int) -> bool:
+    """Whether a score moved by no more than the margin and the rounding; true where it is unknown on a side."""
+    return before is None or now is None or abs(before - now) <= max(margin, 10.0**-digits)
+
+
+def tied_pairs(
+    lost: Sequence[str], gained: Sequence[str], tied: Callable[[str, str], bool]
+) -> tuple[tuple[str, str], ...]:
+    """Pair items that went out with items that came in and are tied with them, each item at most once.
+
+    Args:
+        lost, gained: ids, best first: each is given the best partner that is left.
+        tied: of one that went out and one that came in, whether noise may have exchanged them.
+    """
+    found = []
+    left = list(gained)
+    for one in lost:
+        other = next((name for name in left if tied(one, name)), None)
+        if other is not None:
+            left.remove(other)
+            found.append((one, other))
+    return tuple(found)

@@ -13,18 +13,17 @@ things are put right in memory; no file is written:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.bench.progress_listener import nothing_said
 from ctxbench.core.items import Item, ItemKey
-from ctxbench.data.curation.renames import propose_renames
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.gate.comparability import items_of
+from ctxbench.gate.comparability import find_renames
 from ctxbench.gate.questions import Questions, result_names, tool_names
 from ctxbench.gate.snapshots import LabelFact, QueryFact, SelectorSnapshot, label_facts
 
@@ -32,7 +31,7 @@ from ctxbench.gate.snapshots import LabelFact, QueryFact, SelectorSnapshot, labe
 def open_edited(
     name_or_path: str | Path,
     *,
-    bases: Iterable[SelectorSnapshot],
+    bases: Sequence[SelectorSnapshot],
     base: Path | None = None,
     notify: Callable[[str], None] = nothing_said,
 ) -> Dataset:
@@ -45,10 +44,8 @@ def open_edited(
     Raises:
         UserError: as `open_dataset`.
     """
-    first: dict[str, SelectorSnapshot] = {}
-    for one in bases:
-        first.setdefault(one.dataset, one)
-    before = {name: [*one.items, *one.disabled] for name, one in first.items()}
+    first = {one.dataset: one for one in reversed(bases)}
+    before = {name: [*one.all_items] for name, one in first.items()}
     dataset = open_dataset(name_or_path, base=base, notify=notify, former_ids=before)
     return restore_labels(dataset, first[dataset.name]) if dataset.name in first else dataset
 
@@ -64,16 +61,9 @@ def restore_labels(dataset: Dataset, base: SelectorSnapshot) -> Dataset:
     out = {name for name in base.items if name not in offered}
     if not out:
         return dataset
-    renames = _find_renames(dataset, base, out)
-    return _restore_dropped_labels(_follow_renames(dataset, renames) if renames else dataset, base, out, renames)
-
-
-def _find_renames(dataset: Dataset, base: SelectorSnapshot, out: set[str]) -> dict[ItemKey, ItemKey]:
-    """Find renamed items, old key to new, as `comparability` does."""
     gone = [fact for name, fact in base.items.items() if name in out]
-    added = [item for item in dataset.current_catalog if item.enabled and item.id not in base.items]
-    renames, _ = propose_renames(items_of(gone), added) if added else ((), ())
-    return {one.old: one.new for one in renames}
+    renames = find_renames(gone, [one for one in dataset.current_catalog if one.enabled and one.id not in base.items])
+    return _restore_dropped_labels(_follow_renames(dataset, renames) if renames else dataset, base, out, renames)
 
 
 def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
@@ -100,10 +90,12 @@ def _follow_renames(dataset: Dataset, renames: Mapping[ItemKey, ItemKey]) -> Dat
             request = replace(request, tool_results=results)
         queries.append(replace(query, request=request))
     held = {(label.query, label.item) for label in dataset.labels}
-    labels = []
-    for label in dataset.labels:
-        item = renames.get(label.item, label.item)
-        labels.append(label if (label.query, item) in held else replace(label, item=item))
+    labels = [
+        label
+        if (label.query, renames.get(label.item, label.item)) in held
+        else replace(label, item=renames[label.item])
+        for label in dataset.labels
+    ]
     return replace(dataset, queries=tuple(queries), labels=tuple(labels), scopes=scopes)
 
 

@@ -12,15 +12,14 @@ from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.data.datasets.lookup import user_folder
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, gate_file_in_messages
 from ctxbench.gate.baseline_reader import read_baseline
+from ctxbench.gate.cause_groups import with_prices
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.checks import check, pair_snapshots
 from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.model import Check
 from ctxbench.gate.pins import pin_failures, unknown_pins
-from ctxbench.gate.prices import with_prices
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
-from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.table_answers import failures
+from ctxbench.gate.snapshots import SelectorSnapshot, failures
 from ctxbench.gate.value_texts import queries_text
 
 if TYPE_CHECKING:
@@ -59,17 +58,13 @@ def check_gate(
 ) -> GateCheck:
     """Compare what every selector of a gate file answers now with the baseline.
 
-    No selector is asked where nothing that decides an answer of any has changed (`reuse_answers`), unless they are
-    timed. No model is loaded while vectors of all texts are with the baseline or in this machine's store. The catalog
-    of a dataset may have been edited by hand (`open_edited`).
+    No selector is asked where nothing that decides an answer has changed (`reuse_answers`), unless they are timed.
 
     Args:
         path: of the gate file.
-        allow_removed: leave out queries that are gone, changed or relabelled instead of refusing to judge, and let
-            required items be gone (`unmet`).
+        allow_removed: as in `CheckSettings`.
         latency: time base and head in turns, too, and judge that with the rest.
-        notify: told what takes a moment.
-        progress: told about every slice of queries.
+        notify, progress: told what takes a moment, and about every slice of queries.
 
     Raises:
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
@@ -80,7 +75,7 @@ def check_gate(
         bases = [] if faults else [*map(with_prices, read_baseline(file.baseline))]
         now = None if faults or latency else reuse_answers(file, bases)
         if now is None:
-            from ctxbench.gate.current_answers import ask  # slow to import
+            from ctxbench.gate.snapshot_sources import ask  # slow to import
 
             now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
         elif (file.baseline / VECTORS).exists():
@@ -89,8 +84,8 @@ def check_gate(
             accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
         _refuse_unknown_pins(file, bases, now)
         pairing, settings = pair_snapshots(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
-        baseline = str(file.baseline)
-        found = check(pairing, settings, name=str(path), base=baseline, head="this run", baseline=baseline)
+        place = str(file.baseline)
+        found = check(pairing, settings, name=str(path), base=place, head="this run", baseline=place)
         if latency and now.resources is not None:
             from ctxbench.gate.warm_latency import add_latency  # most checks time nothing
 
@@ -130,9 +125,8 @@ def accept(
         InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
         UserError: a query is not answered, a selector of ours fails, or the baseline cannot be written.
     """
-    from ctxbench.gate.baseline import has_no_texts, write_baseline
-    from ctxbench.gate.baseline_manifest import summarise_selector
-    from ctxbench.gate.current_answers import ask
+    from ctxbench.gate.baseline import has_no_texts, summarise_selector, write_baseline
+    from ctxbench.gate.snapshot_sources import ask
 
     with gate_file_in_messages(path):
         file, faults = examine_gate(path)
@@ -222,8 +216,7 @@ def _refuse_failed_queries(snapshots: Sequence[SelectorSnapshot]) -> None:
     """
     failed = []
     for one in snapshots:
-        wrong = [(query, one.answers[query].error) for query in one.queries if one.answers[query].error]
-        if wrong:
+        if wrong := [(query, one.answers[query].error) for query in one.queries if one.answers[query].error]:
             n, (first, why) = queries_text(len(wrong)), wrong[0]
             failed.append(f"{one.selector} on {one.dataset} failed on {n}, first {first}: {why}")
     if failed:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.experiment_file import EXPERIMENT_KEYS, Experiment, experiment_of
 from ctxbench.bench.metrics import Metric, parse_metric
-from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.core.errors import Fault, InputError, UserError, raise_faults, suggest
 from ctxbench.core.items import ITEM_TYPES, ItemKey
 from ctxbench.gate.check_settings import METRICS, PRICES, CheckSettings, Pin, Tolerance
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
@@ -52,8 +53,7 @@ def read_gate(path: Path) -> GateFile:
         InputError: anything in it is wrong: all faults, with their lines.
     """
     gate, faults = examine_gate(path)
-    if faults:
-        raise InputError(faults)
+    raise_faults(faults)
     return gate
 
 
@@ -106,23 +106,16 @@ class _GateReader(YamlForm):
         if not isinstance(gate, Mapping):
             self.fault(f"gate is a mapping of {', '.join(_GATE_KEYS)}; got {gate!r}", "gate")
             gate = {}
-        self._unknown(gate, _GATE_KEYS, "gate", "gate")
+        self.refuse_unknown(gate, _GATE_KEYS, "gate", "gate")
         metrics = self._metrics(data, gate)
         return CheckSettings(
             metrics=metrics,
             tolerances=self._tolerances(gate, metrics),
-            confidence=self._confidence(gate),
-            max_lost_required=self._whole(gate, "max_lost_required", "gate"),
-            repeats=self._repeats(gate),
-            latency_tolerance=self._latency_tolerance(gate),
+            max_lost_required=self._count(gate, "gate", "max_lost_required"),
             pins=self._pins(gate),
             seed=seed,
+            **{name: value for name, value in self._numbers(gate) if value is not None},
         )
-
-    def _unknown(self, entry: Mapping[str, Any], known: Sequence[str], what: str, *where: str | int) -> None:
-        for key in entry:
-            if key not in known:
-                self.fault(f"{what} has no {key!r}{suggest(key, known)}", *where, key)
 
     # ------------------------------------------------------------------------------------------ metrics
 
@@ -148,14 +141,11 @@ class _GateReader(YamlForm):
 
     def _metric(self, text: Any, *where: str | int) -> Metric | None:
         """A metric that can be judged: one with values by query."""
-        try:
-            if not isinstance(text, str):
-                raise ParameterError(f"a metric is a name such as completeness, got {text!r}")
-            metric = parse_metric(text)
-        except UserError as error:
-            self.fault(str(error), *where)
+        if not isinstance(text, str):
+            self.fault(f"a metric is a name such as completeness, got {text!r}", *where)
             return None
-        if metric.declaration.scale == "bits":
+        metric = self.attempt(partial(parse_metric, text), *where)
+        if metric is not None and metric.declaration.scale == "bits":
             parts = " or ".join(str(part) for part in metric.parts)
             what = f"{metric} has no values by query, so that no difference of it can be tested"
             self.fault(f"{what}; judge what it is made of: {parts}", *where)
@@ -185,10 +175,9 @@ class _GateReader(YamlForm):
         return found
 
     def _tolerance(self, value: Any, *where: str | int) -> Tolerance | None:
-        per_cent = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
-        size = float(per_cent[1]) / 100 if per_cent else _number(value)
+        size = _per_cent(value) if isinstance(value, str) else _number(value)
         if 0 <= size < math.inf:
-            return Tolerance(size, relative=bool(per_cent))
+            return Tolerance(size, relative=isinstance(value, str))
         what = (
             "a tolerance is a number, 0 or more, in the unit of the metric, or per cent of the baseline's mean as in 5%"
         )
@@ -197,38 +186,32 @@ class _GateReader(YamlForm):
 
     # ------------------------------------------------------------------------------------------ numbers
 
-    def _confidence(self, gate: Mapping[str, Any]) -> float:
-        value = gate.get("confidence", 0.95)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0.5 < value < 1:
-            return float(value)
-        self.fault(f"confidence must be above 0.5 and below 1, as in 0.95; got {value!r}", "gate", "confidence")
-        return 0.95
+    def _numbers(self, gate: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Settings that are numbers, by name; None where the default holds."""
+        expected = "above 0.5 and below 1, as in 0.95; got"
+        yield "confidence", self._fitting(gate, ("gate", "confidence"), lambda one: 0.5 < _number(one) < 1, expected)
+        whole = partial(_is_whole, at_least=1, at_most=_MOST_REPEATS)
+        expected = f"a whole number from 1 to {_MOST_REPEATS}, got"
+        yield "repeats", self._fitting(gate, ("gate", "repeats"), whole, expected)
+        expected = "per cent of the time that the baseline takes, as in 25%; got"
+        where = ("gate", "latency_tolerance")
+        told = self._fitting(gate, where, lambda one: _per_cent(one) < math.inf, expected)
+        yield where[1], None if told is None else _per_cent(told)
 
-    def _repeats(self, gate: Mapping[str, Any]) -> int:
-        value = gate.get("repeats", 1)
-        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_REPEATS:
+    def _fitting(self, entry: Mapping[str, Any], where: YamlPath, fits: Callable[[Any], bool], expected: str) -> Any:
+        """The value of a key, the last of its path; None where nothing is said, or what does not fit: a fault."""
+        value = entry.get(str(where[-1]))
+        if where[-1] not in entry or fits(value):
             return value
-        self.fault(f"repeats must be a whole number from 1 to {_MOST_REPEATS}, got {value!r}", "gate", "repeats")
-        return 1
-
-    def _latency_tolerance(self, gate: Mapping[str, Any]) -> float:
-        value = gate.get("latency_tolerance", "25%")
-        per_cent = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
-        if per_cent and math.isfinite(float(per_cent[1])):
-            return float(per_cent[1]) / 100
-        what = "latency_tolerance must be per cent of the time that the baseline takes, as in 25%"
-        self.fault(f"{what}; got {value!r}", "gate", "latency_tolerance")
-        return 0.25
-
-    def _whole(self, entry: Mapping[str, Any], key: str, *where: str | int) -> int | None:
-        """A number of items or tokens; None if nothing is said."""
-        if key not in entry:
-            return None
-        value = entry[key]
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-        self.fault(f"{key} must be a whole number, 0 or more, got {value!r}", *where, key)
+        self.fault(f"{where[-1]} must be {expected} {value!r}", *where)
         return None
+
+    def _count(self, entry: Mapping[str, Any], *where: str | int) -> int | None:
+        """A number of items or tokens; None if nothing is said."""
+        found: int | None = self._fitting(
+            entry, where, partial(_is_whole, at_least=0), "a whole number, 0 or more, got"
+        )
+        return found
 
     # ------------------------------------------------------------------------------------------ pins
 
@@ -245,7 +228,7 @@ class _GateReader(YamlForm):
             self.fault(f"a pin is a mapping of {', '.join(_PIN_KEYS)}; got {entry!r}", *where)
             return None
         before = len(self.faults)
-        self._unknown(entry, _PIN_KEYS, "a pin", *where)
+        self.refuse_unknown(entry, _PIN_KEYS, "a pin", *where)
         for key in _PIN_KEYS[:4]:
             if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
                 self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
@@ -257,7 +240,7 @@ class _GateReader(YamlForm):
         include, exclude = (self._ids(entry, key, where) for key in _DEMANDS[:2])
         for one in sorted({*include} & {*exclude}):
             self.fault(f"{one} must be included and must not be included; no answer does both", *where)
-        items, tokens = (self._whole(entry, key, *where) for key in _DEMANDS[2:])
+        items, tokens = (self._count(entry, *where, key) for key in _DEMANDS[2:])
         selector = entry.get("selector", "")
         if isinstance(selector, str) and selector and self.selectors and selector not in self.selectors:
             what = f"a pin names no selector of this file: {selector!r}{suggest(selector, self.selectors)}"
@@ -282,7 +265,7 @@ class _GateReader(YamlForm):
         found: list[str] = []
         for place, value in enumerate(values):
             try:
-                parsed = ItemKey.parse(value if isinstance(value, str) else str(value))
+                parsed = ItemKey.parse(str(value))
             except UserError as error:
                 self.fault(f"{key}: {error}", *where, key, place)
                 continue
@@ -294,6 +277,16 @@ class _GateReader(YamlForm):
             else:
                 found.append(parsed.id)
         return tuple(found)
+
+
+def _is_whole(value: Any, *, at_least: int, at_most: float = math.inf) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and at_least <= value <= at_most
+
+
+def _per_cent(value: Any) -> float:
+    """The share that a text such as `5%` tells; NaN for anything else."""
+    found = _PER_CENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    return float(found[1]) / 100 if found else math.nan
 
 
 def _number(value: Any) -> float:

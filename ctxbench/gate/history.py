@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.core.errors import ParameterError, StorageError, UserError, faults_of
+from ctxbench.gate.baseline import AcceptedFigures, summarise_selector
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, accept_command, other_content
-from ctxbench.gate.baseline_manifest import AcceptedFigures, summarise_selector
 from ctxbench.gate.baseline_reader import read_baseline, restore_advice
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.io.files import temporary_folder
@@ -91,8 +91,7 @@ def read_history(
     """
     if limit is not None and limit < 1:
         raise ParameterError(f"the limit must be 1 commit or more, got {limit}")
-    what = other_content(folder)
-    if what:
+    if what := other_content(folder):
         raise ParameterError(
             f"{folder} is {what}, no baseline; expected a gate file, or a folder that {accept_command()} made"
         )
@@ -105,7 +104,7 @@ def read_history(
     older = limit is not None and len(commits) > limit
     try:
         with temporary_folder(Path(tempfile.gettempdir(), "ctxbench")) as place:
-            accepted = tuple(_read(_Source(repository, folder, place), commits[1:] if older else commits, notify))
+            accepted = tuple(_read(repository, folder, commits[1:] if older else commits, place, notify))
     except OSError as error:
         raise StorageError(f"no temporary folder can be made ({error}); set TMPDIR to where there is room") from error
     if not any(one.worth or one.fault != GONE for one in accepted):
@@ -113,41 +112,38 @@ def read_history(
     return BaselineHistory(folder=folder, accepted=accepted, older=older, shallow=repository.is_shallow())
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """The repository, the folder of the baseline in it, and a place for its files at a commit."""
-
-    repository: Repository
-    folder: Path
-    place: Path
-
-
 def _read(
-    source: _Source, commits: Sequence[Commit], notify: Callable[[str, int, int], None] | None
+    repository: Repository,
+    folder: Path,
+    commits: Sequence[Commit],
+    place: Path,
+    notify: Callable[[str, int, int], None] | None,
 ) -> Iterator[PastBaseline]:
+    """Read the baseline of a folder at each commit, by way of a place for its files."""
     known: dict[
         tuple[tuple[str, str], ...], tuple[tuple[AcceptedFigures, ...], str]
     ] = {}  # what was taken back is read once
     for number, commit in enumerate(commits):
         if notify is not None:
             notify("reading baselines", number, len(commits))
-        found = source.repository.files(commit, source.folder)
-        files = {name: digest for name, digest in found.items() if name != VECTORS}
+        files = {name: digest for name, digest in repository.files(commit, folder).items() if name != VECTORS}
         key = tuple(files.items())
         if key not in known:
-            known[key] = _worth_of(source, files, source.place / str(number))
+            known[key] = _worth_of(repository, folder, files, place / str(number))
         worth, fault = known[key]
         yield PastBaseline(commit=commit, worth=worth, fault=fault)
 
 
-def _worth_of(source: _Source, files: Mapping[str, str], target: Path) -> tuple[tuple[AcceptedFigures, ...], str]:
+def _worth_of(
+    repository: Repository, folder: Path, files: Mapping[str, str], target: Path
+) -> tuple[tuple[AcceptedFigures, ...], str]:
     """What a baseline says, and why it says nothing."""
     if MANIFEST not in files:
         return (), GONE
     try:
-        source.repository.write(files, target)
+        repository.write(files, target)
         return tuple(summarise_selector(one, FIGURES) for one in read_baseline(target)), ""
     except UserError as error:
         first, *others = faults_of(error)
-        said = str(first).replace(f"; {restore_advice()}", "").replace(str(target), str(source.folder))
+        said = str(first).replace(f"; {restore_advice()}", "").replace(str(target), str(folder))
         return (), f"{said}{f'; {len(others)} more' if others else ''}"

@@ -144,9 +144,8 @@ def _disabled_differences(base: SelectorSnapshot, head: SelectorSnapshot) -> dic
     found: dict[str, tuple[str, ...]] = {}
     for name in dict.fromkeys([*base.disabled, *head.disabled]):
         before, after = base.disabled.get(name), head.disabled.get(name)
-        if name in base.items or name in head.items or (before and after and before.hash == after.hash):
-            continue
-        found[name] = () if before is None or after is None else edited_fields(before, after)
+        if not (name in base.items or name in head.items or (before and after and before.hash == after.hash)):
+            found[name] = () if before is None or after is None else edited_fields(before, after)
     return found
 
 
@@ -161,8 +160,7 @@ def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
     """The fields in which an item differs, sorted; none where the texts of either side are kept out."""
     if before.row is None or after.row is None:
         return ()
-    names = {*before.row, *after.row} - {"_id"}
-    found = {name for name in names if before.row.get(name) != after.row.get(name)}
+    found = {*_differing(before.row, after.row)} - {"_id"}
     return tuple(sorted(found - {"title"} if "name" in found else found))
 
 
@@ -176,10 +174,12 @@ def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
     if before.row is None or after.row is None:
         return "its content hash is another"
     fields = edited_fields(before, after)
-    short = [one for one in fields if one in _VALUE_FIELDS]
     rest = [one for one in fields if one not in _VALUE_FIELDS]
-    rows = (before.row or {}, after.row or {})
-    parts = [f"{name} {' -> '.join(_shown(row.get(name, _DEFAULTS.get(name))) for row in rows)}" for name in short]
+    parts = [
+        f"{name} {' -> '.join(_shown(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
+        for name in fields
+        if name in _VALUE_FIELDS
+    ]
     if rest:
         parts.append(f"{' and '.join([', '.join(rest[:-1]), rest[-1]]) if len(rest) > 1 else rest[0]} edited")
     return ", ".join(parts) or "edited"
@@ -192,11 +192,11 @@ def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
     before, after = flat_steps(base.selector), flat_steps(head.selector)
     found: dict[str, Any] = {}
     if before is not None and after is not None:
-        named = _with_user_names(list(_step_settings(before, after)), base.values, head.values)
+        named = _with_user_names([*_step_settings(before, after)], base.values, head.values)
         found["settings"] = (*named, *_resource_differences(base.selector, head.selector))
     else:
-        told = tuple(_description_differences(base.selector, head.selector))
-        found["outside" if base.outside or head.outside else "settings"] = told
+        own = "outside" if base.outside or head.outside else "settings"
+        found[own] = tuple(_description_differences(base.selector, head.selector))
     if base.embedder != head.embedder:
         found["embedder"] = SettingDifference(
             name="model", path="embedder", was=base.embedder or NONE, now=head.embedder or NONE
@@ -205,7 +205,6 @@ def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
         found["tokens"] = SettingDifference(
             name="tokens", path="tokens", was=base.tokens, now=head.tokens, scoring=False
         )
-    names = dict.fromkeys([*base.versions, *head.versions])
     found["versions"] = tuple(
         SettingDifference(
             name="code of ctxbench" if name == "code" else name,
@@ -214,10 +213,14 @@ def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
             now=head.versions.get(name, NONE),
             code=True,
         )
-        for name in names
-        if base.versions.get(name) != head.versions.get(name)
+        for name in _differing(base.versions, head.versions)
     )
     return found
+
+
+def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The names in either mapping that stand for different values, or in one of them only."""
+    return [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
 
 
 def _resource_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SettingDifference]:
@@ -234,24 +237,22 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
     for path in dict.fromkeys([*olds, *news]):
         old, new = olds.get(path), news.get(path)
         if old is None or new is None:
-            step = old or new
-            sides = [NONE if one is None else _step_text(one) for one in (old, new)]
-            scores = step is not None and step.scores
-            yield SettingDifference(name=path, path=path, step=path, was=sides[0], now=sides[1], scoring=scores)
+            was, now = (NONE if one is None else _step_text(one) for one in (old, new))
+            scores = any(one is not None and one.scores for one in (old, new))
+            yield SettingDifference(name=path, path=path, step=path, was=was, now=now, scoring=scores)
             continue
-        for name in dict.fromkeys([*old.values, *new.values]):
-            was, now = old.values.get(name), new.values.get(name)
-            if was != now:
-                where = f"{path}.{name}"
-                told = SettingDifference(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores)
-                yield replace(told, step=path, parameter=name)
-        for name in dict.fromkeys([*old.source, *new.source]):
-            was, now = old.source.get(name), new.source.get(name)
-            if was != now:
-                where = f"{path}.{name}"
-                made = name != "content"  # what stands in a file that a step reads is the user's own
-                told = SettingDifference(name=where, path=where, was=_shown(was), now=_shown(now), scoring=new.scores)
-                yield replace(told, step=path, code=made)
+        for older, newer, own in ((old.values, new.values, True), (old.source, new.source, False)):
+            for name in _differing(older, newer):
+                yield SettingDifference(
+                    name=f"{path}.{name}",
+                    path=f"{path}.{name}",
+                    was=_shown(older.get(name)),
+                    now=_shown(newer.get(name)),
+                    scoring=new.scores,
+                    code=not own and name != "content",  # what stands in a file that a step reads is the user's own
+                    step=path,
+                    parameter=name if own else "",
+                )
     kept = [path for path in olds if path in news]
     moved = [path for path in news if path in olds]
     if kept != moved:
@@ -263,11 +264,7 @@ def _with_user_names(
     settings: Sequence[SettingDifference], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[SettingDifference]:
     """Settings under the names of the selector's parameters, where one was changed between the same two values."""
-    changed = {
-        name: (_shown(before.get(name)), _shown(after.get(name)))
-        for name in dict.fromkeys([*before, *after])
-        if before.get(name) != after.get(name)
-    }
+    changed = {name: (_shown(before.get(name)), _shown(after.get(name))) for name in _differing(before, after)}
     for one in settings:
         last = one.parameter.lower()
         alike = [name for name, values in changed.items() if last and values == (one.was, one.now)]

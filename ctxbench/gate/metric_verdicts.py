@@ -107,9 +107,7 @@ class _PairValues:
         head = {metric: values[rows[1]] for metric, values in pair.head.metrics.items()}
         if same:
             head = {m: np.where(equal, base[m], values) for m, values in head.items() if m in base}
-        names = [pair.head.queries[query].group for query in pair.queries]
-        code = {name: place for place, name in enumerate(sorted(set(names)))}
-        groups = np.array([code[name] for name in names], dtype=np.int64)
+        _, groups = np.unique([pair.head.queries[query].group for query in pair.queries], return_inverse=True)
         return cls(base, head, groups, max(pair.base.repeats, pair.head.repeats) > 1)
 
     def has(self, metric: Metric) -> bool:
@@ -182,25 +180,16 @@ def _metric_verdict(
     base = rows.estimate(metric, settings, head=False)
     head = base if rows.has_equal_values(metric) else rows.estimate(metric, settings, head=True)
     tolerance = settings.tolerance(metric).of(comparison.base) if comparison.n else 0.0
-    higher = metric.declaration.better == "higher"
+    harm = -comparison.difference if metric.declaration.better == "higher" else comparison.difference
     return MetricVerdict(
         metric=str(metric),
-        verdict=_verdict(comparison, tolerance, higher=higher),
+        verdict=Verdict.of(harm, tolerated=not exceeds(comparison, tolerance), told=comparison.distinguishable),
         base=base,
         head=head,
         comparison=comparison,
         tolerance=tolerance,
         detectable=rows.detectable(metric, comparison, tolerance=tolerance, family=family),
     )
-
-
-def _verdict(comparison: Comparison, tolerance: float, *, higher: bool) -> Verdict:
-    """The verdict, from the size, the sign and the significance of a difference; `higher` = higher is better."""
-    if not exceeds(comparison, tolerance):
-        return Verdict.SAME
-    if (comparison.difference > 0) is higher:
-        return Verdict.BETTER if comparison.distinguishable else Verdict.SAME
-    return Verdict.WORSE if comparison.distinguishable else Verdict.CANNOT_TELL
 
 
 def exceeds(comparison: Comparison, tolerance: float) -> bool:
@@ -212,6 +201,11 @@ def exceeds(comparison: Comparison, tolerance: float) -> bool:
 # ---------------------------------------------------------------------------------------------- what could be told
 
 
+# Where queries differ with a standard deviation sd, let se = sd / sqrt(n), n what they are worth
+# (`Comparison.worth`). A change D from the first becomes (D + sqrt(D^2 + 4 (z_a + z_b)^2 se^2)) / 2, which solves
+# Connor's equation with D for what it says without those differences; what the second exceeds the tolerance by is
+# joined with z_b se in quadrature; z_a for alpha / family, two-sided, and z_b for the power. With a `size` of 0, as
+# if all got worse alike, these are (z_a + z_b) se and tolerance + z_b se, the common formula for means.
 def detectable(
     comparison: Comparison, *, groups: int, tolerance: float, family: int, size: float, room: float = math.inf
 ) -> float | None:
@@ -224,12 +218,6 @@ def detectable(
     * told apart: k groups that all get worse are, by exact McNemar and sign flips alike, if 2^(1 - k) <= alpha /
       family. So P(X >= k) >= POWER, X binomial(groups, q).
     * beyond the tolerance: P(X x size > groups x tolerance) >= POWER.
-
-    Where queries differ with a standard deviation sd, let se = sd / sqrt(n), n what they are worth
-    (`Comparison.worth`). A change D from the first becomes (D + sqrt(D^2 + 4 (z_a + z_b)^2 se^2)) / 2, which solves
-    Connor's equation with D for what it says without those differences; what the second exceeds the tolerance by is
-    joined with z_b se in quadrature; z_a for alpha / family, two-sided, and z_b for the power. With a `size` of 0, as
-    if all got worse alike, these are (z_a + z_b) se and tolerance + z_b se, the common formula for means.
 
     alpha / family is the strictest step of Holm's, so that more is told where several metrics are worse together; and
     more is told where queries of a group change apart from each other.

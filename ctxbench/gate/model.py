@@ -19,6 +19,21 @@ class Verdict(StrEnum):
     CANNOT_TELL = "cannot tell"
     NOT_COMPARABLE = "not comparable"
 
+    @classmethod
+    def of(cls, harm: float, *, tolerated: bool, told: bool) -> Verdict:
+        """The verdict on a difference.
+
+        Args:
+            harm: above 0 where it is for the worse.
+            tolerated: whether it is no larger than what counts as the same.
+            told: whether it is told apart from chance.
+        """
+        if tolerated:
+            return cls.SAME
+        if harm > 0:
+            return cls.WORSE if told else cls.CANNOT_TELL
+        return cls.BETTER if told else cls.SAME
+
     @property
     def severity(self) -> int:
         """0 for the worst verdict, which decides over the others."""
@@ -273,7 +288,7 @@ class SelectorCheck:
         compared: how many queries.
         left_out: by why, ids of queries that were not compared: `new`, `removed`, `relabelled`, `changed`.
         changes: of items that went in or out, in the order of the queries; swaps left out.
-        swaps: queries that differ only by items whose scores noise may exchange (`swaps.noise_margin`: at most 1e-5).
+        swaps: queries that differ only by items whose scores noise may exchange (at most 1e-5 apart).
         causes: most costly first: required items lost net, then lost, then fewest gained, then changes of others; then
             items whose price changed, those that add most first.
         metrics: judged, in the order asked.

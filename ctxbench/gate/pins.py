@@ -1,18 +1,22 @@
-"""Checks pins: what must hold for a query, or for every query with a tag, whatever the metrics say."""
+"""Checks pins, what must hold for a query or for every query with a tag, and explains why some do not hold."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ctxbench.core.errors import Fault, suggest
 from ctxbench.gate.check_settings import Pin
-from ctxbench.gate.model import PinFailure
+from ctxbench.gate.model import Cause, Change, PinFailure
 from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, SelectorSnapshot, Unasked
-from ctxbench.gate.value_texts import counted
+from ctxbench.gate.value_texts import counted, first_few
+
+if TYPE_CHECKING:
+    from ctxbench.gate.snapshot_pair import SnapshotPair
 
 ITEMS, TOKENS = "items", "tokens"  # what a failure is about that is about no single item
 
@@ -52,12 +56,14 @@ def pin_failures(
 
 def pin_text(pin: Pin) -> str:
     """A pin in words: `query q17 must include rule:code%20review, at most 10 items`."""
-    parts = [f"must include {', '.join(pin.must_include)}"] if pin.must_include else []
-    parts += [f"must not include {', '.join(pin.must_not_include)}"] if pin.must_not_include else []
-    parts += [] if pin.at_most_items is None else [f"at most {counted(pin.at_most_items, 'item')}"]
-    parts += [] if pin.at_most_tokens is None else [f"at most {counted(pin.at_most_tokens, 'token')}"]
     who = f"query {pin.query}" if pin.query else f"tag {pin.tag}"
-    return f"{who} {', '.join(parts)}"
+    demands = (
+        (bool(pin.must_include), f"must include {', '.join(pin.must_include)}"),
+        (bool(pin.must_not_include), f"must not include {', '.join(pin.must_not_include)}"),
+        (pin.at_most_items is not None, f"at most {counted(pin.at_most_items or 0, 'item')}"),
+        (pin.at_most_tokens is not None, f"at most {counted(pin.at_most_tokens or 0, 'token')}"),
+    )
+    return f"{who} {', '.join(text for made, text in demands if made)}"
 
 
 def unknown_pins(
@@ -128,15 +134,23 @@ def _absence_reason(item: str, fact: AnswerFact, snapshot: SelectorSnapshot) -> 
 
 def exclusion_reason(item: str, query: QueryFact, known: ItemFact) -> str:
     """Why no search for a query may offer an item; empty if it may, or if that is not known."""
-    if item in query.lists.get("removed", ()):
-        return f"the user removed it from the session of query {query.id}"
-    if query.scope and query.scope not in known.scopes:
-        return f"it is not among what query {query.id} may get (scope {query.scope})"
-    if not query.scope and "available" in query.lists and item not in query.lists["available"]:
-        return f"it is not among what query {query.id} may get (its own list of available items)"
-    if known.row is not None and known.row.get("include") == "manual":
-        return "its include mode is manual, so that no search brings it in"
-    return ""
+    listed = query.lists.get("available", [item])
+    reasons = (
+        (item in query.lists.get("removed", ()), f"the user removed it from the session of query {query.id}"),
+        (
+            bool(query.scope) and query.scope not in known.scopes,
+            f"it is not among what query {query.id} may get (scope {query.scope})",
+        ),
+        (
+            not query.scope and item not in listed,
+            f"it is not among what query {query.id} may get (its own list of available items)",
+        ),
+        (
+            known.row is not None and known.row.get("include") == "manual",
+            "its include mode is manual, so that no search brings it in",
+        ),
+    )
+    return next((why for applies, why in reasons if applies), "")
 
 
 def _score_text(score: float | None) -> str:
@@ -174,7 +188,7 @@ class _Sides:
         elif wrong := self._unasked_target(pin, meant) or self._missing_target(pin, meant) or self._lost_target(pin):
             yield wrong
         else:
-            items = {name for one in meant if _pin_queries(pin, one) for name in (*one.items, *one.disabled)}
+            items = {name for one in meant if _pin_queries(pin, one) for name in one.all_items}
             where = f" in dataset {pin.dataset}" if pin.dataset else ""
             for item in (*pin.must_include, *pin.must_not_include):
                 if item not in items:
@@ -191,14 +205,10 @@ class _Sides:
         if any(_pin_queries(pin, one) for one in heads):
             return ""
         for head in heads:
-            found = [(name, one) for name, one in head.unasked.items() if name == pin.query or pin.tag in one.tags]
-            if found:
+            if found := [(name, one) for name, one in head.unasked.items() if name == pin.query or pin.tag in one.tags]:
                 name, one = found[0]
-                others = (
-                    f", as {len(found) - 1:,} more that {'has' if len(found) == 2 else 'have'} it"
-                    if len(found) > 1
-                    else ""
-                )
+                have = "has" if len(found) == 2 else "have"
+                others = f", as {len(found) - 1:,} more that {have} it" if len(found) > 1 else ""
                 only = "" if pin.query else f"no query that is asked has the tag {pin.tag}: "
                 what = f"{only}query {name} is in dataset {head.dataset}, but {one.why}{others}"
                 return f"{what}; {self._mend(head.dataset, one)}, or take the pin out"
@@ -232,3 +242,88 @@ class _Sides:
         if not pin.query:
             return f"no query that is asked now has the tag {pin.tag}; take the pin out, or put the tag back"
         return f"query {pin.query} is no longer in the dataset; take the pin out, or put the query back"
+
+
+def explain_pins(
+    pins: Sequence[Pin], pair: SnapshotPair, changes: Sequence[Change], *, queries: Collection[str]
+) -> tuple[PinFailure, ...]:
+    """Find the pins that do not hold at the head, as `pin_failures` does, and say why each does not.
+
+    Args:
+        pins: of the gate file.
+        pair: base and head.
+        changes: explained.
+        queries: ids of those that were compared; of others nothing more is said.
+    """
+    explainer = _PinExplainer(pair, changes, queries)
+    found = []
+    for pin in pins:
+        if now := pin_failures([pin], pair.head, renamed=pair.renamed, before=pair.base):
+            before = {(one.query, one.about) for one in pin_failures([_with_base_ids(pin, pair)], pair.base)}
+            found += [explainer.explain(one, before) for one in now]
+    return tuple(found)
+
+
+def _with_base_ids(pin: Pin, pair: SnapshotPair) -> Pin:
+    """The pin with the ids that items had at the base."""
+    include, exclude = (
+        tuple(pair.base_ids.get(one, one) for one in items) for items in (pin.must_include, pin.must_not_include)
+    )
+    return replace(pin, must_include=include, must_not_include=exclude)
+
+
+class _PinExplainer:
+    """Explains the pins of one selector on one dataset."""
+
+    def __init__(self, pair: SnapshotPair, changes: Sequence[Change], queries: Collection[str]) -> None:
+        self.pair = pair
+        self.queries = frozenset(queries)
+        self.changes: dict[str, dict[str, Change]] = {}
+        for one in changes:
+            self.changes.setdefault(one.query, {})[self.pair.head_id(one.item)] = one
+
+    def explain(self, one: PinFailure, before: Collection[tuple[str, str]]) -> PinFailure:
+        """The failure with its reasons; a pinned item is wanted back whether or not it is labelled."""
+        if one.query not in self.queries or not one.about:
+            return one
+        change = self.changes.get(one.query, {}).get(self.pair.renamed.get(one.about, one.about))
+        said = "; ".join([one.message, *self._reasons(one, change, before)])
+        if change is None:
+            return replace(one, message=said)
+        from ctxbench.gate.remedies import find_remedy  # slow to import; most pins hold
+
+        remedy = find_remedy(replace(change, required=True), change.cause, self.pair)
+        return replace(one, message=said, cause=change.cause, remedy=remedy)
+
+    def _reasons(self, one: PinFailure, change: Change | None, before: Collection[tuple[str, str]]) -> Iterator[str]:
+        if (new := self.pair.renamed.get(one.about)) is not None:
+            there = any(offered.id == new for offered in self.pair.head.answers[one.query].offered)
+            yield f"{one.about} is {new} now, which the pin is to name{', and is offered' if there else ''}"
+        if change is not None:
+            yield _cause_text(change.cause, self.pair.head_id(change.item))
+            return  # all that there is to say of an item
+        if (one.query, self.pair.base_ids.get(one.about, one.about)) in before:
+            yield "it did not hold in the baseline either"
+        came = [(name, change) for name, change in self.changes.get(one.query, {}).items() if not change.lost]
+        if came and one.about in (ITEMS, TOKENS):
+            yield f"came in: {first_few([f'{name} ({_cause_text(change.cause, name)})' for name, change in came])}"
+        if one.about == TOKENS:
+            yield from self._grown_text(one.query)
+
+    def _grown_text(self, query: str) -> Iterator[str]:
+        """The items that were offered before and take more tokens now."""
+        was, now = self.pair.candidates(query)
+        both = [name for name, offered in now.offered.items() if name in was.offered and offered.origin != "session"]
+        more = {name: now.rows[name].tokens - was.rows[name].tokens for name in both}
+        if grew := sorted((name for name in both if more[name] > 0), key=lambda name: -more[name]):
+            yield f"longer now: {first_few([f'{name} ({more[name]:+,} tokens)' for name in grew])}"
+
+
+def _cause_text(cause: Cause, item: str) -> str:
+    """`item edited: text edited`, with what the cause names unless that is the item itself."""
+    others = [one for one in cause.subjects if one != item and one not in cause.detail]
+    named = first_few(others)
+    said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
+    if cause.detail.startswith(f"{cause.kind} "):  # `model minilm -> e5`
+        return said
+    return f"{cause.kind}: {said}" if said else f"{cause.kind}"

@@ -21,6 +21,7 @@ from typing import Any
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import SessionItem
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.gate.baseline_rows import session_items
 from ctxbench.gate.snapshots import QueryFact, SelectorSnapshot, asked_hash
 from ctxbench.gate.value_texts import first_ids
@@ -28,10 +29,7 @@ from ctxbench.gate.value_texts import first_ids
 
 def scopes_of(snapshot: SelectorSnapshot) -> dict[str, frozenset[str]]:
     """The ids of the items that can be offered, by the scope that holds them."""
-    found: dict[str, set[str]] = {}
-    for name, fact in snapshot.items.items():
-        for scope in fact.scopes:
-            found.setdefault(scope, set()).add(name)
+    found = group_pairs((scope, name) for name, fact in snapshot.items.items() for scope in fact.scopes)
     return {scope: frozenset(names) for scope, names in found.items()}
 
 
@@ -71,7 +69,7 @@ class Questions:
     ) -> None:
         self._base = base
         self._old = {new: old for old, new in renames.items()}
-        self._known = base.items.keys() | base.disabled.keys()
+        self._known = base.all_items.keys()
         self._both = frozenset(base.items.keys() & {self._old.get(name, name) for name in offered})
         self._before = {scope: ids & self._both for scope, ids in scopes_of(base).items()}
         self._left_scopes = items_without_scope(base, scopes, renames)
@@ -95,7 +93,8 @@ class Questions:
                 return False
         if now.asked == before.asked:
             return True
-        return query is not None and before.asked in map(asked_hash, self._base_versions(query, before, available=told))
+        versions = () if query is None else self._base_versions(query, before, available=told)
+        return any(asked_hash(one.as_row()) == before.asked for one in versions)
 
     def has_same_labels(self, now: QueryFact, query: DatasetQuery | None, labels: Sequence[Label]) -> bool:
         """Whether a query has the same labels as at the base; arguments as in `is_same_question`, and its labels."""

@@ -7,21 +7,16 @@ What a text should say is a hint: no scores are computed for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from ctxbench.core.errors import UserError
-from ctxbench.core.items import Item
 from ctxbench.gate.cause_finder import item_change
+from ctxbench.gate.comparability import item_of
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import NONE
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate
-from ctxbench.gate.snapshot_pair import QueryCandidates, SnapshotPair
-from ctxbench.io import rows
-from ctxbench.sources.catalogs import read_item
+from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
 from ctxbench.text.chunking.item_chunks import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
 
@@ -40,32 +35,35 @@ _UNDO_TEXTS = {
 _SIZE_PARAMETERS = {"standard": "topN", "first": "n"}  # by cut, the parameter that counts items
 
 
-def find_remedy(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
+def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
     """Find the remedy for a lost required item; an empty one for other changes, and where nothing can be said."""
-    if not (change.lost and change.required):
+    if not (given.lost and given.required):
         return Remedy()
-    item = pair.head_id(change.item)
-    if cause.kind == CauseKind.GONE:
-        back = f"enable {item} again" if item in pair.head.disabled else f"put {item} back"
-        back += " into a scope" if item in pair.head.items else ""
-        return Remedy(f"{back}, or if another item took its place, label that with `ctxbench data rebase`")
-    if cause.kind == CauseKind.RENAMED:
-        return Remedy(f"give {item} its old name back, or say in its description what that said: names are searched")
-    if cause.kind == CauseKind.EDITED and cause.subjects == (item,):
-        back = f"take the edit of {item} back"
-        lost = lost_words(change, pair)
-        if lost:
-            return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
-        return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
-    if cause.kind == CauseKind.CROWDED:
-        return _separate_items(change, cause, pair) or _widen_cut(change, pair) or Remedy(_undo_items(cause, pair))
-    if cause.kind == CauseKind.PARAMETER:
-        return Remedy(_undo_settings(cause, pair))
-    if cause.kind == CauseKind.MODEL:
-        return Remedy("tune the cut for the new model (`ctxbench tune`), or keep the old one")
-    if cause.kind == CauseKind.UNKNOWN and not pair.inputs:
-        return Remedy("ask more than once (`repeats` in the gate file)")
-    return _widen_cut(change, pair)
+    change = pair.context(given)
+    item = change.item
+    match cause.kind:
+        case CauseKind.GONE:
+            back = f"enable {item} again" if item in pair.head.disabled else f"put {item} back"
+            back += " into a scope" if item in pair.head.items else ""
+            return Remedy(f"{back}, or if another item took its place, label that with `ctxbench data rebase`")
+        case CauseKind.RENAMED:
+            said = "or say in its description what that said: names are searched"
+            return Remedy(f"give {item} its old name back, {said}")
+        case CauseKind.EDITED if cause.subjects == (item,):
+            back = f"take the edit of {item} back"
+            if lost := lost_words(change, pair):
+                return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
+            return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
+        case CauseKind.CROWDED:
+            return _separate_items(change, cause, pair) or _widen_cut(change, pair) or Remedy(_undo_items(cause, pair))
+        case CauseKind.PARAMETER:
+            return Remedy(_undo_settings(cause, pair))
+        case CauseKind.MODEL:
+            return Remedy("tune the cut for the new model (`ctxbench tune`), or keep the old one")
+        case CauseKind.UNKNOWN if not pair.inputs:
+            return Remedy("ask more than once (`repeats` in the gate file)")
+        case _:
+            return _widen_cut(change, pair)
 
 
 def _with_alternative(said: str, other: Remedy) -> Remedy:
@@ -73,17 +71,15 @@ def _with_alternative(said: str, other: Remedy) -> Remedy:
     return replace(other, phrase=f"{said} {other.phrase}") if other else other
 
 
-def lost_words(change: Change, pair: SnapshotPair) -> str:
+def lost_words(change: ChangeContext, pair: SnapshotPair) -> str:
     """The sentence that an edited item was found by and that its text has lost, in quotes.
 
     Where the pair of chunks is not known, as in a baseline, it is the lost sentence that has most of the words of the
     request, of equals the longest. Empty without texts, or where nothing is lost.
     """
-    name = pair.head_id(change.item)
-    before = pair.base.items.get(pair.base_ids.get(name, name))
-    after = pair.head.items.get(name)
-    held = {pair.head_id(one.id): one for one in pair.base.answers[change.query].offered}.get(name)
-    if before is None or after is None or before.row is None or after.row is None or held is None:
+    before = pair.base.items.get(pair.base_ids.get(change.item, change.item))
+    after, held = pair.head.items.get(change.item), change.base.offered.get(change.item)
+    if before is None or after is None or held is None:
         return ""
     retriever = next((one for one in pair.steps[0] or () if "chunks" in one.values), None)
     bodies = any(one.values.get("bodies") for one in pair.steps[0] or ())
@@ -91,7 +87,7 @@ def lost_words(change: Change, pair: SnapshotPair) -> str:
         chunking = ItemChunking(bodies=bodies) if retriever is None else ItemChunking.described(retriever.values)
     except UserError:  # a plugin's rule that is not installed here
         return ""
-    old, new = _item(before.row), _item(after.row)
+    old, new = item_of(before), item_of(after)
     chunks = () if old is None or chunking is None else chunking(old)
     if new is None or (held.pair is not None and held.pair.item_chunk >= len(chunks)):
         return ""
@@ -99,8 +95,7 @@ def lost_words(change: Change, pair: SnapshotPair) -> str:
     looked_at = chunks if held.pair is None else chunks[held.pair.item_chunk : held.pair.item_chunk + 1]
     gone = [one for chunk in looked_at for one in query_chunks(chunk) if " ".join(one.split()) not in now]
     asked = _words(pair.head.queries[change.query].text)
-    best = max(gone, key=lambda one: (len(asked & _words(one)), len(one)), default="")
-    found = " ".join(best.split())
+    found = " ".join(max(gone, key=lambda one: (len(asked & _words(one)), len(one)), default="").split())
     return f'"{found if len(found) <= _MAX_QUOTED else found[: _MAX_QUOTED - 3] + "..."}"' if found else ""
 
 
@@ -109,16 +104,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word for word in re.findall(r"\w+", text.lower()) if len(word) > _SHORT)
 
 
-def _item(fields: Mapping[str, Any]) -> Item | None:
-    return read_item(rows.Row(fields, [], Path(), 0))
-
-
-def _separate_items(change: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
+def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair) -> Remedy:
     """Advise to tell an item apart from those in front with nearly the same score, where scores are similarities."""
     if pair.weighs_the_catalog:
         return Remedy()
-    _, after = pair.candidates(change.query)
-    item = pair.head_id(change.item)
+    after, item = change.head, change.item
     alike = [name for name in cause.subjects if abs(after.score(name) - after.score(item)) <= _CLOSE]
     if not alike:
         return Remedy()
@@ -148,24 +138,26 @@ def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
     return " and ".join(said)
 
 
-def _widen_cut(change: Change, pair: SnapshotPair) -> Remedy:
+def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
     """Advise to change the parameter of the cut that keeps the item out, to a value that lets it in."""
-    _, after = pair.candidates(change.query)
-    item = pair.head_id(change.item)
+    after, item = change.head, change.item
     row = after.rows.get(item)
     step = None if row is None else deciding_cut(pair, row)
     if row is None or row.score is None or step is None or row.beyond_chunks:
         return Remedy()
-    if (size := _SIZE_PARAMETERS.get(step.name)) is not None:
-        return Remedy(f"raise {user_name(size, step, pair)} to", place_among_rivals(item, after, step))
     best = max((after.score(one) for one in after.found), default=0.0)
-    if step.name == "margin" and step.values.get("of") == "ratio" and best > 0:
-        return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up((best - row.score) / best))
-    if step.name == "margin" and step.values.get("of") == "difference":
-        return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up(best - row.score))
-    if step.name == "at_least":
-        return Remedy(f"lower {user_name('threshold', step, pair)} to", _round_down(row.score), lower=True)
-    return Remedy()
+    match step.name, step.values.get("of"):
+        case (("standard" | "first"), _):
+            size = _SIZE_PARAMETERS[step.name]
+            return Remedy(f"raise {user_name(size, step, pair)} to", place_among_rivals(item, after, step))
+        case "margin", "ratio" if best > 0:
+            return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up((best - row.score) / best))
+        case "margin", "difference":
+            return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up(best - row.score))
+        case "at_least", _:
+            return Remedy(f"lower {user_name('threshold', step, pair)} to", _round_down(row.score), lower=True)
+        case _:
+            return Remedy()
 
 
 def place_among_rivals(item: str, side: QueryCandidates, step: FlatStep) -> int:
@@ -187,11 +179,8 @@ def place_among_rivals(item: str, side: QueryCandidates, step: FlatStep) -> int:
 def deciding_cut(pair: SnapshotPair, row: Candidate) -> FlatStep | None:
     """The step of the head that keeps an item out: one for its type, with a parameter that its rule names."""
     held = () if row.rule is None else row.rule.values
-    for step in pair.steps[1] or ():
-        suits = step.kind in ("cut", "fit") and row.type in step.types
-        if suits and any(name in step.values and step.values[name] == value for name, value in held):
-            return step
-    return None
+    suited = (step for step in pair.steps[1] or () if step.kind in ("cut", "fit") and row.type in step.types)
+    return next((step for step in suited if any((name, value) in step.values.items() for name, value in held)), None)
 
 
 def user_name(name: str, step: FlatStep, pair: SnapshotPair) -> str:

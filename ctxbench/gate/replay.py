@@ -16,7 +16,8 @@ import numpy as np
 
 from ctxbench.core import registry
 from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, place_among
+from ctxbench.core.candidate_tables import concatenated
+from ctxbench.core.candidates import Candidates, Mode, Origin, place_among
 from ctxbench.core.errors import UserError
 from ctxbench.core.rules import Rule
 from ctxbench.gate.flat_steps import FlatStep
@@ -82,15 +83,15 @@ def can_replay(steps: Sequence[FlatStep] | None) -> bool:
     if steps is None:
         return False
     first = next((place for place, one in enumerate(steps) if one.kind == "expand"), len(steps))
-    if any(one.kind == "rank" for one in steps[first:]):  # what the cuts before it saw is in no score that is kept
-        return False
-    if any(one.kind == "fit" for one in steps[first:]) and any(
-        one.kind == "expand" and one.values.get("depth", 1) > 1 for one in steps
-    ):  # a later pass stands behind an earlier one, and which pass brought an item in is not kept
-        return False
-    if any(one.values.get("frame") for one in steps):  # what a prompt costs is not known
-        return False
-    return all(one.name in REPLAYED for one in steps if one.kind not in ("analyse", "retrieve", "rank", "expand"))
+    behind = {one.kind for one in steps[first:]}
+    several = any(one.kind == "expand" and one.values.get("depth", 1) > 1 for one in steps)
+    lacking = (
+        "rank" in behind,  # what the cuts before it saw is in no score that is kept
+        "fit" in behind and several,  # which pass brought an item in is not kept, and one stands behind the other
+        any(one.values.get("frame") for one in steps),  # what a prompt costs is not known
+    )
+    cuts = [one.name for one in steps if one.kind not in ("analyse", "retrieve", "rank", "expand")]
+    return not any(lacking) and all(name in REPLAYED for name in cuts)
 
 
 def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[bool]:
@@ -130,21 +131,19 @@ def _rank_key(row: Candidate) -> tuple[int, float]:
 
 
 def _in_catalog_order(case: ReplayCase) -> list[Candidate]:
-    own = () if case.own is None else (case.own,)
-    rows = {row.id: row for row in (*case.rivals, *own)}
+    rows = {row.id: row for row in (*case.rivals, case.own) if row is not None}
     return sorted(rows.values(), key=lambda row: row.place)
 
 
 def _table(n: int, rows: Sequence[tuple[int, Candidate]], bars: Any) -> tuple[Candidates, Any]:
     """All cases as one table, one request each; an item's number is its place among all rows."""
     origin = np.array([_ORIGINS[row.origin] for _, row in rows], dtype=np.int64)
-    score = np.array([np.nan if row.score is None else row.score for _, row in rows], dtype=np.float64)
-    score = np.where((origin != Origin.SESSION) & np.isnan(score), 0.0, score)
+    score = [np.nan if row.origin == "session" else row.score or 0.0 for _, row in rows]
     table = Candidates.build(
         n,
         np.array([case for case, _ in rows], dtype=np.int64),
         np.arange(len(rows), dtype=np.int64),
-        score=np.where(origin == Origin.SESSION, np.nan, score),
+        score=np.array(score, dtype=np.float64),
         origin=origin,
         mode=np.full(len(rows), Mode.AGENT, dtype=np.int64),
         query_chunk=np.array([row.chunk for _, row in rows], dtype=np.int64),
@@ -177,25 +176,20 @@ def with_setting(
         other: where the setting is taken from.
         setting: which one.
     """
-    if setting.path == ORDER:
-        order = {one.path: place for place, one in enumerate(other)}
-        return tuple(sorted(steps, key=lambda one: order.get(one.path, len(order))))
     theirs = {one.path: one for one in other}
+    order = {path: place for place, path in enumerate(theirs)}
+    if setting.path == ORDER:
+        return tuple(sorted(steps, key=lambda one: order.get(one.path, len(order))))
     ours = {one.path for one in steps}
     path, name = setting.step, setting.parameter
     if path in theirs and path not in ours:
-        order = {one.path: place for place, one in enumerate(other)}
         behind = [n for n, one in enumerate(steps) if order.get(one.path, -1) > order[path]]
         at = min(behind, default=len(steps))
         return (*steps[:at], theirs[path], *steps[at:])
     if path in ours and path not in theirs:
         return tuple(one for one in steps if one.path != path)
-    out = []
-    for one in steps:
-        if one.path == path and path in theirs and name in theirs[path].values:
-            one = _with_values(one, {**one.values, name: theirs[path].values[name]})
-        out.append(one)
-    return tuple(out)
+    told = {name: theirs[path].values[name]} if path in theirs and name in theirs[path].values else {}
+    return tuple(_with_values(one, {**one.values, **told}) if told and one.path == path else one for one in steps)
 
 
 def _with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:

@@ -3,7 +3,7 @@
 That is so where a dataset's files are the same byte for byte, the same of its queries are asked, the selector is one of
 ctxbench and says the same of itself (steps, parameters, contents of files that it reads, model), and Python, ctxbench
 with its code, and the libraries are the same. Such a selector gives the same answers, but for the noise of another
-machine's arithmetic, which is no change by `swaps`. That goes for all selectors of a gate file, or all are computed: as
+machine's arithmetic, which is no change. That goes for all selectors of a gate file, or all are computed: as
 they are where one is outside, takes its sizes from another, or has steps or a model of a plugin, and where a dataset
 goes by its name, whose place may change.
 """
@@ -102,7 +102,7 @@ def with_unasked(
         heads: as `reuse_answers` gives them.
         bases: the snapshots of its baseline.
     """
-    from ctxbench.data.datasets.sample import select_queries  # most checks need no dataset
+    from ctxbench.data.datasets.dataset import select_queries  # most checks need no dataset
     from ctxbench.gate.comparability import unasked
     from ctxbench.gate.edited_dataset import open_edited
 
@@ -143,5 +143,4 @@ def _same_description(
 ) -> bool:
     """Whether a selector describes itself as it did in the baseline."""
     now = json.loads(dump_json([description, values]))
-    then = [before.selector, before.values]
-    return not before.outside and before.tokens == counter and now == then
+    return not before.outside and before.tokens == counter and now == [before.selector, before.values]

@@ -11,13 +11,14 @@ import numpy as np
 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.items import ITEM_TYPES
+from ctxbench.core.rules import Rule
 from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import rounded
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.input_differences import InputDifferences
+from ctxbench.gate.model import Change
 from ctxbench.gate.replay import Candidate
-from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
-from ctxbench.gate.table_answers import has_all_candidates
+from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot, has_all_candidates
 
 _INDEPENDENT = (
     "dense",
@@ -58,10 +59,43 @@ class QueryCandidates:
         beyond = [name for name, row in self.found.items() if row.beyond_chunks]
         return max(map(self.score, beyond), default=-math.inf)
 
+    def rule(self, name: str) -> Rule | None:
+        """The rule that keeps an item out; None where it is offered, or no candidate."""
+        row = self.rows.get(name)
+        return None if row is None else row.rule
+
     def score(self, name: str) -> float:
         """The score of an item that the search found; minus infinity if the search is not known to have found it."""
         row = self.found.get(name)
         return -math.inf if row is None or row.score is None else row.score
+
+
+@dataclass(frozen=True, eq=False)
+class ChangeContext:
+    """A change with the candidates of its query on both sides.
+
+    Attributes:
+        query: id of the query.
+        lost: whether the item went out; else it came in.
+        item: the id of the item at the head; the id at the base if it is gone.
+        base, head: the candidates.
+    """
+
+    query: str
+    lost: bool
+    item: str
+    base: QueryCandidates
+    head: QueryCandidates
+
+    @property
+    def offering(self) -> QueryCandidates:
+        """The side on which the item is offered."""
+        return self.base if self.lost else self.head
+
+    @property
+    def lacking(self) -> QueryCandidates:
+        """The side on which it is out."""
+        return self.head if self.lost else self.base
 
 
 class SnapshotPair:
@@ -114,6 +148,10 @@ class SnapshotPair:
             )
         return self._candidates[query]
 
+    def context(self, change: Change) -> ChangeContext:
+        """A change with the candidates of its query."""
+        return ChangeContext(change.query, change.lost, self.head_id(change.item), *self.candidates(change.query))
+
     def _query_candidates(self, snapshot: SelectorSnapshot, query: str) -> QueryCandidates:
         rows = {}
         answer = snapshot.answers[query]
@@ -161,23 +199,16 @@ class SnapshotPair:
         By quantiles: the k-th best of those scores becomes the k-th best. Between them a line, beyond them the line
         through the ends; where fewer than two are known, the score stays as it was.
         """
-        pair = self._quantiles(query)
-        if pair is None:
+        sides, both = self.candidates(query), list(self.score_moves(query))
+        if len(both) < 2:
             return score
-        before, after = pair
+        before, after = (sorted(map(side.score, both)) for side in sides)
         low, high = before[0], before[-1]
         if low < score < high:
             return float(np.interp(score, before, after))
         slope = (after[-1] - after[0]) / (high - low) if high > low else 1.0
         end = 0 if score <= low else -1
         return after[end] + slope * (score - before[end])
-
-    def _quantiles(self, query: str) -> tuple[list[float], list[float]] | None:
-        before, after = self.candidates(query)
-        both = list(self.score_moves(query))
-        if len(both) < 2:
-            return None
-        return sorted(map(before.score, both)), sorted(map(after.score, both))
 
     def largest_deviation(self, query: str) -> float:
         """The largest distance of an unchanged item's score from its `expected_score`; 0 where none is known."""

@@ -7,40 +7,52 @@ import json
 import os.path
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from ctxbench.bench.dataset_run import SLICE, answered, measured
-from ctxbench.bench.experiment_file import SelectorSpec
 from ctxbench.bench.labels import Labels, enough_shown
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.metrics import mean as mean_of
-from ctxbench.bench.prepared import Prepared, count_tokens
-from ctxbench.bench.progress_listener import Progress, silent
-from ctxbench.bench.provenance import git_commit, versions
+from ctxbench.bench.prepared import Prepared, count_tokens, prepare
+from ctxbench.bench.progress_listener import Notify, Progress, silent
+from ctxbench.bench.provenance import versions
 from ctxbench.bench.results import RunFolder
+from ctxbench.bench.selector_specs import SelectorSpec
 from ctxbench.bench.slices import Slice, joined_slices
 from ctxbench.core.arrays import FloatArray
-from ctxbench.core.errors import ParameterError, StorageError, UserError
+from ctxbench.core.errors import Fault, ParameterError, StorageError, UserError
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import SHOWN_TOO_LITTLE
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import select_queries
 from ctxbench.gate.comparability import unasked
+from ctxbench.gate.edited_dataset import open_edited
+from ctxbench.gate.gate_file import GateFile
 from ctxbench.gate.plugins import guard_plugins, plugin_steps
-from ctxbench.gate.snapshots import Identity, ItemFact, QueryFact, SelectorSnapshot, Unasked, by_state, facts_of
-from ctxbench.gate.table_answers import TableAnswers
+from ctxbench.gate.reused_answers import GateAnswers, inputs_of
+from ctxbench.gate.snapshots import (
+    Identity,
+    ItemFact,
+    QueryFact,
+    SelectorSnapshot,
+    TableAnswers,
+    Unasked,
+    by_state,
+    facts_of,
+)
+from ctxbench.gate.stored_vectors import baseline_counts, gate_resources
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.pipelines import AsManyAs
-from ctxbench.selectors.selector import Answers, Selector
+from ctxbench.selectors.selector import Selector
 from ctxbench.text.tokens import open_counter
 
 _Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
@@ -66,22 +78,20 @@ def take(
     """
     if resources is None:
         resources = prepared.resources(progress=lambda done, total: progress("embedding texts", done, total))
-    commit = git_commit(prepared.experiment.base)
     with ExitStack() as end:
         return [
             one
             for name in prepared.datasets
-            for one in _Taking(prepared, resources, name, commit).snapshots(repeats, progress, end)
+            for one in _Taking(prepared, resources, name).snapshots(repeats, progress, end)
         ]
 
 
 class _Taking:
     """All selectors of an experiment on one dataset."""
 
-    def __init__(self, prepared: Prepared, resources: LocalResources, name: str, commit: str | None) -> None:
+    def __init__(self, prepared: Prepared, resources: LocalResources, name: str) -> None:
         self.prepared = prepared
         self.name = name
-        self.commit = commit
         self.dataset = prepared.datasets[name].judged()
         tokens = np.pad(prepared.item_tokens[name], (0, self.dataset.gone))  # what is gone is never offered
         self.labels = Labels.of(self.dataset, tokens, resources.text_tokens)
@@ -96,7 +106,7 @@ class _Taking:
 
     def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[SelectorSnapshot]:
         for selector in self.selectors.values():
-            end.callback(getattr(selector, "close", _nothing))
+            end.callback(getattr(selector, "close", lambda: None))
         rounds = self._asked(repeats, progress)
         facts = facts_of(self.dataset, self.prepared.item_tokens[self.name].tolist())
         return [self._snapshot(name, rounds[name], facts) for name in self.selectors]
@@ -133,9 +143,12 @@ class _Taking:
         return repeats if isinstance(selector, External) and not isinstance(selector, FileSelector) else 1
 
     def _select(self, name: str, time: int) -> Selector:
-        """The selector as it is asked for the first time, or once more."""
+        """The selector as it is asked at a time: one outside anew, for answers that it kept are not taken again."""
         selector = self.selectors[name]
-        return _Again(selector, time) if isinstance(selector, External) and time else selector
+        if not time or not isinstance(selector, External):
+            return selector
+        again = SimpleNamespace(name=name, describe=selector.describe, select=partial(selector.select, time=time))
+        return cast("Selector", again)
 
     def _snapshot(self, name: str, times: Sequence[Slice], facts: _Facts) -> SelectorSnapshot:
         values = [measured(self.prepared.metrics, self.labels.evidence(answers), answers) for answers in times]
@@ -148,7 +161,6 @@ class _Taking:
             embedder=_embedder(description),
             tokens=self.prepared.counter.name,
             versions=versions(),
-            git=self.commit,
             outside=spec.outside,
         )
         return SelectorSnapshot(
@@ -166,24 +178,6 @@ class _Taking:
             judged=self.dataset,
             unasked=unasked(self.prepared.opened[self.name], self.dataset),
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _Again:
-    """A selector outside that is asked once more; answers kept from an earlier time are not taken for this one's."""
-
-    selector: External
-    time: int
-
-    @property
-    def name(self) -> str:
-        return self.selector.name
-
-    def describe(self) -> dict[str, Any]:
-        return self.selector.describe()
-
-    def select(self, batch: Batch) -> Answers:
-        return self.selector.select(batch, time=self.time)
 
 
 def _spread(values: Sequence[Mapping[Metric, FloatArray]]) -> dict[str, float]:
@@ -222,10 +216,6 @@ def _as_json(value: Mapping[str, Any]) -> dict[str, Any]:
     """As a file has it: lists for tuples."""
     found: dict[str, Any] = json.loads(dump_json(value))
     return found
-
-
-def _nothing() -> None:
-    """What ends a selector that holds nothing."""
 
 
 def of_run(folder: Path, opened: Mapping[str, Dataset] | None = None) -> list[SelectorSnapshot]:
@@ -314,7 +304,6 @@ def _of_part(
         embedder=_embedder(about["description"]),
         tokens=manifest["tokens"],
         versions=part.made_by.get("versions", {}),
-        git=part.made_by.get("git"),
         outside=bool(about["outside"]),
     )
     return SelectorSnapshot(
@@ -329,3 +318,45 @@ def _of_part(
         source=str(store.path),
         judged=dataset,
     )
+
+
+def ask(
+    file: GateFile,
+    *,
+    faults: Sequence[Fault] = (),
+    bases: Sequence[SelectorSnapshot] | None = None,
+    notify: Notify,
+    progress: Progress,
+) -> GateAnswers:
+    """Ask every selector on every dataset.
+
+    Args:
+        file: what is asked.
+        faults: what is wrong in it already, to be reported with the rest.
+        bases: the snapshots of its baseline, whose labels, vectors and token counts are used; None = a baseline is to
+            be written: datasets must be valid, and nothing is taken from the baseline so far.
+        notify: told what takes a moment.
+        progress: told about every slice of queries.
+
+    Raises:
+        InputError: anything is wrong in the gate file or in what it names: all faults, with their lines.
+        UserError: a selector of ours fails, or vectors of the baseline are damaged.
+    """
+    counting = {} if bases is None else {"counting": baseline_counts(bases)}
+    before = [] if bases is not None else _input_hashes(file)
+    prepared = prepare(
+        file.experiment, faults=faults, notify=notify, opening=partial(open_edited, bases=bases or ()), **counting
+    )
+    resources = gate_resources(
+        prepared, file.baseline, accepting=bases is None, progress=partial(progress, "embedding texts")
+    )
+    snapshots = take(prepared, repeats=file.settings.repeats, resources=resources, progress=progress)
+    if bases is None:
+        hashes = zip(prepared.datasets, before, _input_hashes(file), strict=True)
+        inputs = {name: now if now == old else "" for name, old, now in hashes}  # empty for files written to meanwhile
+        snapshots = [replace(one, inputs=inputs[one.dataset]) for one in snapshots]
+    return GateAnswers(snapshots, prepared.references, resources)
+
+
+def _input_hashes(file: GateFile) -> list[str]:
+    return [inputs_of(file.experiment, dataset) for dataset in file.experiment.datasets]

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.items import Item, ItemKey
-from ctxbench.core.selection import Offered
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.selection import Offered, offered_rows
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.io.json_files import dump_json
+
+if TYPE_CHECKING:
+    from ctxbench.bench.slices import Slice
 
 NEAR = 5  # candidates that stayed out which a snapshot keeps of each query: what may come in next
 SHORT = 16  # hex digits of a content hash
@@ -97,18 +103,15 @@ class QueryFact:
     lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, query: DatasetQuery, labels: Iterable[Label]) -> QueryFact:
+    def of(cls, query: DatasetQuery, labels: Sequence[Label]) -> QueryFact:
         """The facts of a query, with its text."""
-        labels = list(labels)
         row = query.as_row()
         labelled = label_facts(labels)
-        needs: dict[str, list[str]] = {}
-        for place, label in enumerate(labels):
-            if label.grade == Grade.REQUIRED:
-                needs.setdefault(label.alternatives or f"\0{place}", []).append(label.item.id)
+        required = [(place, label) for place, label in enumerate(labels) if label.grade == Grade.REQUIRED]
+        needs = group_pairs((label.alternatives or f"\0{place}", label.item.id) for place, label in required)
         return cls(
             id=query.id,
-            asked=_asked_row_hash(row),
+            asked=asked_hash(row),
             labelled=_label_hash(query.needs_nothing, labelled),
             required=tuple(sorted(tuple(sorted(one)) for one in needs.values())),
             needs_nothing=query.needs_nothing,
@@ -175,7 +178,6 @@ class Identity:
         embedder: key of the model; empty = the selector uses none.
         tokens: the counter.
         versions: of Python, ctxbench, its code, and libraries.
-        git: commit, or None.
         outside: True for a selector of the user's.
     """
 
@@ -184,8 +186,12 @@ class Identity:
     tokens: str
     values: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
-    git: str | None = None
     outside: bool = False
+
+    def same_as(self, other: Identity, versions: Iterable[str]) -> bool:
+        """Whether selector, model, token counter and some versions are the same."""
+        alike = (self.selector, self.embedder, self.tokens) == (other.selector, other.embedder, other.tokens)
+        return alike and all(self.versions.get(name) == other.versions.get(name) for name in versions)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -230,6 +236,16 @@ class SelectorSnapshot:
     inputs: str = ""
     reused: bool = False
 
+    @property
+    def all_items(self) -> dict[str, ItemFact]:
+        """All items by id, those that can be offered first."""
+        return {**self.items, **self.disabled}
+
+    @property
+    def contents(self) -> dict[str, tuple[str, bool]]:
+        """Of all items by id, the hash and whether a scope holds the item."""
+        return {name: (fact.hash, bool(fact.scopes)) for name, fact in self.all_items.items()}
+
     def rows_of(self, queries: Sequence[str]) -> IntArray:
         """The rows of some queries in the values of metrics, shape (n_queries,)."""
         row = {query: n for n, query in enumerate(self.queries)}
@@ -251,12 +267,8 @@ def label_facts(labels: Iterable[Label]) -> list[LabelFact]:
     return sorted((one.item.id, int(one.grade), one.via, one.alternatives) for one in labels)
 
 
-def asked_hash(query: DatasetQuery) -> str:
-    """Hash of what a selector is asked for a query."""
-    return _asked_row_hash(query.as_row())
-
-
-def _asked_row_hash(row: Mapping[str, Any]) -> str:
+def asked_hash(row: Mapping[str, Any]) -> str:
+    """Hash of what a selector is asked for a query, given its row."""
     own = {"split", "group", "tags", "needs", "labelled"}
     kept = {name: value for name, value in row.items() if name not in own}
     if kept.get("session"):  # what it holds comes into the one order, whatever order it is written in
@@ -284,10 +296,7 @@ def facts_of(dataset: Dataset, tokens: Iterable[int]) -> tuple[dict[str, ItemFac
         dataset: every query labelled, or said to need nothing.
         tokens: prompt tokens of every item that is there, in catalog order.
     """
-    scopes: dict[ItemKey, list[str]] = {}
-    for scope, keys in sorted(dataset.scopes.items()):
-        for key in keys:
-            scopes.setdefault(key, []).append(scope)
+    scopes = group_pairs((key, scope) for scope, keys in sorted(dataset.scopes.items()) for key in keys)
     items = {
         item.id: ItemFact.of(item, int(n), tuple(scopes.get(item.key, ())))
         for item, n in zip(dataset.current_catalog, tokens, strict=True)
@@ -302,18 +311,82 @@ def by_state(items: Mapping[str, ItemFact]) -> tuple[dict[str, ItemFact], dict[s
     return enabled, {name: item for name, item in items.items() if not item.enabled}
 
 
-def without_texts(snapshot: SelectorSnapshot) -> SelectorSnapshot:
-    """The snapshot without texts that someone wrote; ids, tags and names of scopes stay."""
-    return replace(
-        snapshot,
-        items={name: replace(item, row=None) for name, item in snapshot.items.items()},
-        disabled={name: replace(item, row=None) for name, item in snapshot.disabled.items()},
-        queries={name: _without_text(query) for name, query in snapshot.queries.items()},
-        judged=None,
-    )
+class TableAnswers(Mapping[str, AnswerFact]):
+    """What a selector answered on a dataset, every candidate of it.
+
+    Most queries are the same on both sides of a check, and of those only the ids offered are looked at. Where the
+    selector gave an order and no scores, there are none here either: those of the table (`Answers.scored`) are made up.
+
+    Args:
+        catalog: what the candidates' positions are positions in.
+        answers: for every query.
+        errors: what went wrong, by query id.
+    """
+
+    def __init__(self, catalog: Catalog, answers: Slice, *, errors: Mapping[str, str]) -> None:
+        self.errors = dict(errors)
+        self._catalog = catalog
+        self._table: Candidates = answers.candidates
+        self._scored = answers.scored
+        self._row = {query: row for row, query in enumerate(answers.queries)}
+        self._made: dict[str, AnswerFact] = {}
+        chosen = self._table.chosen
+        self._start = self._table.starts_of(chosen).tolist()
+        self._ids = [catalog.ids[item] for item in self._table.item[chosen].tolist()]
+
+    def __getitem__(self, query: str) -> AnswerFact:
+        if query not in self._made:
+            rows = self._table.rows(self._row[query])
+            offered = offered_rows(self._catalog, self._table, rows, chosen=True)
+            near = offered_rows(self._catalog, self._table, rows, chosen=False)
+            if not self._scored and _are_order_scores((*offered, *near)):
+                offered, near = (tuple([replace(one, score=None) for one in side]) for side in (offered, near))
+            self._made[query] = AnswerFact(query=query, offered=offered, near=near, error=self.errors.get(query, ""))
+        return self._made[query]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._row)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __contains__(self, query: object) -> bool:
+        return query in self._row
+
+    def offered_ids(self, query: str) -> list[str]:
+        """The ids of the items that a query was offered, best first."""
+        row = self._row[query]
+        return self._ids[self._start[row] : self._start[row + 1]]
+
+    def only(self, queries: Iterable[str]) -> TableAnswers:
+        """The answers to some of the queries; what was made of them so far is shared."""
+        row = {query: self._row[query] for query in queries}
+        errors = {query: text for query, text in self.errors.items() if query in row}
+        few = copy(self)
+        vars(few).update(_row=row, errors=errors)
+        return few
 
 
-def _without_text(query: QueryFact) -> QueryFact:
-    """The query without its text, and without labels that name alternatives: these names are texts, too."""
-    named = any(alternatives for _, _, _, alternatives in query.others)
-    return replace(query, text="", others=() if named else query.others)
+def _are_order_scores(rows: Iterable[Offered]) -> bool:
+    """Whether the scores of one request are -1, -2, ..., as an order without scores is written."""
+    scores = sorted((one.score for one in rows if one.score is not None), reverse=True)
+    return scores == [-float(place) for place in range(1, len(scores) + 1)]
+
+
+def offered_ids(answers: Mapping[str, AnswerFact], query: str) -> list[str]:
+    """The ids of the items that a query was offered, best first."""
+    if isinstance(answers, TableAnswers):
+        return answers.offered_ids(query)
+    return [one.id for one in answers[query].offered]
+
+
+def has_all_candidates(answers: Mapping[str, AnswerFact], query: str) -> bool:
+    """Whether all candidates of a query are known, and not only the nearest of those that stayed out."""
+    return isinstance(answers, TableAnswers) or len(answers[query].near) < NEAR
+
+
+def failures(answers: Mapping[str, AnswerFact]) -> dict[str, str]:
+    """The errors of queries that the selector failed on, by query id, in order."""
+    if isinstance(answers, TableAnswers):
+        return answers.errors
+    return {query: fact.error for query, fact in answers.items() if fact.error}

@@ -1,75 +1,119 @@
-"""Vectors and token counts from a baseline, so that unchanged texts need neither a model nor a cache."""
+"""Vectors and token counts from a baseline, so that unchanged texts need neither a model nor a cache.
+
+In `vectors.npz`, rows stand in the order of the hashes of their texts, uncompressed: float32 numbers hardly shrink, and
+so git keeps a changed file as its difference. The same vectors give the same bytes.
+"""
 
 from __future__ import annotations
 
+import io
+import json
+import math
+import re
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
+import numpy.typing as npt
 
 from ctxbench.core.arrays import BoolArray, Float32Array, IntArray
+from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import InputError, StorageError
 from ctxbench.embedding.embedder import Embedder, EmbedderIdentity, ModelError
-from ctxbench.embedding.vector_store import Store, VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import UNIT_TOLERANCE, Store, Vectors, VectorStore, text_hash
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, accept_command, file_hash
 from ctxbench.gate.baseline_reader import read_manifest
 from ctxbench.gate.snapshots import SelectorSnapshot, content_hash
-from ctxbench.gate.vectors_file import StoredVectors, damaged, read_vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.files import read_bytes
+from ctxbench.io.json_files import dump_json
 from ctxbench.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
     from ctxbench.bench.prepared import Prepared  # slow to import
 
 
-class BaselineStore:
+_FORMAT = 1
+_HASH = 32  # bytes
+_DATE = (1980, 1, 1, 0, 0, 0)  # of every file in the archive
+_LFS = b"version https://git-lfs"
+_LONGEST_META = 4096  # bytes; some hundred are usual
+_LOCKED = 1  # of a member's flags
+_HEADER = re.compile(  # numpy.lib.format, version 1.0
+    rb"\x93NUMPY\x01\x00..\{'descr': '(?P<kind>[|<>][uif][1248])', 'fortran_order': False, "
+    rb"'shape': \((?P<shape>[0-9]{1,10},(?: [0-9]{1,10})?)\), \} *\n",
+    re.DOTALL,
+)
+# Whatever `zipfile` raises for bytes that are no archive, or not one of this form; `json` for nesting.
+_DAMAGE = (
+    BadZipFile,
+    OSError,
+    EOFError,
+    LookupError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    RuntimeError,
+    struct.error,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredVectors:
+    """The vectors of a baseline, by the hash of their text.
+
+    Attributes:
+        embedder: key of the identity of who made them.
+        rows: by hash of the text, the row in `vectors`.
+        vectors: shape (n_texts, dimensions), unit length.
+    """
+
+    embedder: str
+    rows: Mapping[bytes, int]
+    vectors: Float32Array
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
+        """Which texts are there, shape (n_texts,), and their vectors, shape (n_texts, dimensions), else zero."""
+        rows = np.array([self.rows.get(text_hash(text), -1) for text in texts], dtype=np.int64)
+        found = rows >= 0
+        vectors = np.zeros((len(texts), self.vectors.shape[1]), dtype=np.float32)
+        vectors[found] = self.vectors[rows[found]]
+        return found, vectors
+
+
+class BaselineStore(VectorStore):
     """The vectors of a baseline over this machine's store, which is opened only for texts that the baseline lacks.
 
     Args:
         first: of the baseline.
-        then: this machine's; new vectors go there.
+        identity: of the embedder, whose vectors this machine's store holds; new ones go there.
 
     Raises:
         ValueError: the two are of different embedders, or of vectors of different lengths.
     """
 
-    def __init__(self, first: StoredVectors, then: Store) -> None:
-        lengths = first.vectors.shape[1], then.identity.dimensions
-        if first.embedder != then.identity.key or lengths[0] != lengths[1]:
+    def __init__(self, first: StoredVectors, identity: EmbedderIdentity) -> None:
+        super().__init__(identity)
+        lengths = first.vectors.shape[1], identity.dimensions
+        if first.embedder != identity.key or lengths[0] != lengths[1]:
             of = f"{first.embedder} ({lengths[0]} numbers)"
-            raise ValueError(f"vectors of {of} cannot stand over those of {then.identity.key} ({lengths[1]} numbers)")
+            raise ValueError(f"vectors of {of} cannot stand over those of {identity.key} ({lengths[1]} numbers)")
         self._first = first
-        self._then = then
-
-    @property
-    def identity(self) -> EmbedderIdentity:
-        """The identity of the embedder."""
-        return self._then.identity
-
-    @property
-    def path(self) -> Path:
-        """The path of this machine's store."""
-        return self._then.path
-
-    @property
-    def writable(self) -> bool:
-        """Whether this machine's store can be written."""
-        return self._then.writable
 
     def look_up(self, texts: Sequence[str]) -> tuple[BoolArray, Float32Array]:
         """See `Store.look_up`."""
         found, vectors = self._first.look_up(texts)
-        missing = np.flatnonzero(~found).tolist()
-        if missing:
-            found[missing], vectors[missing] = self._then.look_up([texts[place] for place in missing])
+        if missing := np.flatnonzero(~found).tolist():
+            found[missing], vectors[missing] = super().look_up([texts[place] for place in missing])
         return found, vectors
-
-    def add(self, texts: Sequence[str], vectors: Float32Array) -> None:
-        """See `Store.add`."""
-        self._then.add(texts, vectors)
 
 
 class GateVectors(Vectors):
@@ -106,9 +150,9 @@ class GateVectors(Vectors):
                 return self.get(texts)
             distinct = list(dict.fromkeys(texts))
             new = len(distinct) - int(self._look_up(distinct)[0].sum())
-            what = f"{new} text{'s have' if new > 1 else ' has'} no vector ({self._lacking})"
             raise ModelError(
-                f"{what}, and the model that would make them cannot be used: {error}. "
+                f"{new} text{'s have' if new > 1 else ' has'} no vector ({self._lacking}), "
+                f"and the model that would make them cannot be used: {error}. "
                 f"Write the vectors on a machine that has the model ({accept_command('--vectors')}) and commit them, "
                 "or install the model here"
             ) from error
@@ -162,10 +206,7 @@ def gate_resources(
     elif stored.embedder != own.identity.key:
         lacking = f"{folder / VECTORS} is of {stored.embedder}, the experiment's model is {own.identity.key}"
     else:
-        if accepting:
-            last = stored
-        else:
-            store = BaselineStore(stored, own)
+        store, last = (own, stored) if accepting else (BaselineStore(stored, own.identity), None)
         lacking = f"new since {folder / VECTORS} was written"
     vectors = GateVectors(prepared.embedder, store, lacking=lacking, last=last, progress=progress)
     return GateResources(vectors, prepared.counter)
@@ -214,13 +255,9 @@ class BaselineCounter:
     """
 
     def __init__(self, counter: TokenCounter, counts: Mapping[tuple[str, str], int]) -> None:
+        self.name = counter.name
         self._counter = counter
         self._counts = counts
-
-    @property
-    def name(self) -> str:
-        """The name of the counter."""
-        return self._counter.name
 
     def count(self, ids: Sequence[str], texts: Sequence[str]) -> IntArray:
         """Count; see `TokenCounter.count`."""
@@ -228,8 +265,7 @@ class BaselineCounter:
             raise ValueError(f"as many ids as texts are needed, got {len(ids)} and {len(texts)}")
         known = [self._counts.get((name, content_hash(text)), -1) for name, text in zip(ids, texts, strict=True)]
         found = np.array(known, dtype=np.int64)
-        missing = np.flatnonzero(found < 0).tolist()
-        if missing:
+        if missing := np.flatnonzero(found < 0).tolist():
             found[missing] = self._counter.count([ids[place] for place in missing], [texts[place] for place in missing])
         return found
 
@@ -239,11 +275,109 @@ def baseline_counts(snapshots: Iterable[SelectorSnapshot]) -> Callable[[TokenCou
     by_counter: dict[str, dict[tuple[str, str], int]] = {}
     for one in snapshots:
         counts = by_counter.setdefault(one.identity.tokens, {})
-        held = (*one.items.values(), *one.disabled.values())
-        counts.update(((item.id, item.prompt), item.tokens) for item in held if item.prompt)
+        counts.update(((item.id, item.prompt), item.tokens) for item in one.all_items.values() if item.prompt)
 
     def counting(counter: TokenCounter) -> TokenCounter:
         counts = by_counter.get(counter.name)
         return BaselineCounter(counter, counts) if counts else counter
 
     return counting
+
+
+def read_vectors(path: Path) -> StoredVectors:
+    """Read the vectors of a baseline.
+
+    Raises:
+        StorageError: the file is missing, damaged or of another format.
+    """
+    return _from_bytes(read_bytes(path), path)
+
+
+def vectors_bytes(vectors: Mapping[str, Float32Array], embedder: str, before: bytes | None = None) -> bytes:
+    """Vectors as the bytes of a file.
+
+    Args:
+        vectors: by text, at least one, each of shape (dimensions,), of unit length, all equally long.
+        embedder: key of the identity of who made them.
+        before: the file so far: a vector that is no further from the one there than `MARGIN` stays as it stands, for
+            then no score moves by more.
+    """
+    stands = None
+    with suppress(StorageError):  # a damaged file is written anew
+        stands = None if before is None else _from_bytes(before, Path())
+    by_hash = {text_hash(text): np.asarray(vector, dtype="<f4") for text, vector in vectors.items()}
+    if stands is not None and stands.embedder == embedder:
+        for key, vector in by_hash.items():
+            if key in stands.rows and len(vector) == stands.vectors.shape[1]:
+                old = stands.vectors[stands.rows[key]]
+                by_hash[key] = old if float(np.linalg.norm(vector - old)) <= MARGIN else vector
+    keys = sorted(by_hash)
+    meta = dump_json({"format": _FORMAT, "embedder": embedder}).encode()
+    arrays: dict[str, npt.NDArray[np.generic]] = {
+        "meta": np.frombuffer(meta, dtype=np.uint8),
+        "hashes": np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), _HASH),
+        "vectors": np.array([by_hash[key] for key in keys], dtype="<f4").reshape(len(keys), -1),
+    }
+    stream = io.BytesIO()
+    with ZipFile(stream, "w", ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, allow_pickle=False)
+            archive.writestr(ZipInfo(f"{name}.npy", date_time=_DATE), content.getvalue())
+    return stream.getvalue()
+
+
+def damaged(path: Path, wrong: str) -> StorageError:
+    """The error for a file of vectors that cannot be used."""
+    how = f"bring it back from git, or write it again ({accept_command('--vectors')})"
+    return StorageError(f"{path} is damaged or of another version ({wrong}); {how}")
+
+
+def _from_bytes(data: bytes, path: Path) -> StoredVectors:
+    if data.startswith(_LFS):
+        raise StorageError(f"{path} is a pointer of Git LFS and not the file itself; fetch it with `git lfs pull`")
+    try:
+        with ZipFile(io.BytesIO(data)) as archive:
+            meta = json.loads(_read_array(archive, "meta", "|u1", at_most=_LONGEST_META).tobytes())
+            hashes, vectors = _read_array(archive, "hashes", "|u1"), _read_array(archive, "vectors", "<f4")
+        wrong = _content_fault(meta, hashes, vectors)
+    except _DAMAGE as error:
+        wrong = str(error) or type(error).__name__
+    if wrong:
+        raise damaged(path, wrong)
+    keys = hashes.tobytes()
+    rows = {keys[_HASH * row : _HASH * (row + 1)]: row for row in range(len(hashes))}
+    return StoredVectors(meta["embedder"], rows, vectors)
+
+
+def _read_array(archive: ZipFile, name: str, kind: str, *, at_most: int | None = None) -> npt.NDArray[Any]:
+    """Read one array of the archive, which must not be compressed.
+
+    Raises:
+        ValueError: it is packed, locked, too long, no array, or of another kind or size than it says.
+    """
+    about = archive.getinfo(f"{name}.npy")
+    if about.compress_type != ZIP_STORED or about.flag_bits & _LOCKED or about.file_size != about.compress_size:
+        raise ValueError(f"{name} is compressed or encrypted, and is stored as it is by ctxbench")
+    if at_most is not None and about.file_size > at_most:
+        raise ValueError(f"{name} takes {about.file_size} bytes, at most {at_most} are expected")
+    content = archive.read(about)
+    head = _HEADER.match(content)
+    if head is None:
+        raise ValueError(f"{name} is no array of one or two dimensions")
+    if head["kind"].decode() != kind:
+        raise ValueError(f"{name} are {np.dtype(head['kind'].decode())}, expected {np.dtype(kind)}")
+    shape = [int(size) for size in head["shape"].decode().split(",") if size.strip()]
+    if math.prod(shape) * np.dtype(kind).itemsize != len(content) - head.end():
+        raise ValueError(f"{name} say that they are of shape {tuple(shape)}, which {len(content)} bytes do not hold")
+    return np.frombuffer(content, dtype=kind, offset=head.end()).reshape(shape)
+
+
+def _content_fault(meta: object, hashes: npt.NDArray[np.uint8], vectors: Float32Array) -> str:
+    """What is wrong with the content; empty if nothing is."""
+    if not isinstance(meta, dict) or meta.get("format") != _FORMAT or not isinstance(meta.get("embedder"), str):
+        return f"expected format {_FORMAT} and the key of an embedder"
+    if not len(hashes) or hashes.shape != (len(vectors), _HASH) or vectors.ndim != 2:
+        return f"hashes of shape {hashes.shape} do not fit vectors of shape {vectors.shape}"
+    squares = np.einsum("ij,ij->i", vectors, vectors)
+    return "" if np.all(np.abs(squares - 1.0) <= UNIT_TOLERANCE) else "a vector is not finite or not of unit length"

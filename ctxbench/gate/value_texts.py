@@ -25,6 +25,12 @@ def first_ids(ids: Sequence[str]) -> str:
     return ", ".join(ids[:_MAX_NAMED]) + (", ..." if len(ids) > _MAX_NAMED else "")
 
 
+def first_few(said: Sequence[str], at_most: int = _MAX_NAMED) -> str:
+    """The first few of some texts, and how many more there are: `a, b, c and 2 more`."""
+    more = f" and {len(said) - at_most} more" if len(said) > at_most else ""
+    return f"{', '.join(said[:at_most])}{more}"
+
+
 def level(metric: Metric, value: float) -> str:
     """A mean: `96.7%`, `1,234` tokens, `3.25` of anything else."""
     return f"{_digits(metric, value)}{'%' if _is_share(metric) else ''}"

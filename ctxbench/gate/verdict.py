@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import mcnemar_exact
+from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.metric_verdicts import exceeds
 from ctxbench.gate.model import MetricVerdict, PinFailure, UnmetRequirement, Verdict
-from ctxbench.gate.unmet_requirements import unmet_text
-from ctxbench.gate.value_texts import level, queries_text, signed_difference, size
+from ctxbench.gate.pins import exclusion_reason
+from ctxbench.gate.snapshots import SelectorSnapshot, offered_ids
+from ctxbench.gate.value_texts import first_ids, level, queries_text, signed_difference, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,3 +130,65 @@ def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts) -> str:
         elif one.comparison.n and one.comparison.difference:
             parts.append(f"{_change_text(one)} within {_tolerance_text(one)}")
     return "; ".join(parts) or "no required item lost, no metric moved"
+
+
+def unmet_requirements(
+    base: SelectorSnapshot, head: SelectorSnapshot, comparability: Comparability
+) -> tuple[UnmetRequirement, ...]:
+    """Find requirements that could be met at the base and cannot be at the head, whatever a selector does.
+
+    Whether it was offered makes no difference: what no selector offered is not lost, so that nothing else would tell.
+
+    Args:
+        base, head: the two.
+        comparability: the queries to compare, and renamed items.
+
+    Returns:
+        One for each set of alternatives (of one item, mostly), in the order of the queries.
+    """
+    if head.items is base.items:
+        return ()  # no selector was asked, since nothing has changed
+    old = {new: name for name, new in comparability.renamed.items()}
+    found: dict[tuple[str, ...], list[str]] = {}
+    for query in comparability.queries:
+        for group in head.queries[query].required:
+            if _can_be_met(group, head, query) or not _can_be_met([old.get(one, one) for one in group], base, query):
+                continue
+            left = tuple(name for name in group if old.get(name, name) in base.items)
+            found.setdefault(left or tuple(group), []).append(query)
+    return tuple(
+        UnmetRequirement(
+            items=items, why=" or ".join(dict.fromkeys(_item_reason(one, head) for one in items)), queries=tuple(ids)
+        )
+        for items, ids in found.items()
+    )
+
+
+def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
+    """All unmet requirements in a sentence.
+
+    Args:
+        unmet: at least one.
+    """
+    items = [*dict.fromkeys(item for one in unmet for item in one.items)]
+    queries = [*dict.fromkeys(query for one in unmet for query in one.queries)]
+    why = " or ".join(dict.fromkeys(one.why for one in unmet))
+    what = f"nothing is left that would meet what {queries_text(len(queries))} require{'s' * (len(queries) == 1)}"
+    return f"{what}: {first_ids(items)} ({why}; {first_ids(queries)})"
+
+
+def _can_be_met(group: Sequence[str], side: SelectorSnapshot, query: str) -> bool:
+    """Whether one of some alternatives can be offered, or is held by the session."""
+    asked = side.queries[query]
+    if any(one in side.items and not exclusion_reason(one, asked, side.items[one]) for one in group):
+        return True
+    return not {*group}.isdisjoint(offered_ids(side.answers, query))
+
+
+def _item_reason(item: str, head: SelectorSnapshot) -> str:
+    fact = head.items.get(item)
+    if fact is not None and fact.row is not None and fact.row.get("include") == "manual":
+        return "included by hand only"
+    from ctxbench.gate.input_differences import absence_text  # most checks find nothing gone
+
+    return absence_text(item, head)

@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, owners
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts, owners
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.core.items import Catalog, Item
@@ -23,6 +23,7 @@ from ctxbench.core.masks import Masks
 from ctxbench.core.query import Query
 from ctxbench.core.stages import EMBEDDER, Resources
 from ctxbench.embedding.embedder import ModelError
+from ctxbench.index.products import blocks, multiply, parts_of, row_dots
 from ctxbench.index.versions import index_over
 from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
 
@@ -30,7 +31,6 @@ T = TypeVar("T")
 Embed: TypeAlias = Callable[[Sequence[str]], Float32Array]
 """From texts to their unit vectors, shape (n_texts, n_dimensions)."""
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
-SMALL = 50_000_000  # multiplications below which a second BLAS thread costs more than it gives
 
 
 def chunks_of(item: Item) -> tuple[str, ...]:
@@ -81,14 +81,7 @@ class ChunkMatrix:
     @classmethod
     def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
         """Take rows that are in catalog order."""
-        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, _firsts(item))
-
-
-def _firsts(item: IntArray) -> IntArray:
-    """The row of the first chunk of each item, of rows in catalog order."""
-    new = np.ones(len(item), dtype=np.bool_)
-    new[1:] = item[1:] != item[:-1]
-    return np.flatnonzero(new)
+        return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
 
 
 class _Room:
@@ -112,7 +105,7 @@ class _Room:
 
     def add(self, item: IntArray, ordinal: IntArray, vectors: Float32Array | None = None) -> ChunkMatrix:
         """Put rows behind the last, and return the matrix of all; None: their vectors are there already."""
-        new = _firsts(item) + self._rows
+        new = np.flatnonzero(firsts(item)) + self._rows
         rows = slice(self._rows, self._rows + len(item))
         items = slice(self._items, self._items + len(new))
         self._item[rows], self._ordinal[rows], self._first[items] = item, ordinal, new
@@ -151,8 +144,7 @@ class DenseIndex:
             return None
         if name not in self._made:
             self._made[name] = make(self._matrix)
-        found: T = self._made[name]
-        return found
+        return cast("T", self._made[name])
 
     def matrix(self, needed: BoolArray, embed: Embed, *, skip_failed: bool = False) -> ChunkMatrix | None:
         """The vectors of all items held, once those in `needed`, shape (n_items,), are among them.
@@ -302,8 +294,9 @@ def search(
                 np.maximum(best, row, out=best)
         own = slice(int(start[request]), int(start[request + 1]))
         mask = eligible[request]
-        allowed = None if mask[held].all() else mask[matrix.item]
-        yield nearest(queries[own], best, matrix, allowed=allowed, depth=depth, weight=weight[own], scores=scores)
+        if not mask[held].all():
+            best = np.where(mask[matrix.item], best, np.float32(-np.inf))
+        yield nearest(queries[own], best, matrix, depth=depth, weight=weight[own], scores=scores)
 
 
 def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Iterator[tuple[int, slice, Float32Array]]:
@@ -320,7 +313,7 @@ def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Ite
     if len(broken):
         raise EmbeddingError(f"the vector of query chunk {int(broken[0])} holds NaN or infinity")
     size = max(1, BLOCK // max(len(matrix.item), 1))
-    for first, last in _blocks(start, size):
+    for first, last in blocks(start, size):
         for rows in parts_of(int(start[first]), int(start[last]), size):
             product = multiply(queries[rows], matrix.vectors)
             for request in range(first, last):
@@ -328,18 +321,11 @@ def products(queries: Float32Array, start: IntArray, matrix: ChunkMatrix) -> Ite
                 yield request, mine, product[mine.start - rows.start : mine.stop - rows.start]
 
 
-def parts_of(start: int, stop: int, size: int) -> Iterator[slice]:
-    """A range in slices of at most `size`, >= 1; one empty slice of an empty range."""
-    for first in range(start, max(stop, start + 1), size):
-        yield slice(first, min(first + size, stop))
-
-
 def nearest(
     queries: Float32Array,
     best: Float32Array,
     matrix: ChunkMatrix,
     *,
-    allowed: BoolArray | None,
     depth: int,
     weight: FloatArray,
     scores: Float32Array | None = None,
@@ -348,17 +334,14 @@ def nearest(
 
     Args:
         queries: vectors of the request's chunks, shape (n_query_chunks, n_dimensions).
-        best: the highest product of a query chunk, times its weight.
+        best: the highest product of a query chunk, times its weight; -inf for chunks that may not be found.
         matrix, depth: as of `search`.
-        allowed: which chunks may be found, shape (n_chunks,); None = all.
         weight: shape (n_query_chunks,).
         scores: all products, weighted, shape (n_query_chunks, n_chunks); None = those that count are made again.
     """
     if len(queries) == 0 or len(matrix.item) == 0:
         return Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
     margin = np.float32(MARGIN * max(1.0, float(weight.max())))  # float32's error grows with the weight
-    if allowed is not None:
-        best = np.where(allowed, best, np.float32(-np.inf))
     limit = np.float32(-np.inf)
     if len(matrix.first) > depth:
         of_items = np.maximum.reduceat(best, matrix.first)
@@ -373,8 +356,7 @@ def nearest(
     exact = row_dots(queries[query].astype(np.float64), matrix.vectors[row]) * weight[query]
     pairs = np.lexsort((query, -exact, row))
     row, query, exact = row[pairs], query[pairs], exact[pairs]
-    winner = np.ones(len(row), dtype=np.bool_)
-    winner[1:] = row[1:] != row[:-1]
+    winner = firsts(row)
     row, query, exact = row[winner], query[winner], exact[winner]
     by_score = np.lexsort((row, -exact))
     return Hits(row[by_score], query[by_score], exact[by_score])
@@ -395,41 +377,3 @@ def _pairs(
 
 
 _NONE = np.empty(0, dtype=np.int64)
-
-
-def row_dots(left: Float32Array | FloatArray, right: Float32Array | FloatArray) -> FloatArray:
-    """Dot products row by row in float64, shape (n,): bit-equal for equal rows, whatever stands around them."""
-    products: FloatArray = right.astype(np.float64)
-    products *= left  # exact in either type: a product of float32 numbers fits float64
-    sums: FloatArray = np.add.reduce(products, axis=1)
-    return sums
-
-
-def multiply(left: Float32Array, right: Float32Array) -> Float32Array:
-    """`left @ right.T`, with one BLAS thread where the product is small."""
-    if left.shape[0] * right.shape[0] * left.shape[1] > SMALL:
-        return left @ right.T
-    with _blas().limit(limits=1, user_api="blas"):
-        return left @ right.T
-
-
-_controller: list[Any] = []
-
-
-def _blas() -> Any:
-    """The controller of BLAS threads; finding the libraries costs milliseconds, so it is done once."""
-    if not _controller:
-        from threadpoolctl import ThreadpoolController
-
-        _controller.append(ThreadpoolController())
-    return _controller[0]
-
-
-def _blocks(start: IntArray, per_block: int) -> Iterator[tuple[int, int]]:
-    """Runs of requests that have at most `per_block` query chunks together (or are a single request)."""
-    first, n = 0, len(start) - 1
-    while first < n:
-        last = int(np.searchsorted(start, start[first] + per_block, side="right")) - 1
-        last = min(max(last, first + 1), n)
-        yield first, last
-        first = last

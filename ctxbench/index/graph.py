@@ -8,63 +8,26 @@ that was updated after a change equals one that is built anew.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, frozen, owners, starts
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, frozen, owners, ranges, starts
 from ctxbench.core.candidates import MARGIN
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import check_choice, check_range
 from ctxbench.core.items import Catalog, Item
-from ctxbench.index.dense import BLOCK, ChunkMatrix, multiply
-from ctxbench.index.pairs import best_pairs, dots, every_pair, heads, spans
+from ctxbench.index.dense import BLOCK, ChunkMatrix
+from ctxbench.index.pairs import Edges, best_pairs, dots, every_pair, heads, held_places, spans
+from ctxbench.index.products import blocks, multiply
 
 T = TypeVar("T", bound=np.generic)
 Prints: TypeAlias = np.ndarray[tuple[int], np.dtype[np.void]]
 SIMILARITIES = ("max", "mean", "centroid")
 _AT_ONCE = 65_536  # entries turned at once
-
-
-class Edges(NamedTuple):
-    """Entries of lists: whose, what is similar, how much, and the pair of chunks that is the most alike."""
-
-    owner: IntArray
-    item: IntArray
-    score: FloatArray
-    own_chunk: IntArray
-    other_chunk: IntArray
-
-    def taken(self, rows: BoolArray | IntArray) -> Edges:
-        """Some of them, in the order of `rows`."""
-        owner, item, score = self.owner[rows], self.item[rows], self.score[rows]
-        return Edges(owner, item, score, self.own_chunk[rows], self.other_chunk[rows])
-
-    def sorted(self) -> Edges:
-        """By owner, then score descending, then item."""
-        return self.taken(np.lexsort((self.item, -self.score, self.owner)))
-
-    def first(self, limit: int) -> Edges:
-        """The first `limit` of each owner, of those in order."""
-        new = np.ones(len(self.owner), dtype=np.bool_)
-        new[1:] = self.owner[1:] != self.owner[:-1]
-        place = np.arange(len(self.owner), dtype=np.int64)
-        return self.taken(place - np.maximum.accumulate(np.where(new, place, 0)) < limit)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Edges]) -> Edges:
-        """The entries of all parts, one behind the other."""
-        none = np.empty(0, dtype=np.int64)
-        return cls(
-            np.concatenate([none, *(part.owner for part in parts)]),
-            np.concatenate([none, *(part.item for part in parts)]),
-            np.concatenate([np.empty(0, dtype=np.float64), *(part.score for part in parts)]),
-            np.concatenate([none, *(part.own_chunk for part in parts)]),
-            np.concatenate([none, *(part.other_chunk for part in parts)]),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +48,9 @@ class GraphSpec:
     heads: bool = False
 
     def __post_init__(self) -> None:
-        if self.similarity not in SIMILARITIES:
-            raise ParameterError(f"similarity must be one of {', '.join(SIMILARITIES)}, got {self.similarity!r}")
-        if not 0 <= self.threshold <= 1:
-            raise ParameterError(f"threshold must be 0 to 1, got {self.threshold}")
-        if self.neighbours < 1:
-            raise ParameterError(f"neighbours must be 1 or more, got {self.neighbours}")
+        check_choice("similarity", self.similarity, SIMILARITIES)
+        check_range("threshold", self.threshold, 0, 1)
+        check_range("neighbours", self.neighbours, 1)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -135,9 +95,7 @@ class Graph:
     def of(self, items: IntArray, *, first: int) -> Edges:
         """The first entries of some items, shape (n,), in that order."""
         length = np.minimum(self.start[items + 1] - self.start[items], first)
-        span = starts(length)
-        place = np.arange(int(span[-1]), dtype=np.int64) + np.repeat(self.start[items] - span[:-1], length)
-        owner = np.repeat(items, length)
+        place, owner = ranges(self.start[items], length), np.repeat(items, length)
         return Edges(owner, self.item[place], self.score[place], self.own_chunk[place], self.other_chunk[place])
 
 
@@ -171,7 +129,18 @@ def build_graph(
     if matrix is not None:
         view = _ChunkView(heads(matrix) if spec.heads else matrix, spec)
         edges = view.edges(np.arange(len(view.held), dtype=np.int64), limit=spec.neighbours)
-    return _graph(edges, catalog, spec, embedder=embedder, chunking=chunking, prints=item_prints(catalog))
+    return Graph(
+        spec=spec,
+        catalog=catalog.hash,
+        embedder=embedder,
+        chunking=chunking,
+        prints=item_prints(catalog),
+        start=starts(np.bincount(edges.owner, minlength=len(catalog))),
+        item=edges.item,
+        score=edges.score,
+        own_chunk=edges.own_chunk,
+        other_chunk=edges.other_chunk,
+    )
 
 
 def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None, *, grown: bool = False) -> Graph:
@@ -192,7 +161,7 @@ def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None, *, gr
     if matrix is None or 4 * int(changed.sum()) > len(catalog) or np.any(np.diff(kept) < 0):
         return build_graph(catalog, matrix, old.spec, embedder=old.embedder, chunking=old.chunking)
     view = _ChunkView(heads(matrix) if old.spec.heads else matrix, old.spec)
-    fresh = view.edges(view.places(np.flatnonzero(changed)), limit=None)
+    fresh = view.edges(held_places(view.held, np.flatnonzero(changed)), limit=None)
     there = fresh.taken(~changed[fresh.item])
     back = view.turned(there)
     gone = now_of_old < 0
@@ -202,7 +171,7 @@ def update_graph(old: Graph, catalog: Catalog, matrix: ChunkMatrix | None, *, gr
     dirty[np.isin(now_of_old, back.owner)] = True
     merged = Edges.joined([_moved(old, np.flatnonzero(dirty & ~gone), now_of_old), back]).sorted()
     unsure = _unsure(old, now_of_old, merged, lossy[~gone[lossy]])
-    again = view.edges(view.places(unsure), limit=old.spec.neighbours)
+    again = view.edges(held_places(view.held, unsure), limit=old.spec.neighbours)
     parts = Edges.joined([merged.taken(~np.isin(merged.owner, unsure)), again, fresh])
     parts = parts.sorted().first(old.spec.neighbours)
     return _spliced(old, parts, np.flatnonzero(~dirty), now_of_old, catalog, prints)
@@ -238,7 +207,7 @@ def _spliced(
     lengths[now_of_old[clean]] = kept
     start = starts(lengths)
     stays = np.repeat(np.isin(np.arange(len(old)), clean, assume_unique=True), np.diff(old.start))
-    goes = np.arange(int(kept.sum()), dtype=np.int64) + np.repeat(start[now_of_old[clean]] - starts(kept)[:-1], kept)
+    goes = ranges(start[now_of_old[clean]], kept)
     place = np.arange(len(parts.owner), dtype=np.int64) + (start - starts(added))[parts.owner]
 
     def column(before: npt.NDArray[T], new: npt.NDArray[T]) -> npt.NDArray[T]:
@@ -304,13 +273,6 @@ class _ChunkView:
         self._span = spans(matrix)
         self.held = matrix.item[matrix.first]
 
-    def places(self, items: IntArray) -> IntArray:
-        """Where items stand among those held; those without a chunk are left out."""
-        place = np.searchsorted(self.held, items)
-        there = place < len(self.held)
-        there[there] = self.held[place[there]] == items[there]
-        return place[there].astype(np.int64)
-
     @cached_property
     def _items(self) -> tuple[FloatArray, Float32Array]:
         """A vector of each item whose dot product is the similarity (mean or centroid), shape (n_held, d)."""
@@ -331,7 +293,8 @@ class _ChunkView:
         for first in range(0, len(edges.owner), _AT_ONCE):
             part = edges.taken(np.arange(first, min(first + _AT_ONCE, len(edges.owner)), dtype=np.int64))
             row = np.arange(len(part.owner), dtype=np.int64)
-            _, own, other = self._exact(self.places(part.item), row, self.places(part.owner), None)
+            rows, places = held_places(self.held, part.item), held_places(self.held, part.owner)
+            _, own, other = self._exact(rows, row, places, None)
             ordinal = self._matrix.ordinal
             parts.append(Edges(part.item, part.owner, part.score, ordinal[own], ordinal[other]))
         return Edges.joined(parts)
@@ -341,13 +304,7 @@ class _ChunkView:
         by_chunk = self._spec.similarity == "max"
         height = np.diff(self._span)[rows] if by_chunk else np.ones(len(rows), dtype=np.int64)
         width = len(self._matrix.item) if by_chunk else len(self.held)
-        ends = starts(height)
-        first = 0
-        while first < len(rows):
-            last = int(np.searchsorted(ends, ends[first] + BLOCK // max(width, 1), side="right")) - 1
-            last = min(max(last, first + 1), len(rows))
-            yield rows[first:last]
-            first = last
+        return (rows[first:last] for first, last in blocks(starts(height), BLOCK // max(width, 1)))
 
     def _block(self, rows: IntArray, limit: int | None) -> Edges:
         proposed, chunks = self._proposed(rows)
@@ -370,17 +327,11 @@ class _ChunkView:
             vectors = self._items[1]
             return multiply(vectors[rows], vectors), None
         vectors, height = self._matrix.vectors, np.diff(self._span)[rows]
-        chunks = multiply(vectors[self._chunk_rows(rows)], vectors)
+        chunks = multiply(vectors[ranges(self._span[rows], height)], vectors)
         of_items = chunks if len(chunks) == len(rows) else np.maximum.reduceat(chunks, starts(height)[:-1], axis=0)
         if len(self.held) < len(vectors):
             of_items = np.maximum.reduceat(of_items, self._matrix.first, axis=1)
         return of_items.copy() if of_items is chunks else of_items, chunks
-
-    def _chunk_rows(self, rows: IntArray) -> IntArray:
-        """The chunks of some items, item by item."""
-        height = np.diff(self._span)[rows]
-        span = starts(height)
-        return np.arange(int(span[-1]), dtype=np.int64) + np.repeat(self._span[rows] - span[:-1], height)
 
     def _exact(
         self, rows: IntArray, row: IntArray, place: IntArray, chunks: Float32Array | None
@@ -404,26 +355,3 @@ class _ChunkView:
             items = self._items[0]
             score = dots(items, items, rows[row], place)
         return score, best.left, best.right
-
-
-def _graph(
-    edges: Edges,
-    catalog: Catalog,
-    spec: GraphSpec,
-    *,
-    embedder: str,
-    chunking: str,
-    prints: Prints,
-) -> Graph:
-    return Graph(
-        spec=spec,
-        catalog=catalog.hash,
-        embedder=embedder,
-        chunking=chunking,
-        prints=prints,
-        start=starts(np.bincount(edges.owner, minlength=len(catalog))),
-        item=edges.item,
-        score=edges.score,
-        own_chunk=edges.own_chunk,
-        other_chunk=edges.other_chunk,
-    )

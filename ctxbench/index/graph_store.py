@@ -184,12 +184,7 @@ def check_graph(path: Path | str, catalog: Catalog, *, embedder: str, spec: Grap
         StorageError: the file is missing or damaged.
         ParameterError: it is of another catalog, model, chunking or similarity, or holds less; all of that at once.
     """
-    faults = list(_misfits(read_meta(path), catalog, embedder=embedder, spec=spec))
-    if faults:
-        raise ParameterError(f"the graph {path} does not fit: {'; '.join(faults)}. Make it again: `{_command(path)}`")
-
-
-def _misfits(meta: Mapping[str, Any], catalog: Catalog, *, embedder: str, spec: GraphSpec) -> list[str]:
+    meta = read_meta(path)
     faults = []
     asked = {"catalog": catalog.hash, "embedder": embedder, "chunking": CHUNKING, "similarity": spec.similarity}
     for name, value in {**asked, "heads": str(spec.heads)}.items():
@@ -200,7 +195,8 @@ def _misfits(meta: Mapping[str, Any], catalog: Catalog, *, embedder: str, spec: 
         faults.append(f"it holds pairs from a threshold of {meta['threshold']:g} up, asked for is {spec.threshold:g}")
     if meta["neighbours"] < spec.neighbours:
         faults.append(f"it holds up to {meta['neighbours']} neighbours of an item, asked for are {spec.neighbours}")
-    return faults
+    if faults:
+        raise ParameterError(f"the graph {path} does not fit: {'; '.join(faults)}. Make it again: `{_command(path)}`")
 
 
 def _digest(arrays: Mapping[str, Any]) -> str:

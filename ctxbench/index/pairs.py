@@ -1,4 +1,4 @@
-"""Pairs of chunks of two items: which is the most alike, exactly.
+"""Pairs of items, and of chunks of two items: which are the most alike, exactly.
 
 As in `ctxbench.index.dense`, BLAS proposes and a float64 dot product by rows decides: of the pairs that a float32
 product puts within `MARGIN` of the best, the best is found again from the two vectors alone.
@@ -6,15 +6,61 @@ product puts within `MARGIN` of the best, the best is found again from the two v
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from ctxbench.core.arrays import Float32Array, FloatArray, IntArray, owners, starts
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts, owners, starts
 from ctxbench.core.candidates import MARGIN
-from ctxbench.index.dense import ChunkMatrix, row_dots
+from ctxbench.index.dense import ChunkMatrix
+from ctxbench.index.products import row_dots
 
 _AT_ONCE = 8_192  # rows multiplied at once: 50 MB in float64 at 384 dimensions
+
+
+class Edges(NamedTuple):
+    """Items similar to others: to which, what, how much, and the pair of chunks that is the most alike.
+
+    Attributes:
+        owner, item: catalog positions, shape (n,): whose list an entry is of, or what led to an item; and the item.
+        score: their similarity, or what `item` is ranked by, float64.
+        own_chunk, other_chunk: the pair of chunks, as places within the two items.
+    """
+
+    owner: IntArray
+    item: IntArray
+    score: FloatArray
+    own_chunk: IntArray
+    other_chunk: IntArray
+
+    def taken(self, rows: BoolArray | IntArray) -> Edges:
+        """Some of them, in the order of `rows`."""
+        owner, item, score = self.owner[rows], self.item[rows], self.score[rows]
+        return Edges(owner, item, score, self.own_chunk[rows], self.other_chunk[rows])
+
+    def sorted(self) -> Edges:
+        """By owner, then score descending, then item."""
+        return self.taken(np.lexsort((self.item, -self.score, self.owner)))
+
+    def first(self, limit: int) -> Edges:
+        """The first `limit` of each owner, of those in order."""
+        new = firsts(self.owner)
+        place = np.arange(len(self.owner), dtype=np.int64)
+        return self.taken(place - np.maximum.accumulate(np.where(new, place, 0)) < limit)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Edges]) -> Edges:
+        """The entries of all parts, one behind the other."""
+        none = np.empty(0, dtype=np.int64)
+        return cls(
+            np.concatenate([none, *(part.owner for part in parts)]),
+            np.concatenate([none, *(part.item for part in parts)]),
+            np.concatenate([np.empty(0, dtype=np.float64), *(part.score for part in parts)]),
+            np.concatenate([none, *(part.own_chunk for part in parts)]),
+            np.concatenate([none, *(part.other_chunk for part in parts)]),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +86,14 @@ def heads(matrix: ChunkMatrix) -> ChunkMatrix:
     """The first chunk of every item alone: that which holds its name and description."""
     first = matrix.first
     return ChunkMatrix.of(matrix.vectors[first], matrix.item[first], matrix.ordinal[first])
+
+
+def held_places(held: IntArray, items: IntArray) -> IntArray:
+    """Where items stand among those held, which rise; those that are not there are left out."""
+    place = np.searchsorted(held, items)
+    there = place < len(held)
+    there[there] = held[place[there]] == items[there]
+    return place[there].astype(np.int64)
 
 
 def every_pair(left: IntArray, right: IntArray, left_span: IntArray, right_span: IntArray) -> tuple[IntArray, ...]:
@@ -94,8 +148,7 @@ def best_pairs(
         exact = exact * weight[row]
     by_score = np.lexsort((other, row, -exact, group))
     group, row, other, exact = group[by_score], row[by_score], other[by_score], exact[by_score]
-    winner = np.ones(len(group), dtype=np.bool_)
-    winner[1:] = group[1:] != group[:-1]
+    winner = firsts(group)
     return BestPairs(exact[winner], row[winner], other[winner])
 
 

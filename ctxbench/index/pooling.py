@@ -10,10 +10,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ctxbench.core.arrays import Float32Array, FloatArray, IntArray
+from ctxbench.core.arrays import Float32Array, FloatArray, IntArray, ranges
 from ctxbench.core.candidates import MARGIN
 from ctxbench.core.masks import Masks
-from ctxbench.index.dense import ChunkMatrix, Hits, products, row_dots
+from ctxbench.index.dense import ChunkMatrix, Hits, products
+from ctxbench.index.products import row_dots
 
 Pool: TypeAlias = Literal["max", "mean", "top"]
 
@@ -38,82 +39,77 @@ class Pooling:
         """Whether an item scores as its best pair, which `search` is made for."""
         return self.over_chunks == self.over_queries == "max"
 
+    def search(
+        self,
+        queries: Float32Array,
+        start: IntArray,
+        eligible: Masks,
+        matrix: ChunkMatrix,
+        *,
+        depth: int,
+        weight: FloatArray,
+    ) -> Iterator[Hits]:
+        """Find the best items of each request by a pooled score: one hit an item.
 
-def pooled_search(
-    queries: Float32Array,
-    start: IntArray,
-    eligible: Masks,
-    matrix: ChunkMatrix,
-    *,
-    depth: int,
-    weight: FloatArray,
-    pooling: Pooling,
-) -> Iterator[Hits]:
-    """Find the best items of each request by a pooled score: one hit an item.
+        Args:
+            queries: vectors of all query chunks, shape (n_query_chunks, n_dimensions).
+            start: CSR starts by request, shape (n_requests + 1,).
+            eligible: what each request may get.
+            matrix: the chunks to search.
+            depth: items found a request.
+            weight: shape (n_query_chunks,).
 
-    Args:
-        queries: vectors of all query chunks, shape (n_query_chunks, n_dimensions).
-        start: CSR starts by request, shape (n_requests + 1,).
-        eligible: what each request may get.
-        matrix: the chunks to search.
-        depth: items found a request.
-        weight: shape (n_query_chunks,).
-        pooling: how similarities become scores.
+        Yields:
+            The items of each request, best first, ties in catalog order; row and query chunk are those of the item's
+            best pair. None for a request without chunks or without eligible items.
 
-    Yields:
-        The items of each request, best first, ties in catalog order; row and query chunk are those of the item's best
-        pair. None for a request without chunks or without eligible items.
+        Raises:
+            EmbeddingError: a query vector holds NaN or infinity.
+        """
+        for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
+            pieces = [product for *_, product in parts]
+            scores = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            mine = slice(int(start[request]), int(start[request + 1]))
+            held = np.flatnonzero(eligible[request][matrix.item[matrix.first]])
+            yield self._exact(queries[mine], scores, matrix, held=held, depth=depth, weight=weight[mine])
 
-    Raises:
-        EmbeddingError: a query vector holds NaN or infinity.
-    """
-    for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
-        pieces = [product for *_, product in parts]
-        scores = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        mine = slice(int(start[request]), int(start[request + 1]))
-        held = np.flatnonzero(eligible[request][matrix.item[matrix.first]])
-        yield pooled(queries[mine], scores, matrix, held=held, depth=depth, weight=weight[mine], pooling=pooling)
+    def _exact(
+        self,
+        queries: Float32Array,
+        scores: Float32Array,
+        matrix: ChunkMatrix,
+        *,
+        held: IntArray,
+        depth: int,
+        weight: FloatArray,
+    ) -> Hits:
+        """Turn the proposed products of one request, shape (n_query_chunks, n_chunks), into exact hits, one an item.
 
-
-def pooled(
-    queries: Float32Array,
-    scores: Float32Array,
-    matrix: ChunkMatrix,
-    *,
-    held: IntArray,
-    depth: int,
-    weight: FloatArray,
-    pooling: Pooling,
-) -> Hits:
-    """Turn the proposed products of one request, shape (n_query_chunks, n_chunks), into exact hits, one an item.
-
-    Args:
-        held: places in `matrix.first` of the items that may be found, rising.
-    """
-    if len(scores) == 0 or len(held) == 0:
-        none = np.empty(0, dtype=np.int64)
-        return Hits(none, none, np.empty(0, dtype=np.float64))
-    size = np.diff(np.append(matrix.first, len(matrix.item)))
-    if len(held) > depth:
+        Args:
+            held: places in `matrix.first` of the items that may be found, rising.
+        """
+        if len(scores) == 0 or len(held) == 0:
+            none = np.empty(0, dtype=np.int64)
+            return Hits(none, none, np.empty(0, dtype=np.float64))
+        size = np.diff(np.append(matrix.first, len(matrix.item)))
+        if len(held) > depth:
+            rows, of_item = _rows(matrix.first[held], size[held])
+            proposed = _pooled(scores[:, rows].astype(np.float64), of_item, len(held), weight, self)
+            margin = MARGIN * max(1.0, float(weight.max()))
+            limit = np.partition(proposed, len(proposed) - depth)[len(proposed) - depth] - margin
+            held = held[proposed >= limit]
         rows, of_item = _rows(matrix.first[held], size[held])
-        proposed = _pooled(scores[:, rows].astype(np.float64), of_item, len(held), weight, pooling)
-        margin = MARGIN * max(1.0, float(weight.max()))
-        limit = np.partition(proposed, len(proposed) - depth)[len(proposed) - depth] - margin
-        held = held[proposed >= limit]
-    rows, of_item = _rows(matrix.first[held], size[held])
-    vectors = matrix.vectors[rows]
-    table = np.stack([row_dots(np.repeat(query[None], len(rows), axis=0), vectors) for query in queries])
-    score = _pooled(table, of_item, len(held), weight, pooling)
-    best = np.argsort(-score, kind="stable")[:depth]
-    query, row = _best_pairs(table * weight[:, None], rows, of_item, len(held))
-    return Hits(row[best], query[best], score[best])
+        vectors = matrix.vectors[rows]
+        table = np.stack([row_dots(np.repeat(query[None], len(rows), axis=0), vectors) for query in queries])
+        score = _pooled(table, of_item, len(held), weight, self)
+        best = np.argsort(-score, kind="stable")[:depth]
+        query, row = _best_pairs(table * weight[:, None], rows, of_item, len(held))
+        return Hits(row[best], query[best], score[best])
 
 
 def _rows(first: IntArray, size: IntArray) -> tuple[IntArray, IntArray]:
     """The rows of some items' chunks, one item behind the other, and the place of the item of each."""
-    of_item = np.repeat(np.arange(len(first), dtype=np.int64), size)
-    within = np.arange(len(of_item), dtype=np.int64) - np.repeat(np.cumsum(size) - size, size)
-    return first[of_item] + within, of_item
+    return ranges(first, size), np.repeat(np.arange(len(first), dtype=np.int64), size)
 
 
 def _pooled(table: FloatArray, of_item: IntArray, n_items: int, weight: FloatArray, pooling: Pooling) -> FloatArray:
@@ -122,10 +118,8 @@ def _pooled(table: FloatArray, of_item: IntArray, n_items: int, weight: FloatArr
     weighted = by_query * weight[:, None]
     group = np.tile(np.arange(n_items, dtype=np.int64), len(weighted))
     if pooling.over_queries == "mean":  # added in order, so that nothing but the item's own values decides the bits
-        sums: FloatArray = np.bincount(group, weighted.reshape(-1), n_items) / np.bincount(
-            np.zeros(len(weight), dtype=np.int64), weight
-        )
-        return sums
+        whole = np.bincount(np.zeros(len(weight), dtype=np.int64), weight)
+        return np.divide(np.bincount(group, weighted.reshape(-1), n_items), whole)
     return _pool(weighted.reshape(-1), group, n_items, pooling.over_queries, pooling.top)
 
 
@@ -141,8 +135,7 @@ def _pool(values: FloatArray, group: IntArray, n_groups: int, how: Pool, top: in
         count = np.bincount(group, minlength=n_groups)
         place = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
         values, group = values[place < top], group[place < top]
-    means: FloatArray = np.bincount(group, values, n_groups) / np.bincount(group, minlength=n_groups)
-    return means
+    return np.divide(np.bincount(group, values, n_groups), np.bincount(group, minlength=n_groups))
 
 
 def _best_pairs(weighted: FloatArray, rows: IntArray, of_item: IntArray, n_items: int) -> tuple[IntArray, IntArray]:

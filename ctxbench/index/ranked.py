@@ -1,4 +1,4 @@
-"""Candidates from a score for every item: what retrievers that score a whole catalog end with."""
+"""Candidates from a score for every item, or from the chunks that were found: what retrievers end with."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
+from ctxbench.index.dense import ChunkMatrix, Hits
 
 DEPTH = 100  # items that a retriever finds for a request, unless told otherwise
 
@@ -36,4 +37,19 @@ def ranked_by(scores: Sequence[FloatArray], found: Iterable[BoolArray], *, depth
         score=np.concatenate([score[row] for score, row in zip(scores, items, strict=True)]),
         chunk_rank=np.concatenate(ranks),
         item_chunk=np.zeros(len(request), dtype=np.int64),
+    )
+
+
+def of_hits(hits: Sequence[Hits], places: Sequence[IntArray], matrix: ChunkMatrix) -> Candidates:
+    """Candidates of some hits of each request, by their places, best first, one an item."""
+    kept = list(zip(hits, places, strict=True))
+    row = np.concatenate([hit.row[place] for hit, place in kept])
+    return Candidates.build(
+        len(hits),
+        np.repeat(np.arange(len(hits), dtype=np.int64), [len(place) for place in places]),
+        matrix.item[row],
+        score=np.concatenate([hit.score[place] for hit, place in kept]),
+        chunk_rank=np.concatenate(places),
+        query_chunk=np.concatenate([hit.query_chunk[place] for hit, place in kept]),
+        item_chunk=matrix.ordinal[row],
     )

@@ -2,67 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, firsts
 from ctxbench.core.candidates import MARGIN
-from ctxbench.index.dense import ChunkMatrix, multiply
+from ctxbench.index.dense import ChunkMatrix
 from ctxbench.index.graph import Graph
-from ctxbench.index.pairs import best_pairs, every_pair, heads, spans
+from ctxbench.index.pairs import Edges, best_pairs, every_pair, heads, held_places, spans
+from ctxbench.index.products import multiply
 
 _KEPT = 64_000_000  # bytes of rows that are kept
 
 
-@dataclass(frozen=True, eq=False)
-class RelatedItems:
-    """Related items of one request, by score descending, then catalog order.
-
-    Attributes:
-        item: catalog positions, shape (n,).
-        score: what they are ranked by, float64.
-        via: the item that led to each.
-        own_chunk, other_chunk: the pair of chunks that is the most alike: places within `via` and within `item`.
-    """
-
-    item: IntArray
-    score: FloatArray
-    via: IntArray
-    own_chunk: IntArray
-    other_chunk: IntArray
-
-    @classmethod
-    def none(cls) -> RelatedItems:
-        """Nothing."""
-        return cls.joined([])
-
-    @classmethod
-    def joined(cls, parts: Sequence[RelatedItems]) -> RelatedItems:
-        """All that several found, one behind the other."""
-        none = np.empty(0, dtype=np.int64)
-        return cls(
-            np.concatenate([none, *(part.item for part in parts)]),
-            np.concatenate([np.empty(0, dtype=np.float64), *(part.score for part in parts)]),
-            np.concatenate([none, *(part.via for part in parts)]),
-            np.concatenate([none, *(part.own_chunk for part in parts)]),
-            np.concatenate([none, *(part.other_chunk for part in parts)]),
-        )
-
-    def taken(self, rows: IntArray) -> RelatedItems:
-        """Some of them, in the order of `rows`."""
-        return RelatedItems(
-            self.item[rows], self.score[rows], self.via[rows], self.own_chunk[rows], self.other_chunk[rows]
-        )
-
-
-def either(one: RelatedItems, other: RelatedItems) -> RelatedItems:
+def either(one: Edges, other: Edges) -> Edges:
     """What is in one or the other; what is in both has its higher score, of equals that of `one`."""
-    whole = RelatedItems.joined([one, other])
+    whole = Edges.joined([one, other])
     by_item = np.lexsort((-whole.score, whole.item))  # stable: of equals `one` is first
-    kept = by_item[_first_of(whole.item[by_item])]
+    kept = by_item[firsts(whole.item[by_item])]
     return whole.taken(kept[np.lexsort((whole.item[kept], -whole.score[kept]))])
 
 
@@ -93,13 +51,9 @@ class Relatives:
     def __init__(self, matrix: ChunkMatrix, *, only_heads: bool = False) -> None:
         self.matrix = matrix
         self._compared = heads(matrix) if only_heads else matrix
-        self._span = spans(self._compared)
+        self._span, self._whole_span = spans(self._compared), spans(matrix)
         self._held = matrix.item[matrix.first]
         self._rows: dict[int, Float32Array] = {}
-
-    @cached_property
-    def _whole_span(self) -> IntArray:
-        return spans(self.matrix)
 
     def lent(
         self, items: IntArray, *, most: int = 0, above: float | None = None, asked: Asked | None = None
@@ -112,7 +66,7 @@ class Relatives:
             above: only chunks that score at least this with the query.
             asked: the query, for `most` and `above`.
         """
-        place = self._places(items)
+        place = held_places(self._held, items)
         pair, rows, _ = every_pair(place, np.zeros(len(place), np.int64), self._span, np.array([0, 1], dtype=np.int64))
         if (not most and above is None) or asked is None or not len(rows):
             return rows
@@ -125,7 +79,7 @@ class Relatives:
 
     def near(
         self, rows: IntArray, allowed: BoolArray, *, threshold: float, limit: int, asked: Asked | None = None
-    ) -> RelatedItems:
+    ) -> Edges:
         """The items most similar to some chunks (max pooling).
 
         Args:
@@ -137,7 +91,7 @@ class Relatives:
         """
         may = allowed[self._held]
         if not len(rows) or not may.any():
-            return RelatedItems.none()
+            return Edges.joined([])
         proposed = self._proposed(rows)
         best = proposed.max(axis=0)
         margin = np.float32(MARGIN)
@@ -148,15 +102,8 @@ class Relatives:
         places = np.flatnonzero(may)
         places = places[self._shortlisted(places, best[places], limit, asked)]
         if not len(places):
-            return RelatedItems.none()
+            return Edges.joined([])
         return self.ranked(self._exact(rows, proposed, best, places), limit, asked)
-
-    def _places(self, items: IntArray) -> IntArray:
-        """Where items stand among those held; those without a chunk are left out."""
-        place = np.searchsorted(self._held, items)
-        there = place < len(self._held)
-        there[there] = self._held[place[there]] == items[there]
-        return place[there].astype(np.int64)
 
     def _proposed(self, rows: IntArray) -> Float32Array:
         """Similarity of chunks with all items by a float32 product, shape (n_rows, n_held)."""
@@ -172,14 +119,14 @@ class Relatives:
             self._rows.update(zip(missing, product, strict=True))
         return np.array([self._rows[row] for row in rows.tolist()])
 
-    def _exact(self, rows: IntArray, proposed: Float32Array, best: Float32Array, places: IntArray) -> RelatedItems:
+    def _exact(self, rows: IntArray, proposed: Float32Array, best: Float32Array, places: IntArray) -> Edges:
         """The exact similarity of some of the items held, by place, with what leads to each."""
         lead, group = np.nonzero(proposed[:, places] >= best[places] - np.float32(MARGIN))
         pair, _, right = every_pair(lead, places[group], np.arange(len(rows) + 1, dtype=np.int64), self._span)
         vectors = self._compared.vectors
         found = best_pairs((group[pair], rows[lead[pair]], right), vectors, vectors, n=len(places))
         item, ordinal = self._compared.item, self._compared.ordinal
-        return RelatedItems(item[found.right], found.score, item[found.left], ordinal[found.left], ordinal[found.right])
+        return Edges(item[found.left], item[found.right], found.score, ordinal[found.left], ordinal[found.right])
 
     def _shortlisted(self, places: IntArray, best: Float32Array, limit: int, asked: Asked | None) -> IntArray:
         """Which places are among the first `limit`, and what is so near that only exact scores can tell."""
@@ -197,23 +144,22 @@ class Relatives:
         if not len(asked.vectors):
             return np.zeros(len(self._held), dtype=np.float32)
         product = multiply(asked.vectors, self.matrix.vectors) * asked.weight[:, None].astype(np.float32)
-        best: Float32Array = np.maximum.reduceat(product.max(axis=0), self.matrix.first)
-        return best
+        return np.asarray(np.maximum.reduceat(product.max(axis=0), self.matrix.first))
 
-    def ranked(self, found: RelatedItems, limit: int, asked: Asked | None) -> RelatedItems:
+    def ranked(self, found: Edges, limit: int, asked: Asked | None) -> Edges:
         """The first `limit` by similarity, or by what `asked` makes of it."""
         if asked is None:
             return best_first(found, limit)
-        places = self._places(found.item)
+        places = held_places(self._held, found.item)
         near = self._shortlisted(places, found.score.astype(np.float32), limit, asked)
         found, places = found.taken(near), places[near]
         low, high = self._whole_span[places], self._whole_span[places + 1]
         query = _asked_score(asked, self.matrix, np.arange(len(places), dtype=np.int64), low, high)
         score = (1.0 - asked.share) * found.score + asked.share * query
-        return best_first(RelatedItems(found.item, score, found.via, found.own_chunk, found.other_chunk), limit)
+        return best_first(found._replace(score=score), limit)
 
 
-def best_first(found: RelatedItems, limit: int) -> RelatedItems:
+def best_first(found: Edges, limit: int) -> Edges:
     """The first `limit` by score, of equals in catalog order."""
     return found.taken(np.lexsort((found.item, -found.score))[:limit])
 
@@ -225,7 +171,7 @@ def looked_up(
     *,
     threshold: float,
     neighbours: int,
-) -> RelatedItems:
+) -> Edges:
     """All items that a graph holds as similar to some others, best first; those of equal score in catalog order.
 
     Args:
@@ -235,11 +181,10 @@ def looked_up(
         threshold: least similarity.
         neighbours: at most this many of each item that leads, allowed or not.
     """
-    owner, item, score, own, other = graph.of(items, first=neighbours)
-    keep = np.flatnonzero((score >= threshold) & allowed[item])
-    keep = keep[np.lexsort((other[keep], own[keep], owner[keep], -score[keep], item[keep]))]
-    keep = keep[_first_of(item[keep])]
-    return RelatedItems(item[keep], score[keep], owner[keep], own[keep], other[keep])
+    found = graph.of(items, first=neighbours)
+    found = found.taken((found.score >= threshold) & allowed[found.item])
+    found = found.taken(np.lexsort((found.other_chunk, found.own_chunk, found.owner, -found.score, found.item)))
+    return found.taken(firsts(found.item))
 
 
 def _asked_score(asked: Asked, matrix: ChunkMatrix, group: IntArray, low: IntArray, high: IntArray) -> FloatArray:
@@ -250,10 +195,3 @@ def _asked_score(asked: Asked, matrix: ChunkMatrix, group: IntArray, low: IntArr
     span = np.stack([low, high], axis=1).ravel()
     pair, left, right = every_pair(np.zeros(len(group), np.int64), 2 * group, np.array([0, n], dtype=np.int64), span)
     return best_pairs((pair, left, right), asked.vectors, matrix.vectors, n=len(group), weight=asked.weight).score
-
-
-def _first_of(key: IntArray) -> BoolArray:
-    """Where a sorted key is new."""
-    new = np.ones(len(key), dtype=np.bool_)
-    new[1:] = key[1:] != key[:-1]
-    return new

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -122,8 +122,7 @@ class LocalResources(Resources):
             with making:
                 if key not in self._kept:
                     self._kept[key] = make()
-        found: T = self._kept[key]
-        return found
+        return cast("T", self._kept[key])
 
     def _resource(self, name: str) -> Resource | TextVectors | TokenCounts:
         if name not in self._named and name != EMBEDDER == kind_of(name):

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ctxbench.core.arrays import frozen
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
 
@@ -106,13 +107,6 @@ def row_over(
     """
 
     def extended(old: npt.NDArray[S]) -> npt.NDArray[S]:
-        return _read_only(np.concatenate([old, make(catalog[len(old) :])]))
+        return frozen(np.concatenate([old, make(catalog[len(old) :])]))
 
-    return index_over(
-        catalog, resources, name, over=over, make=lambda: _read_only(make(tuple(catalog))), extend=extended
-    )
-
-
-def _read_only(array: npt.NDArray[S]) -> npt.NDArray[S]:
-    array.flags.writeable = False
-    return array
+    return index_over(catalog, resources, name, over=over, make=lambda: frozen(make(tuple(catalog))), extend=extended)

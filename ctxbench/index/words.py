@@ -1,13 +1,16 @@
-"""Words: how texts and names become the words that lexical search compares. Every word rule is here."""
+"""Words: how texts, names and fields of items become words that lexical search compares. Every word rule is here."""
 
 from __future__ import annotations
 
 import re
 import string
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+
+from ctxbench.core.items import Item
 
 _WORD = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # the first: `URLs`
@@ -125,3 +128,45 @@ def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) ->
         for word in chunk:
             found[word] = found.get(word, 0.0) + weight
     return found
+
+
+FIELDS = ("server", "name", "description", "parameters", "text")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions")  # keywords of JSON Schema: names to schemas
+_NESTED = ("items", "prefixItems", "additionalProperties", "allOf", "anyOf", "oneOf", "not", "if", "then", "else")
+
+
+def field_words(item: Item) -> Mapping[str, list[str]]:
+    """The words of each field of an item; fields that it does not have are empty.
+
+    Those of a tool's text are left out, as in its search text. Parameters are the names and descriptions in the
+    input schema, at every depth.
+    """
+    return {
+        "server": name_words(item.server or ""),
+        "name": name_words(item.name),
+        "description": words(item.description),
+        "parameters": [word for part in _schema_words(item.schema) for word in part],
+        "text": [] if item.type == "tool" else words(item.text),
+    }
+
+
+def _schema_words(schema: Mapping[str, Any] | None) -> Iterator[list[str]]:
+    """The words of each parameter's name and description in a JSON schema, in its order, at every depth.
+
+    What the schema as a whole says of itself belongs to no parameter.
+    """
+    left: list[tuple[str, object]] = [("", schema)]
+    while left:
+        name, one = left.pop()
+        yield name_words(name)
+        if not isinstance(one, Mapping):
+            continue
+        if one is not schema and isinstance(one.get("description"), str):
+            yield words(one["description"])
+        below: list[tuple[str, object]] = []
+        for key, value in one.items():
+            if key in _NAMED and isinstance(value, Mapping):
+                below += [(str(inner), value[inner]) for inner in value]
+            elif key in _NESTED:
+                below += [("", inner) for inner in (value if isinstance(value, list) else [value])]
+        left += reversed(below)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ctxbench.core.errors import ParameterError
 from ctxbench.gate.gate import check_runs
 from ctxbench.gate.model import Check, Verdict
-from ctxbench.library.evaluation import Results
+from ctxbench.library.result_frames import Results
 
 if TYPE_CHECKING:
     import pandas as pd

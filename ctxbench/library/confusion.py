@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.metrics import Grade
-from ctxbench.bench.results import Part
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.report.drill import LabelCodes
+from ctxbench.report.label_codes import LabelCodes
 
 GROUPINGS = ("server", "type")
 """By what items are put together."""

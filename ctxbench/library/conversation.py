@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
 from ctxbench.core.items import Catalog
 from ctxbench.library.dataset_frames import Data, load
-from ctxbench.session.conversation_store import ConversationStore
 from ctxbench.session.exchange import Exchange, content_hash
+from ctxbench.session.session_files import ConversationStore
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,8 +13,7 @@ from ctxbench.core.errors import Fault, InputError, ParameterError, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.datasets.query_rows import read_query
+from ctxbench.data.datasets.query_labels import Label, read_query
 from ctxbench.data.datasets.writer import create_dataset
 from ctxbench.io.rows import Row
 from ctxbench.sources.catalogs import read_item

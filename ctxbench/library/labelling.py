@@ -15,15 +15,13 @@ from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import dataset_folder
-from ctxbench.data.labelling.exposure import read_exposures
 from ctxbench.data.labelling.folder import LabelFolder
 from ctxbench.data.labelling.folder import opened as opened_folder
 from ctxbench.data.labelling.labelling_session import LabellingSession, LabelPrompt, PromptAnswer
 from ctxbench.data.labelling.pool import Pool, make_pool, open_selectors, usual_selectors
 from ctxbench.data.labelling.predict import Predictor
-from ctxbench.data.labelling.review import Corrections, Finding, findings, write_patch
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_into, scopes_of
+from ctxbench.data.labelling.query_files import read_exposures
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_into, scopes_of
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.index.resources import local_resources
 from ctxbench.library.dataset_frames import Data, load
@@ -177,7 +175,7 @@ def label(
     stack = ExitStack()
     try:
         work = stack.enter_context(opened_folder(Path(folder)))
-        pool = _pool(work.dataset, selectors, embedder, folder=Path(folder), progress=progress)
+        pool = ask_pool(work.dataset, selectors, embedder, folder=Path(folder), progress=progress)
         session = work.session(Predictor(pool), focus=tuple(figures))
     except BaseException:
         stack.close()
@@ -332,128 +330,7 @@ class Labelling:
                 raise ParameterError(f"query {prompt.query!r} cannot need {named!r}: it may not get it")
 
 
-def review(
-    data: Data | str | Path,
-    selectors: SelectorsGiven | None = None,
-    *,
-    embedder: EmbedderGiven = "minilm",
-    progress: Progress = silent,
-) -> Review:
-    """Labels that look wrong: what all selectors rank far down though it is required, or first though it is not.
-
-    `ctxbench data review` asks about the same labels on a terminal.
-
-    Args:
-        data: a dataset, or its name.
-        selectors: two or more that rank, as for `evaluate`; the less they have in common, the more it tells. None = as
-            for `label`.
-        embedder: as for `evaluate`.
-        progress: told how many queries each selector was asked.
-
-    Raises:
-        UserError: there is no such dataset, or a selector is unknown or alone.
-
-    Example:
-        >>> found = ctxbench.review("datasets/smoke", ["bm25", "dense"], embedder="hashing")
-        >>> found.to_frame().columns[:5].tolist()
-        ['severity', 'query', 'text', 'item', 'kind']
-    """
-    one = data if isinstance(data, Data) else load(data)
-    pool = _pool(one.dataset, selectors, embedder, folder=None, progress=progress)
-    return Review(one, pool, findings(pool))
-
-
-class Review:
-    """Labels that look wrong, and corrections of them.
-
-    Attributes:
-        data: what was reviewed.
-    """
-
-    def __init__(self, data: Data, pool: Pool, found: Sequence[Finding]) -> None:
-        self.data = data
-        self._pool = pool
-        self._found = {(one.query, one.item.id): one for one in found}
-        self._corrections = Corrections(data.dataset)
-
-    def to_frame(self) -> pd.DataFrame:
-        """What looks wrong, worst first.
-
-        Returns:
-            One row a label: `severity` (0 to 1), `query`, `text`, `item`, `kind` (`required but far down` or `first but
-            not required`), `grade` (NaN = no label), and a selector's rank under its name (NaN = beyond 20).
-        """
-        import pandas as pd
-
-        texts = {query.id: query.request.text for query in self.data.dataset.queries}
-        rows = [
-            {
-                "severity": one.severity,
-                "query": one.query,
-                "text": texts[one.query],
-                "item": one.item.id,
-                "kind": one.kind,
-                "grade": None if one.label is None else one.label.grade,
-                **one.ranks,
-            }
-            for one in self._found.values()
-        ]
-        return pd.DataFrame(rows, columns=["severity", "query", "text", "item", "kind", "grade", *self._pool.names])
-
-    def regrade(self, query: str, item: str, grade: int, *, why: str = "") -> None:
-        """Correct a label.
-
-        Args:
-            query: its id.
-            item: its id; it need not be among those that look wrong.
-            grade: 2 required, 1 helpful, 0 not needed.
-            why: for whoever reads the corrections.
-
-        Raises:
-            UnknownNameError: there is no such query or item.
-            ParameterError: there is no such grade.
-            InputError: the query cannot have such a label, as where it may not get the item; nothing is changed.
-        """
-        dataset = self.data.dataset
-        known = [one.id for one in dataset.queries]
-        if query not in known:
-            raise UnknownNameError("query", query, known)
-        if item not in dataset.catalog.ids:
-            raise UnknownNameError("item", item, dataset.catalog.ids)
-        if isinstance(grade, bool | float) or grade not in (0, 1, 2):
-            raise ParameterError(f"grade must be 2 (required), 1 (helpful) or 0 (not needed), got {grade!r}")
-        found = self._found.get((query, item))
-        key = dataset.catalog[dataset.catalog.ids.index(item)].key
-        self._corrections.regrade((query, item), key, int(grade), query=query, why=why or (found.kind if found else ""))
-
-    @property
-    def corrected(self) -> Data:
-        """The dataset with the corrections, in memory."""
-        return Data(self._corrections.dataset)
-
-    def save(self, path: str | Path) -> int:
-        """Write the corrections as a patch; how many labels change.
-
-        `ctxbench data review FOLDER --apply FILE` applies it.
-
-        Raises:
-            ParameterError: the file is there already.
-            StorageError: it cannot be written.
-        """
-        if Path(path).exists():
-            raise ParameterError(f"{path} is there already, and may hold other corrections; name another file")
-        made = self._corrections.made
-        write_patch(made, Path(path))
-        return len(made)
-
-    def _repr_html_(self) -> str:
-        return str(self.to_frame().head(20).to_html(index=False, border=0))
-
-    def __repr__(self) -> str:
-        return f"Review({self.data.name}: {len(self._found)} labels that {', '.join(self._pool.names)} contradict)"
-
-
-def _pool(
+def ask_pool(
     dataset: Dataset,
     selectors: SelectorsGiven | None,
     embedder: EmbedderGiven,
@@ -461,7 +338,11 @@ def _pool(
     folder: Path | None,
     progress: Progress,
 ) -> Pool:
-    """What selectors offer for every query of a dataset."""
+    """What selectors offer for every query of a dataset.
+
+    Raises:
+        ParameterError: no selector is named.
+    """
     from ctxbench.io.cache import cache_dir
 
     resources = local_resources(open_embedder(embedder_name(embedder)), open_counter("o200k", cache=cache_dir()))

@@ -14,7 +14,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Message, Request
 from ctxbench.core.stages import Resources
-from ctxbench.core.times import check_time
+from ctxbench.core.times import named_instant
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.index.resources import local_resources
 from ctxbench.library.dataset_frames import Data, load
@@ -131,7 +131,7 @@ def select(
     for name, value in {"text": text, "user": user, "workspace": workspace, "time": at}.items():
         if not isinstance(value, str) and (value is not None or name == "text"):
             raise ParameterError(f"{name} must be a text, got {value!r}")
-    check_time(at)
+    named_instant("time", at)
     request = Request(
         id="select",
         text=text,

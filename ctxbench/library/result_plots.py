@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.results import Part
 from ctxbench.bench.stats import Comparison, correct
 from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary
 from ctxbench.core.errors import ParameterError, UnknownNameError

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ctxbench.bench.experiment_file import SelectorSpec, definition_spec, pipeline_spec, shipped_spec
+from ctxbench.bench.selector_specs import SelectorSpec, definition_spec, pipeline_spec, shipped_spec
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.registry import REFINE_KINDS, parameters

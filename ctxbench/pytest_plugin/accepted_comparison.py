@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.gate.swaps import is_unmoved, noise_margin, tied_pairs
-from ctxbench.pytest_plugin import messages
+from ctxbench.gate.differences import is_unmoved, noise_margin, tied_pairs
 from ctxbench.pytest_plugin.accepted_file import DIGITS, AcceptedSelection, Key
-from ctxbench.pytest_plugin.explained_request import ExplainedAnswer
+from ctxbench.pytest_plugin.explained_request import ExplainedAnswer, absence_lines, presence_lines, report
 from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 
 
@@ -41,13 +40,13 @@ def against_accepted(asked: ExplainedAnswer, place: CallerPlace, recorder: Recor
     shown = recorder.shown(path)
     if accepted is None:
         end = f"If this is right: pytest --ctxbench-accept writes it to {shown}; read the diff."
-        return messages.report("nothing was accepted yet", asked, [], end=end)
+        return report("nothing was accepted yet", asked, [], end=end)
     if not lost and not gained:
         return ""
     findings = [_gone(item, accepted, asked) for item in lost]
-    findings += [messages.into("came in", item, asked) for item in gained]
+    findings += [presence_lines("came in", item, asked) for item in gained]
     end = f"Accepted is what stands in {shown}. If the change is meant: pytest --ctxbench-accept; read the diff."
-    return messages.report("not as accepted", asked, findings, end=end)
+    return report("not as accepted", asked, findings, end=end)
 
 
 def differences(
@@ -56,7 +55,7 @@ def differences(
     """What went out and what came in, by id, each in the one order; nothing where noise explains it.
 
     Noise explains something only if nothing that decides the answer was changed, nor the accepted ids by hand. Items
-    that changed places, one that went out with one that came in, whose scores are within `swaps.noise_margin` of each
+    that changed places, one that went out with one that came in, whose scores are within `noise_margin` of each
     other now, are left out of both. And all is, if the selector is one of ours and no known score moved by more than
     that: an item lies at a threshold. Order and scores decide nothing else: they are there to be read.
     """
@@ -97,5 +96,5 @@ def _gone(item: str, accepted: AcceptedSelection, asked: ExplainedAnswer) -> lis
     before = accepted.offered[item]
     what = "went out" if before is None else f"went out (accepted with {before:.3f})"
     if item in asked.opened.catalog.ids:
-        return messages.out(what, item, asked)
+        return absence_lines(what, item, asked)
     return [f"{what}: {item}", "the catalog has no such item any more"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ctxbench.core.errors import Fault, InputError, StorageError
+from ctxbench.core.errors import Fault, InputError, StorageError, raise_faults
 from ctxbench.io.files import read_bytes, read_text, write_atomic
 from ctxbench.io.yaml_files import dump_yaml, load_yaml
 from ctxbench.io.yaml_form import YamlForm
@@ -86,16 +86,14 @@ def read_accepted(path: Path) -> Selections:
         raise InputError(form.faults)
     found: Selections = {}
     for place, row in enumerate(data["accepted"]):
-        wrong = _wrong(row)
-        one = None if wrong else AcceptedSelection.of_row(row)
-        if one is not None and one.key in found:
-            wrong = f"test {one.key.test} has two selections for {one.key.text!r}; keep one"
-        if wrong:
+        if wrong := _wrong(row):
             form.fault(wrong, "accepted", place)
-        elif one is not None:
-            found[one.key] = one
-    if form.faults:
-        raise InputError(form.faults)
+            continue
+        one = AcceptedSelection.of_row(row)
+        if one.key in found:
+            form.fault(f"test {one.key.test} has two selections for {one.key.text!r}; keep one", "accepted", place)
+        found[one.key] = one
+    raise_faults(form.faults)
     return found
 
 

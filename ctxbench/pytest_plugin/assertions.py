@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.core.errors import Fault, ParameterError, UserError, raise_faults, suggest
 from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import OpenSetup, Setup
 
@@ -70,15 +70,14 @@ class AssertOffers:
         __tracebackhide__ = True
         try:
             opened = self._open(self._setup)
-            wanted, unwanted = _demanded(opened.catalog, include=include, exclude=exclude)
+            wanted, unwanted = _known(opened.catalog, include=include, exclude=exclude)
             _check_demands(wanted, unwanted, max_items=max_items, max_tokens=max_tokens)
             asked = self._ask(opened, text, session)
         except UserError as error:
-            from ctxbench.pytest_plugin.messages import fit_to_print
+            from ctxbench.pytest_plugin.explained_request import fit_to_print
 
             raise fit_to_print(error) from None
-        message = _unmet(asked, wanted, unwanted, max_items=max_items, max_tokens=max_tokens)
-        if message:
+        if message := _unmet(asked, wanted, unwanted, max_items=max_items, max_tokens=max_tokens):
             raise AssertionError(message)
         return asked.selection
 
@@ -108,7 +107,7 @@ class AssertOffers:
             asked = self._ask(self._open(self._setup), text, session)
             message = against_accepted(asked, self._place, self._recorder)
         except UserError as error:
-            from ctxbench.pytest_plugin.messages import fit_to_print
+            from ctxbench.pytest_plugin.explained_request import fit_to_print
 
             raise fit_to_print(error) from None
         if message:
@@ -134,57 +133,43 @@ class AssertOffers:
             raise ParameterError(f"what is asked must be a text or a Request, got {text!r}")
         held = None
         if session is not None:
-            ids = _known(opened.catalog, "session", session)
+            (ids,) = _known(opened.catalog, session=session)
             held = tuple(SessionItem(ItemKey.parse(one)) for one in ids)
         return ask(opened, Request(id="assert_offers", text=text, session=held))
 
 
-def _known(catalog: Catalog, what: str, ids: Iterable[str]) -> tuple[str, ...]:
-    """Item ids as the catalog writes them.
+def _known(catalog: Catalog, **lists: Iterable[str]) -> list[tuple[str, ...]]:
+    """Lists of item ids, by what they are, as the catalog writes them.
 
     Raises:
-        ParameterError: it is a single text, or an id occurs twice.
+        ParameterError: one is a single text, or an id occurs twice in it.
         InputError: ids are unknown or none; all of them, each with the closest known ones.
     """
-    if isinstance(ids, str):
-        raise ParameterError(f"{what} must be a list of item ids, got the text {ids!r}; write {what}=[{ids!r}]")
-    found, faults = [], []
+    read, faults = [], []
 
     def closest(text: str) -> str:
         open_to_all = catalog.facts.open_to(None, None).tolist()  # what else there is, is suggested to nobody
         return suggest(text, [one for one, is_open in zip(catalog.ids, open_to_all, strict=True) if is_open])
 
-    for one in ids:
-        try:
-            place = catalog.find(one)
-            if place is None:
-                faults.append(Fault(f"{what}: the catalog has no item {one!r}{closest(one)}"))
-            else:
-                found.append(catalog.ids[place])
-        except ParameterError as error:
-            faults.append(Fault(f"{what}: {error}{closest(str(one))}"))
-    if faults:
-        raise InputError(faults)
-    for place, one in enumerate(found):
-        if one in found[:place]:
-            raise ParameterError(f"{what} names {one} twice")
-    return tuple(found)
-
-
-def _demanded(
-    catalog: Catalog, *, include: Iterable[str], exclude: Iterable[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Both lists of ids, checked; what is wrong in either is said at once."""
-    read: list[tuple[str, ...]] = []
-    faults: list[Fault] = []
-    for what, ids in (("include", include), ("exclude", exclude)):
-        try:
-            read.append(_known(catalog, what, ids))
-        except InputError as error:
-            faults += error.faults
-    if faults:
-        raise InputError(faults)
-    return read[0], read[1]
+    for what, ids in lists.items():
+        if isinstance(ids, str):
+            raise ParameterError(f"{what} must be a list of item ids, got the text {ids!r}; write {what}=[{ids!r}]")
+        found: list[str] = []
+        for one in ids:
+            try:
+                place = catalog.find(one)
+                if place is None:
+                    faults.append(Fault(f"{what}: the catalog has no item {one!r}{closest(one)}"))
+                else:
+                    found.append(catalog.ids[place])
+            except ParameterError as error:
+                faults.append(Fault(f"{what}: {error}{closest(str(one))}"))
+        twice = [one for place, one in enumerate(found) if one in found[:place]]
+        if twice and not faults:
+            raise ParameterError(f"{what} names {twice[0]} twice")
+        read.append(tuple(found))
+    raise_faults(faults)
+    return read
 
 
 def _check_demands(
@@ -211,13 +196,13 @@ def _unmet(
     max_tokens: int | None,
 ) -> str:
     """What is said of demands that are not met; empty if all are."""
-    from ctxbench.pytest_plugin import messages
+    from ctxbench.pytest_plugin.explained_request import absence_lines, presence_lines, report, too_long, too_many
 
     offered = asked.offered
-    findings = [messages.out("missing", one, asked) for one in include if one not in offered]
-    findings += [messages.into("unwanted", one, asked) for one in exclude if one in offered]
+    findings = [absence_lines("missing", one, asked) for one in include if one not in offered]
+    findings += [presence_lines("unwanted", one, asked) for one in exclude if one in offered]
     if max_items is not None and len(asked.added) > max_items:
-        findings.append(messages.too_many(asked, max_items))
+        findings.append(too_many(asked, max_items))
     if max_tokens is not None and sum(one.tokens for one in asked.added) > max_tokens:
-        findings.append(messages.too_long(asked, max_tokens))
-    return messages.report("not offered as demanded", asked, findings) if findings else ""
+        findings.append(too_long(asked, max_tokens))
+    return report("not offered as demanded", asked, findings) if findings else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -159,24 +159,29 @@ class Recorder:
         mine = {place: found for place, found in self._asked.items() if place.module == module}
         if not path.is_file() and not (mine and self.accept):
             return
+        from ctxbench.gate.value_texts import first_few
         from ctxbench.pytest_plugin.accepted_file import read_accepted, write_accepted
 
         before = read_accepted(path) if path.is_file() else {}
         asked = {key for found in mine.values() for key in found}
         stale = [key for key in before if key not in asked and self._unasked(module, key)]
         if not self.accept:
-            self._say_stale(path, stale)
+            if stale:
+                named = first_few([f"{key.test} “{key.text}”" for key in stale], _SHOWN)
+                self.lines.append(
+                    f"{self.shown(path)} holds what no test asks for any more: {named}; "
+                    "pytest --ctxbench-accept removes it"
+                )
             return
         taken = {key: one for place, found in mine.items() if self._ended_well(place) for key, one in found.items()}
         after = {key: one for key, one in {**before, **taken}.items() if key not in stale}
         write_accepted(path, after.values())
         new = len(after.keys() - before.keys())
         changed = sum(before[key].as_row() != after[key].as_row() for key in after.keys() & before.keys())
-        same = len(after) - new - changed
-        counts = f"{new} new, {changed} changed, {len(stale)} removed, {same} as before"
+        counts = f"{new} new, {changed} changed, {len(stale)} removed, {len(after) - new - changed} as before"
         self.lines.append(f"accepted in {self.shown(path)}: {counts}")
         if left := [place.test for place in mine if not self._ended_well(place)]:
-            self.lines.append(f"not accepted, as the tests did not pass: {_some(left)}")
+            self.lines.append(f"not accepted, as the tests did not pass: {first_few(left, _SHOWN)}")
 
     def _ended_well(self, place: CallerPlace) -> bool:
         """Whether a test passed; what one that failed was offered may not be all that it asks for."""
@@ -187,13 +192,6 @@ class Recorder:
         gone = module in self._collected and key.test not in self._collected[module]
         return gone or self._ended_well(CallerPlace(module, key.test))
 
-    def _say_stale(self, path: Path, stale: list[Key]) -> None:
-        if stale:
-            named = _some([f"{key.test} “{key.text}”" for key in stale])
-            self.lines.append(
-                f"{self.shown(path)} holds what no test asks for any more: {named}; pytest --ctxbench-accept removes it"
-            )
-
     def _settle_left_behind(self) -> None:
         """Files of ours beside the modules that were collected, whose own module is gone."""
         folders = sorted({self.path(CallerPlace(module, "")).parent for module in self._collected})
@@ -203,22 +201,10 @@ class Recorder:
         from ctxbench.pytest_plugin.accepted_file import is_ours, remove
 
         for path in found:
-            if _has_module(path) or not is_ours(path):
+            module = path.name.removesuffix(_SUFFIX)
+            if any(one.stem == module for one in path.parent.iterdir()) or not is_ours(path):
                 continue
             if self.accept:
                 remove(path)
             says = "removed" if self.accept else "pytest --ctxbench-accept removes it"
             self.lines.append(f"{self.shown(path)} is of a test module that is gone; {says}")
-
-
-def _has_module(path: Path) -> bool:
-    """Whether the file that a file of accepted selections goes by is there, whatever its ending."""
-    stem = path.name.removesuffix(_SUFFIX)
-    return any(one.stem == stem for one in path.parent.iterdir())
-
-
-def _some(names: Iterable[str]) -> str:
-    """The first few names, and how many more there are."""
-    every = list(names)
-    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
-    return f"{', '.join(every[:_SHOWN])}{more}"

@@ -51,7 +51,6 @@ class OpenSetup:
         catalog: the items.
         selector: ours or outside.
         resources: what ours use.
-        embedder: key of the model.
         memo: outputs of steps that selectors of a gate file share; emptied after each request.
         close: ends processes and connections of outside selectors.
     """
@@ -61,9 +60,8 @@ class OpenSetup:
     catalog: Catalog
     selector: Selector
     resources: LocalResources
-    embedder: str
     memo: dict[str, Any]
-    close: Callable[[], None]
+    close: Callable[[], None] = lambda: None
 
 
 def open_setup(setup: Setup, root: Path) -> OpenSetup:
@@ -89,7 +87,7 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
     path = root / setup.catalog
     catalog = find_catalog(str(path) if path.exists() else setup.catalog)
     definition, preset, label = _definition(setup.selector or _DEFAULT["selector"], root)
-    resources, embedder = _resources(setup.embedder, setup.tokens)
+    resources = _resources(setup.embedder, setup.tokens)
     selector = PipelineSelector(label, definition.pipeline(definition.values(preset)), resources)
     return OpenSetup(
         label=label,
@@ -97,46 +95,40 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
         catalog=catalog,
         selector=selector,
         resources=resources,
-        embedder=embedder,
         memo={},
-        close=partial(_close, ()),
     )
 
 
 def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]:
-    """A selector, its preset if one is named, and what it is called."""
-    from ctxbench.io.yaml_files import load_yaml
+    """A selector, its preset if one is named, and what it is called.
+
+    Raises:
+        ParameterError: a file without a preset holds no pipeline.
+    """
     from ctxbench.selectors.definitions import find_definition, is_file, read_definition
     from ctxbench.selectors.presets import read_presets
 
     file, mark, preset = selector.partition("#")
-    if not mark:
-        if is_file(selector):
-            _refuse_outside(root / selector, selector)
-        found, named = find_definition(selector, base=root)
-        return found, named, found.name if named is None else f"{found.name}/{named}"
     path = root / file
-    data, _ = load_yaml(path)
-    if isinstance(data, Mapping) and "pipeline" in data:
+    if mark and not _holds_pipeline(path):
+        return read_presets(path).definition(preset), preset, f"{path.stem}/{preset}"
+    if mark:
         found = read_definition(path)
         return found, preset, f"{found.name}/{preset}"
-    return read_presets(path).definition(preset), preset, f"{path.stem}/{preset}"
-
-
-def _refuse_outside(path: Path, selector: str) -> None:
-    """Say where a selector outside belongs.
-
-    Raises:
-        ParameterError: the file holds no pipeline.
-    """
-    from ctxbench.io.yaml_files import load_yaml
-
-    data, _ = load_yaml(path)
-    if not isinstance(data, Mapping) or "pipeline" not in data:
+    if is_file(selector) and not _holds_pipeline(path):
         raise ParameterError(
             f"{selector} holds no pipeline: ctxbench_selector takes the YAML file of one, with name and pipeline; a "
             "callable, command or endpoint of your own stands in a gate file, which ctxbench_gate names"
         )
+    found, named = find_definition(selector, base=root)
+    return found, named, found.name if named is None else f"{found.name}/{named}"
+
+
+def _holds_pipeline(path: Path) -> bool:
+    from ctxbench.io.yaml_files import load_yaml
+
+    data, _ = load_yaml(path)
+    return isinstance(data, Mapping) and "pipeline" in data
 
 
 def _of_gate(setup: Setup, path: Path) -> OpenSetup:
@@ -156,7 +148,7 @@ def _of_gate(setup: Setup, path: Path) -> OpenSetup:
     if label not in selectors:
         raise UnknownNameError("selector", label, selectors, where=f" of gate file {setup.gate}")
     embedder, tokens = setup.embedder or experiment.embedder, setup.tokens or experiment.tokens
-    resources, key = _resources(embedder, tokens, stored=gate.baseline / VECTORS)
+    resources = _resources(embedder, tokens, stored=gate.baseline / VECTORS)
     dataset = open_dataset(datasets[named], base=experiment.base)
     memo: dict[str, Any] = {}
     made = experiment.make_selectors(resources, memo)
@@ -166,22 +158,20 @@ def _of_gate(setup: Setup, path: Path) -> OpenSetup:
         catalog=dataset.catalog,
         selector=made[label],
         resources=resources,
-        embedder=key,
         memo=memo,
         close=partial(_close, tuple(made.values())),
     )
 
 
-def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tuple[LocalResources, str]:
-    """Resources over the vectors of this machine, and the key of the model; no model is loaded.
+def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> LocalResources:
+    """Resources over the vectors of this machine; no model is loaded.
 
     Args:
         embedder, tokens: names; empty = the default.
         stored: vectors beside a baseline, used where they are there and of the same model.
     """
     from ctxbench.embedding.embedder_names import open_embedder
-    from ctxbench.embedding.vector_store import Store, VectorStore
-    from ctxbench.embedding.vectors import Vectors
+    from ctxbench.embedding.vectors import Store, Vectors, VectorStore
     from ctxbench.gate.stored_vectors import BaselineStore, accepted_vectors
     from ctxbench.index.resources import LocalResources
     from ctxbench.io.cache import cache_dir
@@ -191,13 +181,11 @@ def _resources(embedder: str, tokens: str, *, stored: Path | None = None) -> tup
     store: Store = VectorStore(model.identity)
     if stored is not None and stored.exists():
         found = accepted_vectors(stored.parent)
-        store = BaselineStore(found, store) if found.embedder == model.identity.key else store
+        store = BaselineStore(found, model.identity) if found.embedder == model.identity.key else store
     counter = open_counter(tokens or _DEFAULT["tokens"], cache=cache_dir())
-    return LocalResources(Vectors(model, store), counter), model.identity.key
+    return LocalResources(Vectors(model, store), counter)
 
 
 def _close(selectors: tuple[Selector, ...]) -> None:
     for selector in selectors:
-        close = getattr(selector, "close", None)
-        if close is not None:
-            close()
+        getattr(selector, "close", lambda: None)()

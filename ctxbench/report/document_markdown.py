@@ -30,8 +30,7 @@ from ctxbench.report.document import (
     Text,
     Weight,
 )
-from ctxbench.report.drill import without_surrogates
-from ctxbench.report.wording import on_one_line
+from ctxbench.report.wording import on_one_line, without_surrogates
 
 LIMIT = (1 << 20) - (1 << 10)  # bytes: GitHub shows nothing of more than 1 MiB a step, nor of little less
 _IDS = rf"(?<!\w)(?:{'|'.join(ITEM_TYPES)}):(?:[\w%~.:-]*[\w%~-])"  # percent-encoded

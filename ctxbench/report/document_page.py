@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from ctxbench.report.document import Document
-from ctxbench.report.drill import without_surrogates
 from ctxbench.report.page_templates import page_template, stylesheet
-from ctxbench.report.wording import on_one_line
+from ctxbench.report.wording import on_one_line, without_surrogates
 
 
 def page(document: Document) -> str:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.bench.results import Part, RunFolder
+from ctxbench.bench.results import RunFolder
 from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, summarise_run
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import StorageError
@@ -21,12 +22,13 @@ from ctxbench.report.charts.axes import colours
 from ctxbench.report.charts.comparisons import points_of, trade_off
 from ctxbench.report.charts.histogram import scores
 from ctxbench.report.charts.svg import axes_at, svg
-from ctxbench.report.drill import dataset_payload, script_json, without_surrogates
 from ctxbench.report.opening_sentence import run_answer
+from ctxbench.report.page_payload import dataset_payload, script_json
 from ctxbench.report.page_templates import page_template, read_parts, stylesheet
 from ctxbench.report.run_tables import ComparisonTable, about_selector, comparison_table
 from ctxbench.report.scores import ScoreGroup, score_groups
 from ctxbench.report.thresholds import threshold_of
+from ctxbench.report.wording import without_surrogates
 
 FILE_NAME = "report.html"
 _SCRIPTS = ("data.js", "list.js", "detail.js", "main.js")

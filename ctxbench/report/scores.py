@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ctxbench.bench.answer_rows import Part
 from ctxbench.bench.metrics import Grade
-from ctxbench.bench.results import Part
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import SEARCHED, Candidates, Origin
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.report import wording
 from ctxbench.report.charts.axes import nice_step
-from ctxbench.report.drill import LabelCodes
+from ctxbench.report.label_codes import LabelCodes
 from ctxbench.report.thresholds import QUANTITIES, Bound, bounds_of
 
 _BINS = 50

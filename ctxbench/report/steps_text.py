@@ -35,7 +35,7 @@ def stages_of(description: Mapping[str, Any]) -> dict[str, Stage]:
     if pipeline is None:
         return {"refine": ()}
     stages = {"analyse": pipeline.analyse, "retrieve": pipeline.retrieve, "format": pipeline.format}
-    return {**stages, "refine": refining(pipeline)}
+    return {**stages, "refine": refining(pipeline.refine)}
 
 
 def stage_text(stage: Stage) -> str:

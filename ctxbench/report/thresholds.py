@@ -57,7 +57,7 @@ def bounds_of(about: Mapping[str, Any]) -> tuple[Bound, ...]:
         about: the selector in the manifest.
     """
     pipeline = None if about.get("outside") else StoredPipeline.of(about.get("description", {}))
-    return () if pipeline is None else _of_steps(refining(pipeline))
+    return () if pipeline is None else _of_steps(refining(pipeline.refine))
 
 
 def threshold_of(about: Mapping[str, Any]) -> float | None:

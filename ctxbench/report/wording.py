@@ -158,3 +158,8 @@ def said(text: str, plain: bool) -> str:
     """A text inside a line without what a terminal obeys, and without signs that its encoding lacks."""
     text = one_line(text)
     return text.translate(_PLAIN).encode("ascii", "replace").decode("ascii") if plain else text
+
+
+def without_surrogates(text: str) -> str:
+    """The text with U+FFFD in place of each lone surrogate, which no file in UTF-8 can hold."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.core.candidates import Candidates, concatenated
+from ctxbench.core.candidate_tables import concatenated, session_rows
+from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import SelectorError, suggest
-from ctxbench.core.pipeline import session_rows
-from ctxbench.core.requests import Batch
+from ctxbench.core.requests import Batch, Only
 from ctxbench.core.rules import NOT_CHOSEN, Rule
 from ctxbench.selectors.protocol import ANSWER_KEYS, VERSION, RawAnswer, quoted
 
@@ -167,27 +167,24 @@ class AnswerReader:
     def _why_not(self, row: int, position: int) -> str:
         """The id of an item that a search may not offer to a request, and why."""
         item, request = self._batch.catalog[position], self._batch.requests[row]
-        if not self._batch.visible[row, position]:
-            why = "which the catalog does not hold"
-        elif not item.enabled:
-            why = "which is not enabled; it cannot be offered"
-        elif request.available is not None and item.key not in request.available:
-            why = (
-                "which is not available to this request; `ctxbench data export DATASET --requests FILE` lists what "
-                "each may be offered"
-            )
-        elif item.key in request.removed:
-            why = "which the user removed from the session; no selector brings it back"
-        elif request.only is not None and not request.only.of(self._batch.catalog)[position]:
-            why = "which is outside of what this request restricts its search to; offer only what its `only` leaves"
-        elif item.include == "manual":
-            why = "whose include mode is manual: it is added by hand only; offer items of include mode agent"
-        else:
-            why = (
-                f"whose include mode is {item.include}, and which this session does not hold; offer items of include "
-                "mode agent"
-            )
-        return f"{item.id!r}, {why}"
+        available, mode = request.available, item.include
+        listed = "`ctxbench data export DATASET --requests FILE` lists what each may be offered"
+        by_hand = "it is added by hand only; offer items of include mode agent"
+        other = "and which this session does not hold; offer items of include mode agent"
+        only = (request.only or Only()).of(self._batch.catalog)
+        whys = (
+            ("which the catalog does not hold", not self._batch.visible[row, position]),
+            ("which is not enabled; it cannot be offered", not item.enabled),
+            (f"which is not available to this request; {listed}", available is not None and item.key not in available),
+            ("which the user removed from the session; no selector brings it back", item.key in request.removed),
+            (
+                "which is outside of what this request restricts its search to; offer only what its `only` leaves",
+                not only[position],
+            ),
+            (f"whose include mode is manual: {by_hand}", mode == "manual"),
+            (f"whose include mode is {mode}, {other}", True),
+        )
+        return f"{item.id!r}, {next(why for why, holds in whys if holds)}"
 
     def _hint(self, name: str) -> str:
         """The id that a wrong one probably means, or what ids look like."""

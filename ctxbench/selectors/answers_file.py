@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.requests import Batch
 from ctxbench.io.files import iter_lines, read_bytes, readable
 from ctxbench.selectors.protocol import MalformedError, RawAnswer, Source, loads, quoted, shown_path
@@ -100,6 +100,5 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
         else:
             lines[query] = number
             answers[query] = answer
-    if faults:
-        raise InputError(sorted(faults, key=lambda fault: fault.line), subject="answers")
+    raise_faults(sorted(faults, key=lambda fault: fault.line), subject="answers")
     return lines, answers

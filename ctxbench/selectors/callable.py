@@ -18,12 +18,12 @@ from importlib.machinery import SourceFileLoader
 from numbers import Integral, Real
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_choice
 from ctxbench.core.requests import Batch
 from ctxbench.io.files import read_bytes
-from ctxbench.selectors.protocol import RawAnswer, Source, catalog_items, check_send, quoted, shown_path
+from ctxbench.selectors.protocol import SENDS, RawAnswer, Source, catalog_items, quoted, shown_path
 from ctxbench.selectors.user_code import EndedError, confined
 
 
@@ -59,7 +59,7 @@ class CallableSource(Source):
         Raises:
             ParameterError: it cannot be called so.
         """
-        check_send(send)
+        check_choice("send", send, SENDS)
         if not callable(function) or inspect.isclass(function):
             raise ParameterError(f"callable must be a function or an object that can be called, got {function!r}")
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
@@ -111,8 +111,7 @@ class CallableSource(Source):
         called = self._call([batch.requests[row].as_dict() for row in rows], lambda result: _answers(ids, result))
         if called.error:
             return [called] * len(rows)
-        replies: list[RawAnswer] = called.answer
-        return replies
+        return cast("list[RawAnswer]", called.answer)
 
     def _call(self, argument: Any, use: Callable[[Any], Any]) -> RawAnswer:
         """Call the function and make something of the result; both run the user's code."""
@@ -171,8 +170,7 @@ def load_callable(spec: str, *, base: Path | None = None) -> Callable[..., Any]:
         found = getattr(found, part)
     if not callable(found):
         raise ParameterError(f"callable {spec!r}: {name} is not callable, it is {quoted(found)}")
-    function: Callable[..., Any] = found
-    return function
+    return cast("Callable[..., Any]", found)
 
 
 def _file_of(place: str, base: Path) -> Path | None:

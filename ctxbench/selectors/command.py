@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import queue
 import shlex
 import shutil
@@ -15,16 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_choice, check_range
 from ctxbench.core.requests import Batch
-from ctxbench.selectors.circuit_breaker import CircuitBreaker
 from ctxbench.selectors.process import LineProcess, OutputLine
 from ctxbench.selectors.protocol import (
+    SENDS,
+    CircuitBreaker,
     MalformedError,
     RawAnswer,
     Source,
     catalog_message,
-    check_send,
     dumps,
     loads,
     quoted,
@@ -56,14 +57,13 @@ class CommandOptions:
     in_flight: int = 1
 
     def __post_init__(self) -> None:
-        check_send(self.send)
+        check_choice("send", self.send, SENDS)
         if not (math.isfinite(self.timeout) and self.timeout > 0):
             raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
         if not (math.isfinite(self.start_timeout) and self.start_timeout >= 0):
             raise ParameterError(f"start_timeout must be 0 seconds or more, got {self.start_timeout}")
         for name, value, most in (("concurrency", self.concurrency, 64), ("in_flight", self.in_flight, 1000)):
-            if not 1 <= value <= most:
-                raise ParameterError(f"{name} must be 1 to {most}, got {value}")
+            check_range(name, value, 1, most)
 
 
 @dataclass(slots=True, eq=False)
@@ -356,7 +356,7 @@ def _describe(argv: Sequence[str], base: Path) -> dict[str, Any]:
     for part in argv:
         option, sign, value = part.rpartition("=") if part.startswith("-") else ("", "", part)
         path = base / value
-        is_file = bool(value) and _is_file(path)
+        is_file = bool(value) and os.path.isfile(path)  # noqa: PTH113 - False for what is too long for a path
         name = shown_path(Path(value), base) if is_file or Path(value).is_absolute() else value
         shown.append(f"{option}{sign}{name}")
         if is_file:
@@ -369,10 +369,3 @@ def _describe(argv: Sequence[str], base: Path) -> dict[str, Any]:
         **({"command_sha256": hashlib.sha256(whole).hexdigest()} if told != shown else {}),
         "files": files,
     }
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # too long for a path: it is text for the program
-        return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ctxbench.core.errors import ParameterError, UnknownNameError, suggest
 from ctxbench.core.pipeline import OFF, Pipeline, PipelineError, SpecFault
@@ -127,8 +127,8 @@ class Definition:
         if not self.searches(values):
             return []
         plain = self._plain(values)
-        steps: list[Any] = _without_off(_switched(self.spec.get("refine", []), lambda name: self._is_on(name, plain)))
-        return steps
+        steps = _switched(self.spec.get("refine", []), lambda name: self._is_on(name, plain))
+        return cast("list[Any]", _without_off(steps))
 
     def pipeline(self, values: Mapping[str, Value]) -> Pipeline:
         """Build the pipeline for these values. Those without effect count as their defaults, whatever they are.

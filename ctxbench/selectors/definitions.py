@@ -8,13 +8,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, raise_faults, suggest
 from ctxbench.core.pipeline import PipelineError, SpecFault
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import SEARCH, WHEN, Definition, switched_steps, used_names
-from ctxbench.selectors.oracle import NEEDS_LABELS, ORACLE
 from ctxbench.selectors.parameters import Parameter, Value, choice_faults, need_faults, read_parameter, set_values
+from ctxbench.selectors.pipelines import NEEDS_LABELS, ORACLE
 from ctxbench.sources.agent_file import AgentFile, is_agent_file, read_agent
 
 _SHIPPED = Path(__file__).parent / "shipped"
@@ -103,8 +103,7 @@ def agent_definition(agent: AgentFile) -> Definition:
     for name, value in agent.settings.items():
         checked = reader.attempt(partial(base.checked, name, value), "settings", name)
         given |= {} if checked is None else {name: checked}
-    if reader.faults:
-        raise InputError(reader.faults)
+    raise_faults(reader.faults)
     values = base.with_defaults({} if preset is None else base.presets[preset], given)
     parameters = {name: replace(one, default=values.get(name, one.default)) for name, one in base.parameters.items()}
     spec, written = (_with_system(one, agent.system) for one in (base.spec, base.written))
@@ -164,8 +163,7 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     switches = {name for name, one in parameters.items() if one.sets}
     for name in sorted(set(parameters) - switches - used_names(made.spec)):
         reader.fault(f"no step takes ${name}, so that parameter {name} would do nothing", "parameters", name)
-    if reader.faults:
-        raise InputError(reader.faults)
+    raise_faults(reader.faults)
     return replace(made, presets=presets)
 
 
@@ -187,10 +185,8 @@ class _DefinitionReader(YamlForm):
         """All parameters that can be read; what their choices set and what they need is checked between them."""
         made: dict[str, Parameter] = {}
         for name, block in self.blocks(data, "parameters").items():
-            try:
-                made[name] = read_parameter(name, block)
-            except ParameterError as error:
-                self.fault(str(error), "parameters", name)
+            one = self.attempt(partial(read_parameter, name, block), "parameters", name)
+            made |= {} if one is None else {name: one}
         before = len(self.faults)
         for name, one in made.items():
             for fault in (*need_faults(one, made), *choice_faults(one, made)):
@@ -231,13 +227,9 @@ class _DefinitionReader(YamlForm):
 
     def preset(self, made: Definition, name: str, given: Mapping[str, Any]) -> dict[str, Value]:
         """The values that a preset sets, checked."""
-        values = {}
-        for key, value in given.items():
-            try:
-                values[key] = made.checked(key, value)
-            except ParameterError as error:
-                self.fault(str(error), "presets", name, "set")
-        return values
+        where = ("presets", name, "set")
+        checked = {key: self.attempt(partial(made.checked, key, value), *where) for key, value in given.items()}
+        return {key: value for key, value in checked.items() if value is not None}
 
     def pipeline(self, made: Definition, presets: Mapping[str, Mapping[str, Value]]) -> None:
         """Build the pipeline for each preset, and with what is switched off by default switched on.
@@ -247,26 +239,16 @@ class _DefinitionReader(YamlForm):
         seen: set[SpecFault] = set()
         spec: Any = made.spec
         whens = switched_steps(spec.get("refine"), ()) if isinstance(spec, Mapping) else ()
-        switches = dict.fromkeys(str(name) for _, name in whens)
         cases = [("", {}), *((f"preset {name}: ", values) for name, values in presets.items())]
-        for name in switches:
-            default, ends = made.parameters[name].default, made.parameters[name].ends
-            on = made.parameters[name].choices or ends
-            cases += [
-                (f"with {_set_to(name, value)}: ", {name: value})
-                for value in on
-                if value != default and value is not False
-            ]
+        for name in dict.fromkeys(str(name) for _, name in whens):
+            one = made.parameters[name]
+            on = [value for value in one.choices or one.ends if value != one.default and value is not False]
+            cases += [(f"with {name if value is True else f'{name} {value}'}: ", {name: value}) for value in on]
         for where, values in cases:
             try:
                 made.pipeline(made.with_defaults(values))
             except PipelineError as error:
-                for one in error.faults:
-                    if one not in seen:
-                        self.fault(f"{where}{one.message}", "pipeline", *one.path)
+                for fault in error.faults:
+                    if fault not in seen:
+                        self.fault(f"{where}{fault.message}", "pipeline", *fault.path)
                 seen |= set(error.faults)
-
-
-def _set_to(name: str, value: Value) -> str:
-    """A switch by its name; a number or a choice with its value."""
-    return name if value is True else f"{name} {value}"

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.core.requests import Batch, Request
+from ctxbench.core.requests import Batch, Only, Request
 from ctxbench.core.selection import Offered, Prompt, Selection, selections
-from ctxbench.core.stages import Resources, Step
-from ctxbench.selectors.pair_texts import Chunkings, refining_steps
+from ctxbench.core.stages import ByDomain, Merge, Resources, Step
 from ctxbench.selectors.pipelines import check_fits
-from ctxbench.steps.calibrated import Probability
-from ctxbench.steps.price import PROBABILITY
+from ctxbench.steps.calibrated import PROBABILITY_COLUMN, Probability
 from ctxbench.steps.retrieve import Nothing
+from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
 
 SEARCH_OFF = "the search is off"
 """Why items are not searched that a search could choose from."""
@@ -52,15 +52,10 @@ class Explained:
 
     def as_dict(self) -> dict[str, Any]:
         """The candidate as JSON."""
-        row = {**self.offered.as_dict(), "tokens": self.tokens}
-        row.pop("pair", None)
-        if self.probability is not None:
-            row["probability"] = self.probability
-        if self.loads is not None:
-            row["loads"] = self.loads
-        if self.item_chunk:
-            row["pair"] = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk}
-        return row
+        told = {name: value for name, value in self.offered.as_dict().items() if name != "pair"}
+        pair = {"query_chunk": self.query_chunk, "item_chunk": self.item_chunk} if self.item_chunk else None
+        row = {**told, "tokens": self.tokens, "probability": self.probability, "loads": self.loads, "pair": pair}
+        return {name: value for name, value in row.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,6 +124,7 @@ def explain(
     chunks = outcome.query.chunks(0) if searched else ()
     explained = _Explainer(pipeline, catalog, chunks, outcome.candidates, resources)
     chosen = tuple(map(explained, selection.chosen))
+    fitted = [step.call for step in refining_steps(pipeline.refine) if isinstance(step.call, Probability)]
     return Explanation(
         selection=selection,
         text=request.text,
@@ -141,38 +137,29 @@ def explain(
         not_searched=_not_searched(batch, searched=searched),
         eligible=int(batch.eligible.counts().sum()) if searched else 0,
         catalog=catalog,
-        outside=max((step.outside(table, catalog, resources) for step in _fitted(pipeline)), default=0.0),
+        outside=max((step.outside(table, catalog, resources) for step in fitted), default=0.0),
         search_off=not searched,
     )
-
-
-def _fitted(pipeline: Pipeline) -> list[Probability]:
-    """The steps of a pipeline that score by a fitted probability."""
-    return [step.call for step in refining_steps(pipeline.refine) if isinstance(step.call, Probability)]
 
 
 def _not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
     held, eligible, seen = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}
-    restricted = batch.requests[0].only
-    only = None if restricted is None else restricted.of(batch.catalog)
+    only = (batch.requests[0].only or Only()).of(batch.catalog)
     reasons: Counter[str] = Counter()
     for position, item in enumerate(batch.catalog):
         if position in held or not seen[position] or (eligible[position] and searched):
             continue
-        if eligible[position]:
-            reasons[SEARCH_OFF] += 1
-        elif not item.enabled:
-            reasons["not enabled"] += 1
-        elif position in removed:
-            reasons["removed from the session"] += 1
-        elif item.include != "agent":
-            reasons[f"include mode {item.include}"] += 1
-        elif only is not None and not only[position]:
-            reasons["outside of what this request is restricted to"] += 1
-        else:
-            reasons["not available to this request"] += 1
+        whys = (
+            (SEARCH_OFF, eligible[position]),
+            ("not enabled", not item.enabled),
+            ("removed from the session", position in removed),
+            (f"include mode {item.include}", item.include != "agent"),
+            ("outside of what this request is restricted to", not only[position]),
+            ("not available to this request", True),
+        )
+        reasons[next(why for why, holds in whys if holds)] += 1
     return dict(reasons)
 
 
@@ -188,7 +175,7 @@ class _Explainer:
         self._resources = resources
         self._chunkings = Chunkings.of(pipeline)
         self._tokens = table.prices(resources.tokens(catalog)).tolist()
-        self._probability = table.columns.get(PROBABILITY, np.full(len(table), np.nan)).tolist()
+        self._probability = table.columns.get(PROBABILITY_COLUMN, np.full(len(table), np.nan)).tolist()
         self._row = {item: row for row, item in enumerate(table.item.tolist())}
 
     def __call__(self, offered: Offered) -> Explained:
@@ -213,3 +200,95 @@ class _Explainer:
             return int(self._resources.text_tokens([item.body])[0])
         except ParameterError:  # counts from a file, of whole items only
             return None
+
+
+@dataclass(frozen=True)
+class Chunkings:
+    """How the steps of a pipeline split items.
+
+    Attributes:
+        sources: of each retriever that says how it splits, by the name of its column in a merge (one without a name
+            where there is none).
+        expansion: of the items that an expansion led from and to.
+    """
+
+    sources: Mapping[str, ItemChunking]
+    expansion: ItemChunking = DOCUMENTS
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Chunkings:
+        """Ask the steps of a pipeline."""
+        retrieve = pipeline.retrieve
+        sources = retrieve.sources if isinstance(retrieve, Merge) else {"": retrieve}
+        expansions = (step.chunking for step in refining_steps(pipeline.refine) if step.expands)
+        return cls._told({name: step.chunking for name, step in sources.items()}, expansions)
+
+    @classmethod
+    def described(cls, description: Mapping[str, Any]) -> Chunkings:
+        """Read what a selector says of itself; one that is none of ours tells no pairs."""
+        from ctxbench.core.stored_pipelines import StoredMerge, StoredPipeline, single_steps  # a selection needs none
+
+        pipeline = StoredPipeline.of(description)
+        if pipeline is None or pipeline.retrieve is None:
+            return cls({"": DOCUMENTS})
+        retrieve = pipeline.retrieve
+        sources = dict(retrieve.sources) if isinstance(retrieve, StoredMerge) else {"": retrieve}
+        steps = (one for stage in pipeline.refine for one in single_steps(stage) if one.kind == "expand")
+        said = {name: ItemChunking.described(step.values) for name, step in sources.items()}
+        return cls._told(said, (ItemChunking.described(step.values) for step in steps))
+
+    @classmethod
+    def _told(cls, sources: Mapping[str, ItemChunking | None], expansions: Iterable[ItemChunking | None]) -> Chunkings:
+        """What steps say; None of one that does not split items."""
+        said = {name: one for name, one in sources.items() if one is not None} or {"": DOCUMENTS}
+        return cls(said, next((one for one in expansions if one is not None), DOCUMENTS))
+
+    @property
+    def distinct(self) -> tuple[ItemChunking, ...]:
+        """Every different chunking, once."""
+        return tuple(dict.fromkeys([*self.sources.values(), self.expansion]))
+
+    def used(self, table: Candidates) -> IntArray:
+        """The place in `distinct` of the chunking that each row's pair is counted in, shape (n,).
+
+        Behind a merge, a row's pair is that of the best source of those that tell one.
+        """
+        places = np.array([self.distinct.index(one) for one in self.sources.values()], dtype=np.int64)
+        used = np.full(len(table), places[0], dtype=np.int64)
+        columns = [table.columns[name] for name in self.sources if name in table.columns]
+        if len(set(places.tolist())) > 1 and len(columns) == len(places) and len(table):
+            scores = np.stack(columns)
+            used = places[np.where(np.isnan(scores), -np.inf, scores).argmax(axis=0)]
+        used[table.via_item >= 0] = self.distinct.index(self.expansion)
+        return used
+
+    def pair(self, catalog: Catalog, chunks: Sequence[str], table: Candidates, row: int) -> tuple[str, str]:
+        """The two texts that gave a row its score; empty where it has no pair.
+
+        Args:
+            catalog: the items.
+            chunks: of the row's request.
+            table: candidates.
+            row: of it.
+
+        Returns:
+            The text searched with: a chunk of the request, or of the item that led here; and the item's own chunk.
+        """
+        asked, found = int(table.query_chunk[row]), int(table.item_chunk[row])
+        if asked < 0 or found < 0:
+            return "", ""
+        chunking, via = self.distinct[self.used(table)[row]], int(table.via_item[row])
+        return (
+            chunks[asked] if via < 0 else chunking(catalog[via])[asked],
+            chunking(catalog[int(table.item[row])])[found],
+        )
+
+
+def refining_steps(steps: Iterable[Step | ByDomain]) -> Iterator[Step]:
+    """The refining steps, those inside `by_domain` as well."""
+    for step in steps:
+        if isinstance(step, ByDomain):
+            for own in step.domains.values():
+                yield from refining_steps(own)
+        else:
+            yield step

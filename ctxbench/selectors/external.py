@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
+from ctxbench.core.errors import ParameterError, SelectorError, UserError, check_range, suggest
 from ctxbench.core.query import Query
 from ctxbench.core.registry import check_type
 from ctxbench.core.requests import Batch
@@ -28,11 +28,17 @@ from ctxbench.text.secrets import shown_arguments, shown_url
 
 if TYPE_CHECKING:
     from ctxbench.selectors.command import CommandOptions
-    from ctxbench.selectors.http import HttpOptions
+    from ctxbench.selectors.http_options import HttpOptions
 
 __all__ = ["KINDS", "External", "FileSelector", "external_from_config", "schema"]
 
 MOST_REPEATS = 100
+_OPTIONS: dict[str, dict[str, Any]] = {  # beside the name, and the fields of `_settings`
+    "answers": {"answers": str},
+    "callable": {"callable": str, "repeats": int, "send": str, "batch": bool},
+    "command": {"command": list | str, "repeats": int},
+    "url": {"url": str, "repeats": int, "cache": bool},
+}
 
 
 class External:
@@ -62,20 +68,14 @@ class External:
         """
         if not name:
             raise ParameterError("name must be a text that is not empty")
-        if not 1 <= repeats <= MOST_REPEATS:
-            raise ParameterError(f"repeats must be 1 to {MOST_REPEATS}, got {repeats}")
-        self._name = name
+        check_range("repeats", repeats, 1, MOST_REPEATS)
+        self.name = name
         self._source = source
         self._repeats = repeats
         self._folder = cache
         self._cache: AnswerCache | None = None
         self._counts: dict[str, int] = {}
         self._builds: set[str] = set()
-
-    @property
-    def name(self) -> str:
-        """The name of the selector in tables."""
-        return self._name
 
     def describe(self) -> dict[str, Any]:
         """The protocol's version and what the source says of itself; no secrets, no absolute paths.
@@ -200,12 +200,9 @@ class External:
             again, _ = self._ask(batch, sorted(answers), reader, repeat=repeat)
             for row, answer in answers.items():
                 other = again[row]
-                if not isinstance(other, Answer):
-                    unstable |= {row}
-                    unstable_items |= {row}
-                    continue
-                unstable |= {row} if _offer(other) != _offer(answer) else set()
-                unstable_items |= {row} if other.chosen != answer.chosen else set()
+                offer, chosen = (_offer(other), other.chosen) if isinstance(other, Answer) else (None, None)
+                unstable |= {row} if offer != _offer(answer) else set()
+                unstable_items |= {row} if chosen != answer.chosen else set()
         self._count("unstable", len(unstable))
         self._count("unstable_items", len(unstable_items))
 
@@ -284,15 +281,9 @@ def _kind(config: Mapping[str, Any]) -> str:
 
 def _options(kind: str) -> dict[str, Any]:
     """The options of a kind, with their types."""
-    allowed: dict[str, Any] = {"name": str, kind: list | str if kind == "command" else str}
-    if kind != "answers":
-        allowed["repeats"] = int
-    if kind == "callable":
-        allowed |= {"send": str, "batch": bool}
-    if kind == "url":
-        allowed["cache"] = bool
     settings = _settings(kind)
-    return allowed if settings is None else allowed | typing.get_type_hints(settings)
+    own = {} if settings is None else typing.get_type_hints(settings)
+    return {"name": str, **_OPTIONS[kind], **own}
 
 
 def _settings(kind: str) -> type[CommandOptions | HttpOptions] | None:
@@ -302,7 +293,7 @@ def _settings(kind: str) -> type[CommandOptions | HttpOptions] | None:
 
         return CommandOptions
     if kind == "url":
-        from ctxbench.selectors.http import HttpOptions
+        from ctxbench.selectors.http_options import HttpOptions
 
         return HttpOptions
     return None
@@ -322,7 +313,8 @@ def _made(kind: str, given: Mapping[str, Any], base: Path) -> External:
 
         source = CommandSource(given["command"], options=CommandOptions(**options), base=base)
     else:
-        from ctxbench.selectors.http import HttpOptions, HttpSource
+        from ctxbench.selectors.http import HttpSource
+        from ctxbench.selectors.http_options import HttpOptions
 
         source = HttpSource(given["url"], options=HttpOptions(**options))
         cache = cache_dir() / "answers" if given.get("cache", True) else None

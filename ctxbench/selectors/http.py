@@ -7,12 +7,10 @@ be asked with `batch` 1.
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -29,15 +27,15 @@ from ctxbench.net.http_connection import (
     seconds_asked,
 )
 from ctxbench.net.http_limits import BODY_LIMIT
-from ctxbench.selectors.circuit_breaker import CircuitBreaker
+from ctxbench.selectors.http_options import LONGEST_WAIT_S, HttpOptions, secret_of
 from ctxbench.selectors.protocol import (
     ANSWER_KEYS,
     VERSION,
+    CircuitBreaker,
     MalformedError,
     RawAnswer,
     Source,
     catalog_message,
-    check_send,
     dumps,
     loads,
     quoted,
@@ -49,46 +47,7 @@ if TYPE_CHECKING:
 
 _TRY_AGAIN = (429, 503)
 _NOT_FROM_IT = (429, 502, 503, 504)  # what stands before a selector says so where it does not answer
-_LONGEST_WAIT_S = 30.0
 _NAMES = (*ANSWER_KEYS, "id", "score")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
-    """How an endpoint is asked.
-
-    Attributes:
-        send: what it gets when it asks for the catalog: `items`, `ids`, or `nothing`.
-        timeout: seconds for one POST, > 0, to the last byte of its response. A time-out is not tried again.
-        batch: requests in a POST, 1 to 1000; each is to be answered as if it came alone.
-        concurrency: POSTs at a time, 1 to 64.
-        retries: how often a POST is tried again where the connection failed or the status was 429 or 503, 0 to 10.
-        backoff: seconds before the first such try, doubled each time; a Retry-After goes before it.
-        authorization_env: name of the environment variable that holds the value of the Authorization header.
-    """
-
-    send: str = "items"
-    timeout: float = 60.0
-    batch: int = 1
-    concurrency: int = 1
-    retries: int = 2
-    backoff: float = 0.5
-    authorization_env: str | None = None
-
-    def __post_init__(self) -> None:
-        check_send(self.send)
-        if not (math.isfinite(self.timeout) and self.timeout > 0):
-            raise ParameterError(f"timeout must be more than 0 seconds, got {self.timeout}")
-        if not 0 <= self.backoff <= _LONGEST_WAIT_S:
-            raise ParameterError(f"backoff must be 0 to {_LONGEST_WAIT_S:g} seconds, got {self.backoff}")
-        ranges = (
-            ("batch", self.batch, 1, 1000),
-            ("concurrency", self.concurrency, 1, 64),
-            ("retries", self.retries, 0, 10),
-        )
-        for name, value, least, most in ranges:
-            if not least <= value <= most:
-                raise ParameterError(f"{name} must be {least} to {most}, got {value}")
 
 
 class _FailedError(Exception):
@@ -129,7 +88,7 @@ class HttpSource(Source):
         if parsed.userinfo:
             raise ParameterError("url must hold no user or password; put them in authorization_env's variable")
         self._url = parsed.copy_with(fragment=None)
-        self._secret = _secret(self._options.authorization_env)
+        self._secret = secret_of(self._options.authorization_env)
         hidden = secrets_in_url(str(self._url)) + ([("Authorization", self._secret)] if self._secret else [])
         self._secrets = Secrets(hidden) if hidden else None
         self._log = LogFilter(str(self._url), self._shown)
@@ -343,7 +302,7 @@ class HttpSource(Source):
             left -= 1
             with self._lock:
                 self._tried_again += 1
-            time.sleep(min(wait, _LONGEST_WAIT_S))
+            time.sleep(min(wait, LONGEST_WAIT_S))
             wait *= 2
 
     def _connection(self) -> Connection:
@@ -394,17 +353,6 @@ class HttpSource(Source):
 
     def _unsecret(self, text: str) -> str:
         return self._secrets.hide(text) if self._secrets else text
-
-
-def _secret(name: str | None) -> str:
-    if name is None:
-        return ""
-    value = os.environ.get(name, "")
-    if not value:
-        raise ParameterError(f"authorization_env names the variable {name!r}, which is not set or empty; set it")
-    if not (value.isascii() and value.isprintable()):
-        raise ParameterError(f"the value of the variable {name!r} cannot stand in a header; expected printable ASCII")
-    return value
 
 
 def _build_of(response: Response) -> str | None:

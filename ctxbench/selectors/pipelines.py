@@ -1,22 +1,35 @@
-"""Selectors of this package: pipelines over shared resources, and random draws of another selector's size."""
+"""Selectors of this package: pipelines over shared resources, random draws of another's size, and the oracle."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ctxbench.core.arrays import IntArray
+from ctxbench.core.candidate_tables import concatenated, session_rows
 from ctxbench.core.candidates import Candidates, Origin, place_among
-from ctxbench.core.errors import SelectorError
-from ctxbench.core.items import Catalog
+from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import AS_MANY_AS, Rule
 from ctxbench.core.stages import CHAT, FORMAT, Resources, kind_of
 from ctxbench.selectors.selector import Answers, Selector
+from ctxbench.text.original_rules import js_trim
+
+ORACLE = "oracle"
+ABOUT = "Exactly what is required, of alternatives the cheapest: the floor of the price. It knows the labels."
+NEEDS_LABELS = (
+    "selector 'oracle' offers what the labels require, so it answers only in an experiment over labelled datasets; "
+    "name it under `selectors` there, and start `ctxbench run`"
+)
+
+Required: TypeAlias = Mapping[str, Sequence[Sequence[ItemKey]]]
+"""By query id, groups of required items: of each group one is needed."""
 
 
 def check_fits(pipeline: Pipeline, catalog: Catalog) -> None:
@@ -107,7 +120,7 @@ class AsManyAs:
     def select(self, batch: Batch) -> Answers:
         """Cut the one to the size of the other; a request that the other fails on fails here too."""
         like = self.like.select(batch)
-        return self.sized(batch, offered_sizes(like), like.errors)
+        return self.sized(batch, offered_sizes(like.candidates), like.errors)
 
     def sized(self, batch: Batch, sizes: IntArray, errors: Mapping[int, str]) -> Answers:
         """Cut to the size of answers that the other has given already.
@@ -139,16 +152,59 @@ class AsManyAs:
         return replace(answers, candidates=table.taken(answered | ~found), errors=errors)
 
 
-class HasCandidates(Protocol):
-    """Answers, as given or as stored."""
-
-    @property
-    def candidates(self) -> Candidates:
-        """The candidates, by request."""
-
-
-def offered_sizes(answers: HasCandidates) -> IntArray:
+def offered_sizes(table: Candidates) -> IntArray:
     """How many items each request was offered beyond its session, shape (n_requests,)."""
-    table = answers.candidates
     rows = table.chosen & (table.origin != Origin.SESSION)
     return np.bincount(table.request[rows], minlength=table.n_requests).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """The required items of each request: the floor of the price, and the ceiling of completeness.
+
+    Of a group of alternatives it offers the cheapest by prompt tokens, of equals the first in the catalog; none where
+    the session holds one of them. What a request may not get is not offered, so that it can be incomplete.
+
+    Attributes:
+        name: what tables call it.
+        resources: count prompt tokens.
+        required: what is required, by query id; None until an experiment gives it.
+    """
+
+    name: str
+    resources: Resources
+    required: Required | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """That it is the oracle, and what counts its tokens. The labels are those of the dataset that is run."""
+        return {"oracle": ABOUT, "identities": {"tokens": self.resources.identity("tokens")}}
+
+    def select(self, batch: Batch) -> Answers:
+        """Offer what is required of every request, each with score 1; a request that needs nothing gets nothing.
+
+        Raises:
+            ParameterError: it has no labels, or none of a request.
+        """
+        if self.required is None:
+            raise ParameterError(NEEDS_LABELS)
+        tokens = self.resources.tokens(batch.catalog)
+        request: list[int] = []
+        item: list[int] = []
+        for row, one in enumerate(batch.requests):
+            if one.id not in self.required:
+                raise ParameterError(f"the oracle has no labels of query {one.id!r}; ask it for queries of its dataset")
+            held = set(batch.session_item[batch.session_start[row] : batch.session_start[row + 1]].tolist())
+            for group in self.required[one.id]:
+                there = {place for key in group if (place := batch.catalog.find(key)) is not None}
+                offered = [place for place in there if batch.eligible[row, place]]
+                if offered and not there & held:
+                    request.append(row)
+                    item.append(min(offered, key=lambda place: (tokens[place], place)))
+        rows, items = np.array(request, dtype=np.int64), np.array(item, dtype=np.int64)
+        found = Candidates.build(len(batch), rows, items, score=np.ones(len(items)))
+        return Answers(
+            query=Query.of_chunks(batch, [[one.text] if js_trim(one.text) else [] for one in batch.requests]),
+            candidates=concatenated([session_rows(batch), found]),
+            ranked=True,
+            scored=True,
+        )

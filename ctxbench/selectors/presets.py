@@ -12,10 +12,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, raise_faults
 from ctxbench.core.pipeline import PipelineError
 from ctxbench.io.files import read_text, write_atomic
 from ctxbench.io.yaml_files import dump_yaml, line_of, load_yaml
@@ -24,6 +25,7 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition, find_definition, is_file
 from ctxbench.selectors.parameters import Parameter, Value, needs_text, shown
 
+T = TypeVar("T")
 FORMAT = 1
 _KEYS = ("format", "tuned", "test_split", "definitions", "presets")
 _PRESET_KEYS = ("about", "selector", "definition", "answers", "set", "policy", "tuning", "test")
@@ -212,8 +214,7 @@ def read_presets(path: Path) -> PresetsFile:
     presets = {str(name): reader.preset(name, block, data) for name, block in reader.mapping(data, "presets").items()}
     if not presets and not reader.faults:
         reader.fault("the file holds no preset", "presets")
-    if reader.faults:
-        raise InputError(sorted(dict.fromkeys(reader.faults), key=lambda fault: fault.line))
+    raise_faults(sorted(dict.fromkeys(reader.faults), key=lambda fault: fault.line))
     made = {name: one for name, one in presets.items() if one is not None}
     return PresetsFile(path=path, tuned=data["tuned"], presets=made, test_split=data.get("test_split", ""))
 
@@ -244,19 +245,15 @@ class _PresetReader(YamlForm):
 
     def mapping(self, data: Mapping[str, Any], *where: str) -> Mapping[str, Any]:
         """The mapping under the last key, empty where there is none."""
-        value = data.get(where[-1], {})
-        if isinstance(value, Mapping):
-            return value
-        self.fault(f"{where[-1]} must be a mapping, got {value!r}", *where)
-        return {}
+        return self.value(data, {}, "mapping", *where)
 
-    def text_at(self, block: Mapping[str, Any], *where: str) -> str:
-        """The text under the last key, empty where there is none."""
-        value = block.get(where[-1], "")
-        if isinstance(value, str):
-            return value
-        self.fault(f"{where[-1]} must be a text, got {value!r}", *where)
-        return ""
+    def value(self, data: Mapping[str, Any], empty: T, what: str, *where: str) -> T:
+        """The value under the last key if it is of the type of `empty`, which `what` names; else that."""
+        found = data.get(where[-1], empty)
+        if isinstance(found, type(empty)):
+            return found
+        self.fault(f"{where[-1]} must be a {what}, got {found!r}", *where)
+        return empty
 
     def preset(self, name: str, block: Any, data: Mapping[str, Any]) -> TunedPreset | None:
         """One preset; None where it is faulty."""
@@ -266,7 +263,9 @@ class _PresetReader(YamlForm):
             return None
         before = len(self.faults)
         self.refuse_unknown(block, _PRESET_KEYS, "a tuned preset", *where)
-        texts = {key: self.text_at(block, *where, key) for key in ("about", "selector", "definition", "answers")}
+        texts = {
+            key: self.value(block, "", "text", *where, key) for key in ("about", "selector", "definition", "answers")
+        }
         maps = {key: self.mapping(block, *where, key) for key in ("set", "policy")}
         means = {key: self.metrics(block, *where, key) for key in ("tuning", "test")}
         for key, value in maps["set"].items():
@@ -318,12 +317,9 @@ class _PresetReader(YamlForm):
             self.fault(f"{what}; tune again with `ctxbench tune`", *where, "definition")
             return
         before = len(self.faults)
-        checked: dict[str, Value] = {}
-        for key, value in preset.set.items():
-            try:
-                checked[key] = found.checked(key, value)
-            except ParameterError as error:
-                self.fault(str(error), *where, "set", key)
+        given = preset.set.items()
+        tried = {key: self.attempt(partial(found.checked, key, value), *where, "set", key) for key, value in given}
+        checked = {key: value for key, value in tried.items() if value is not None}
         if len(self.faults) > before:
             return
         values = found.with_defaults(checked)

@@ -2,7 +2,7 @@
 
 Three messages go out: the catalog (once, before the first request over it), a request, and over HTTP a POST of
 several requests. One comes back: an answer for one query. `external_schema.json` beside this file defines them;
-`schema()` returns it.
+`schema()` returns it. What asks is a `Source`, which is given up on by a `CircuitBreaker`.
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ from __future__ import annotations
 import json
 import math
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, cast
 
-from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.errors import SelectorError
 from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch
 
 VERSION = 1  # the value of "ctxbench" in every message; raised when a message changes its meaning
 QUOTED = 200  # characters of a foreign text that an error quotes
 ANSWER_KEYS = ("ctxbench", "query", "items", "ranking", "error", "build", "metadata")
-
-Send = Literal["items", "ids", "nothing"]
+SENDS = ("items", "ids", "nothing")  # what a selector is told of a catalog
+# One slow query, or one that a selector dies on, is no reason to give up, and seldom are several of them neighbours.
+# Each costs a time limit, by default a minute or two: a dead selector is found out in minutes, not in hours.
+SILENT_AT_MOST = 5
+NOT_ASKED = "not asked: "  # how the error of a query begins that was given up on
 
 
 def schema() -> dict[str, Any]:
@@ -34,8 +38,7 @@ def schema() -> dict[str, Any]:
     Its root describes an answer, so `jsonschema.validate(answer, schema())` checks one.
     """
     text = Path(__file__).with_name("external_schema.json").read_text("utf-8")
-    loaded: dict[str, Any] = json.loads(text)
-    return loaded
+    return cast("dict[str, Any]", json.loads(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +84,54 @@ class Source(ABC):
         """End processes and connections; may be called twice."""
 
 
-def check_send(send: str) -> None:
-    """Raise a ParameterError unless `send` is one of items, ids, nothing."""
-    if send not in get_args(Send):
-        raise ParameterError(f"send must be one of {', '.join(get_args(Send))}, got {send!r}")
+class CircuitBreaker:
+    """Counts what was asked in a row, in the order that it ended in, without an answer.
+
+    Where several are asked at a time, as many times as many may be lost, so that to give up takes as long. Once given
+    up, a selector stays so over this catalog, until it is closed; what is asked already may still be answered.
+    Several threads may use it.
+    """
+
+    def __init__(self, *, what: str = "queries", at_a_time: int = 1) -> None:
+        """Nothing is lost yet.
+
+        Args:
+            what: what is asked, in the plural, for messages.
+            at_a_time: how many are asked side by side, >= 1.
+        """
+        self._what = what
+        self._most = SILENT_AT_MOST * at_a_time
+        self._lock = threading.Lock()
+        self._catalog = ""
+        self._failures = 0
+        self._refusal = ""
+
+    def begin(self, catalog: str) -> None:
+        """Requests over the catalog of this hash come next; over another catalog it is counted anew."""
+        with self._lock:
+            if catalog != self._catalog:
+                self._catalog, self._failures, self._refusal = catalog, 0, ""
+
+    def succeeded(self) -> None:
+        """Count an answer, whatever it says."""
+        with self._lock:
+            self._failures = 0
+
+    def failed(self, why: str) -> None:
+        """Count a question without an answer; `why` says what happened."""
+        with self._lock:
+            self._failures += 1
+            if self._failures >= self._most and not self._refusal:
+                self._refusal = f"{NOT_ASKED}{self._failures} {self._what} in a row had no answer; the last: {why}"
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing more is asked; empty while it is."""
+        return self._refusal
+
+    def reset(self) -> None:
+        """Set the count back to 0."""
+        self.begin("")
 
 
 def catalog_items(catalog: Catalog, send: str) -> list[Any] | None:

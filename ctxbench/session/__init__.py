@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from ctxbench.session.agent import Agent
 from ctxbench.session.context_comparison import ContextChange, ContextComparison, Rebuilt, compare, rebuild
-from ctxbench.session.conversation_store import ConversationStore
 from ctxbench.session.exchange import Exchange
-from ctxbench.session.session import RequestContext, Session
-from ctxbench.session.session_files import read_session, write_session
+from ctxbench.session.session import Agent, RequestContext, Session
+from ctxbench.session.session_files import ConversationStore, read_session, write_session
 from ctxbench.sources.include_modes import tool_modes
 
 __all__ = [

@@ -10,9 +10,8 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Request
 from ctxbench.core.selection import Prompt
 from ctxbench.core.stages import Resources
-from ctxbench.session.agent import Agent
 from ctxbench.session.exchange import Exchange, content_hash, prompt_hash, text_hash
-from ctxbench.session.session import RequestContext, Session
+from ctxbench.session.session import Agent, RequestContext, Session
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,10 +83,8 @@ class ContextChange:
 
     def as_dict(self) -> dict[str, Any]:
         """The change as JSON."""
-        row: dict[str, Any] = {"id": self.id}
-        for name, at in (("before", self.before), ("now", self.now)):
-            row[name] = None if at is None else {"mode": at[0], "score": at[1]}
-        return {**row, "why": self.why} if self.why else row
+        before, now = (None if at is None else {"mode": at[0], "score": at[1]} for at in (self.before, self.now))
+        return {"id": self.id, "before": before, "now": now, **({"why": self.why} if self.why else {})}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -161,9 +158,9 @@ def compare(exchange: Exchange, agent: Agent, resources: Resources) -> ContextCo
 
 
 def _differs(before: tuple[str, float | None], now: tuple[str, float | None]) -> bool:
-    if before[0] != now[0] or (before[1] is None) != (now[1] is None):
-        return True
-    return before[1] is not None and now[1] is not None and abs(before[1] - now[1]) > MARGIN
+    if before[0] != now[0] or before[1] is None or now[1] is None:
+        return before != now
+    return abs(before[1] - now[1]) > MARGIN
 
 
 def _why_out(id_: str, agent: Agent) -> str:

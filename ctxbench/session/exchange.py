@@ -208,7 +208,9 @@ def read_exchange(row: Row, known: Mapping[str, Message]) -> Exchange:
         ),
         removed=row.each("removed", read_key, expected="an item id"),
         history=row.each("history", message, expected='the hash of an earlier message, or {"role", "content"}'),
-        tool_results=row.each("tool_results", _read_result, expected='{"tool", "text"}, both texts'),
+        tool_results=row.each(
+            "tool_results", lambda value: _two_texts(value, "tool", "text"), expected='{"tool", "text"}, both texts'
+        ),
         selector=row.take("selector", str, ""),
         settings=row.take("settings", dict, {}),
         system=row.take("system", str, ""),
@@ -237,9 +239,7 @@ def read_message(value: Any) -> Message:
     Raises:
         TypeError: it is none.
     """
-    if not isinstance(value, dict) or set(value) != {"role", "content"}:
-        raise TypeError
-    return Message(read_text_value(value["role"]), read_text_value(value["content"]))
+    return Message(*_two_texts(value, "role", "content"))
 
 
 def content_hash(item: Item) -> str:
@@ -271,15 +271,15 @@ def _is_time(text: str) -> bool:
 
 
 def _context_row(one: Held) -> dict[str, Any]:
-    row: dict[str, Any] = {"type": one.key.type, "name": one.key.name}
-    if one.key.server is not None:
-        row["serverName"] = one.key.server
-    row["includeMode"] = one.mode
-    if one.score is not None:
-        row["similarityScore"] = one.score
-    if one.shown is not None:
-        row["shown"] = list(one.shown)
-    return row
+    row = {
+        "type": one.key.type,
+        "name": one.key.name,
+        "serverName": one.key.server,
+        "includeMode": one.mode,
+        "similarityScore": one.score,
+        "shown": None if one.shown is None else list(one.shown),
+    }
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def _read_held(value: Any, content: Mapping[str, Any]) -> Held:
@@ -291,16 +291,17 @@ def _read_held(value: Any, content: Mapping[str, Any]) -> Held:
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
         raise ParameterError(f"similarityScore must be a number, got {score!r}")
     server = value.get("serverName")
-    parts = read_text_value(value["type"]), None if server is None else read_text_value(server)
-    key = ItemKey(*parts, read_text_value(value["name"]))
+    kind, name = read_text_value(value["type"]), read_text_value(value["name"])
+    key = ItemKey(kind, None if server is None else read_text_value(server), name)
     said, shown = read_text_value(content.get(key.id, "")), value.get("shown")
     if shown is not None and not (isinstance(shown, list) and [type(one) for one in shown] == [int, int]):
         raise ParameterError(f"shown must be two places in the prompt text, [from, to], got {shown!r}")
-    score = None if score is None else float(score)
-    return Held(key, value["includeMode"], score, said, None if shown is None else (shown[0], shown[1]))
+    part = None if shown is None else (shown[0], shown[1])
+    return Held(key, value["includeMode"], None if score is None else float(score), said, part)
 
 
-def _read_result(value: Any) -> tuple[str, str]:
-    if not isinstance(value, dict) or set(value) != {"tool", "text"}:
+def _two_texts(value: Any, one: str, other: str) -> tuple[str, str]:
+    """The texts of an object that has these two fields and no other."""
+    if not isinstance(value, dict) or set(value) != {one, other}:
         raise TypeError
-    return read_text_value(value["tool"]), read_text_value(value["text"])
+    return read_text_value(value[one]), read_text_value(value[other])

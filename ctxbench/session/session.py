@@ -1,4 +1,4 @@
-"""Sessions: what a chat holds across its requests, and what one request is given beside that.
+"""Agents, what there is, and sessions: what a chat holds across its requests, and what one request is given beside.
 
 A session is a value: adding, removing and overriding give a new one. So what a stored reply refers to cannot change
 under it, a refused change leaves nothing half-done, and building a request cannot write anything back.
@@ -9,23 +9,115 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray
+from ctxbench.core.candidate_tables import session_rows
 from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.facts import LATEST
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import Pipeline, session_rows
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.core.selection import Prompt, Selection, selections
 from ctxbench.core.stages import Resources
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import definition
+from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import check_fits
-from ctxbench.session.agent import Agent, settled
+from ctxbench.steps.format import Messages
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Agent:
+    """What is available: the source of truth for every session. A change gives a new agent; none is changed.
+
+    Attributes:
+        catalog: the items, each with its effective include mode (`tool_modes` works that of tools out) and whether it
+            is enabled.
+        selector: how agent-mode items are found; its format must be `messages`.
+        settings: values for the selector's parameters; those not given are its defaults. Copied by every new session.
+        system: the system prompt; empty: that of the selector's format.
+
+    Source: the documents, "Agent Level (Available Context)" and "Agent and Session Settings".
+    """
+
+    catalog: Catalog
+    selector: Definition = field(default_factory=partial(definition, "semantic"))
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    system: str = ""
+
+    def __post_init__(self) -> None:
+        values = settled(self.selector, {}, self.settings)
+        made = self.selector.pipeline(values).format
+        if not isinstance(made.call, Messages):
+            raise ParameterError(
+                f"a session builds messages, but selector {self.selector.name!r} has format {made.name!r}; "
+                "expected format: messages"
+            )
+        object.__setattr__(self, "settings", MappingProxyType(values))
+
+    @cached_property
+    def messages(self) -> Messages:
+        """The step that builds what the model is sent."""
+        step = cast("Messages", self.selector.pipeline(self.settings).format.call)  # checked when this was made
+        return replace(step, system=self.system) if self.system else step
+
+    def item(self, key: ItemKey | str) -> Item | None:
+        """The item of this key or id, or None."""
+        position = self.catalog.find(key)
+        return None if position is None else self.catalog[position]
+
+    def changed(self, key: ItemKey | str, **fields: Any) -> Agent:
+        """The agent with other fields of one item: `agent.changed("rule:tone", include="agent")`.
+
+        Raises:
+            ParameterError: there is no such item, or a value is wrong.
+        """
+        position = self.catalog.position(key)
+        items = list(self.catalog)
+        items[position] = replace(items[position], **fields)
+        return replace(self, catalog=Catalog(items))
+
+    def with_item(self, item: Item) -> Agent:
+        """The agent with one more item, the last of its catalog.
+
+        Raises:
+            InputError: there is one of this identity.
+        """
+        return replace(self, catalog=self.catalog.extended([item]))
+
+    def without(self, key: ItemKey | str) -> Agent:
+        """The agent without an item.
+
+        Raises:
+            ParameterError: there is no such item.
+        """
+        position = self.catalog.position(key)
+        return replace(self, catalog=Catalog(item for place, item in enumerate(self.catalog) if place != position))
+
+
+def settled(selector: Definition, base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Value]:
+    """Every setting's value: the selector's defaults, over them `base`, over it what is given, which is checked.
+
+    Unlike a parameter of a run, a setting may be of no effect for now: a threshold is kept while expansion is off.
+
+    Raises:
+        ParameterError: a setting is unknown or out of range; all of them.
+    """
+    wrong, checked = [], {}
+    for name, value in given.items():
+        try:
+            checked[name] = selector.checked(name, value)
+        except ParameterError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ParameterError("; ".join(wrong))
+    return selector.with_defaults(base, checked)
 
 
 def _seen(catalog: Catalog, workspace: str | None, user: str | None) -> BoolArray:
@@ -69,14 +161,13 @@ class Session:
         if not self.id:
             raise ParameterError("a session needs an id, that of its conversation; got an empty text")
         times = Counter([*(item.key for item in self.items), *self.removed])
-        twice = [key.id for key, n in times.items() if n > 1]
-        if twice:
+        if twice := [key.id for key, n in times.items() if n > 1]:
             raise ParameterError(
                 f"session {self.id!r} has {', '.join(sorted(twice))} twice, or in it and removed; keep one of them"
             )
         values = settled(self.agent.selector, self.agent.settings, self.settings)
         object.__setattr__(self, "settings", MappingProxyType(values))
-        object.__setattr__(self, "_pipeline", self.agent.selector.pipeline(values))  # refuses what does not go together
+        _ = self.pipeline  # refuses what does not go together
 
     @classmethod
     def start(
@@ -93,11 +184,10 @@ class Session:
         items = tuple(SessionItem(i.key, "always") for i in held if i.enabled and i.include == "always")
         return cls(id=conversation, agent=agent, items=items, settings=settings or {}, workspace=workspace, user=user)
 
-    @property
+    @cached_property
     def pipeline(self) -> Pipeline:
         """The selector with this session's settings."""
-        made: Pipeline = self.__dict__["_pipeline"]
-        return made
+        return self.agent.selector.pipeline(self.settings)
 
     def __contains__(self, key: object) -> bool:
         """Whether the session holds an item, given its key or id."""
@@ -166,8 +256,7 @@ class Session:
 
         def there(key: ItemKey) -> Item | None:
             place = catalog.find(key)
-            found: Item | None = catalog[place] if place is not None and seen[place] else None
-            return found
+            return catalog[place] if place is not None and seen[place] else None
 
         for one in self.items:
             item = there(one.key)

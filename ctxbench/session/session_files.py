@@ -1,22 +1,34 @@
-"""Sessions in files: JSON, names only, so that a session outlives its process."""
+"""Sessions and conversations in files.
+
+A session is one JSON object of names only, so that it outlives its process. Conversations are JSON lines, an exchange a
+line. Several processes and threads may use one file. A line is on disk before `append` returns. What a crash cut short
+is the last line, without its line end; readers pass over it and the next `append` takes it off, as its call never
+returned.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, UserError
+from ctxbench.core.errors import Fault, InputError, StorageError, UserError
 from ctxbench.core.pipeline import PipelineError
-from ctxbench.core.requests import SessionItem
-from ctxbench.io.files import read_text, write_atomic
+from ctxbench.core.requests import Message, SessionItem
+from ctxbench.io.files import exclusive, read_text, readable, write_atomic
 from ctxbench.io.json_files import dump_json, parse_json
 from ctxbench.io.rows import Row, read_key, read_text_value
-from ctxbench.session.agent import Agent
-from ctxbench.session.exchange import is_format
-from ctxbench.session.session import Session
+from ctxbench.session.exchange import Exchange, is_format, message_hash, read_exchange
+from ctxbench.session.session import Agent, Session
 
 FORMAT = 1
+_BOM = b"\xef\xbb\xbf"
+_LAST = 64  # bytes of what was read that must still stand where they stood, or the file is another one
 _FIELDS = ("format", "id", "selector", "items", "removed", "settings", "workspace", "user")
 
 
@@ -87,3 +99,164 @@ def _line_of(name: str, text: str) -> int:
     """The 1-based line of a field: where its name first stands before a colon."""
     found = re.search(rf"{re.escape(dump_json(name))}\s*:", text)
     return 1 if found is None else text.count("\n", 0, found.start()) + 1
+
+
+class ConversationStore:
+    """Exchanges by conversation, in the order in which they were stored.
+
+    It follows the file: what other processes add is there at the next call. A file that is not there is empty.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        """Take the file, which need not exist; nothing is read yet."""
+        self.path = Path(path)
+        self._one_thread = threading.RLock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._file: tuple[int, int] | None = None  # which file was read: device and inode
+        self._read = self._line = 0  # whole lines read, in bytes and lines
+        self._last = self._tail = b""  # the end of what was read, and what follows it without a line end
+        self._rows: list[tuple[Exchange, int]] = []
+        self._messages: dict[str, dict[str, Message]] = {}  # by conversation and hash
+
+    def exchanges(self, conversation: str | None = None) -> tuple[Exchange, ...]:
+        """All exchanges, or those of one conversation (none if there is no such one).
+
+        Raises:
+            StorageError: the file cannot be read.
+            InputError: lines are no exchanges; all of them.
+        """
+        return tuple(one for one, _ in self.numbered() if conversation in (None, one.conversation))
+
+    def numbered(self) -> tuple[tuple[Exchange, int], ...]:
+        """All exchanges with their lines, from 1; raises as `exchanges`."""
+        with self._one_thread:
+            self._follow()
+            if not _is_whole(self._tail):
+                return tuple(self._rows)
+            faults: list[Fault] = []
+            exchange = self._exchange(self._tail, self._line + 1, faults)
+            if exchange is None or faults:
+                raise InputError(faults)
+            return (*self._rows, (exchange, self._line + 1))
+
+    def history(self, conversation: str) -> tuple[Message, ...]:
+        """What user and assistant said so far, oldest first; raises as `exchanges`."""
+        return tuple(message for one in self.exchanges(conversation) for message in one.messages)
+
+    def append(self, exchange: Exchange) -> None:
+        """Put an exchange on disk, whole or not at all.
+
+        Raises:
+            StorageError: the disk is full, or the place cannot be written.
+            InputError: the file holds lines that are no exchanges.
+        """
+        with self._alone():
+            self._follow()
+            known = self._messages.get(exchange.conversation, {}).values()
+            line = (dump_json(exchange.as_row(known)) + "\n").encode("utf-8")
+            size = self._read
+            if _is_whole(self._tail):  # written by hand, or cut short by nothing but its line end
+                line, size = b"\n" + line, size + len(self._tail)
+            try:
+                with self.path.open("ab") as stream:
+                    stream.truncate(size)
+                    try:
+                        stream.write(line)
+                        stream.flush()
+                        os.fsync(stream.fileno())
+                    except OSError:
+                        stream.truncate(size)
+                        raise
+            except OSError as error:
+                what = f"cannot write {self.path}: {error.strerror or error}; the exchange was not stored"
+                raise StorageError(what) from error
+            self._follow()
+
+    def remove(self, conversation: str) -> int:
+        """Take a conversation out of the file; returns how many exchanges it had.
+
+        Raises:
+            StorageError: the file cannot be read or written; nothing was changed.
+            InputError: it holds lines that are no exchanges.
+        """
+        with self._alone():
+            rows = self.numbered()
+            gone = {line for one, line in rows if one.conversation == conversation}
+            if gone:
+                lines = self.path.read_bytes()[: self._read].split(b"\n")[:-1]
+                lines += [self._tail] if _is_whole(self._tail) else []
+                kept = [text for number, text in enumerate(lines, start=1) if number not in gone]
+                write_atomic(self.path, b"".join(text + b"\n" for text in kept))
+                self._forget()
+            return len(gone)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lock beside the file, and this object."""
+        with self._one_thread, exclusive(self.path.with_name(f".{self.path.name}.lock"), waiting=lambda: None):
+            yield
+
+    def _follow(self) -> None:
+        """Read what was added since; a file that was written anew is read whole."""
+        try:
+            with readable(self.path).open("rb") as stream:
+                at = os.fstat(stream.fileno())
+                stream.seek(self._read - len(self._last))
+                if self._file != (at.st_dev, at.st_ino) or stream.read(len(self._last)) != self._last:
+                    self._forget()
+                    self._file = at.st_dev, at.st_ino
+                stream.seek(self._read)
+                data = stream.read()
+        except FileNotFoundError:
+            self._forget()
+            return
+        except OSError as error:
+            raise StorageError(f"cannot read {self.path}: {error.strerror or error}; expected a file") from error
+        end = data.rfind(b"\n") + 1
+        self._tail = data[end:]
+        self._take(data[:end])
+
+    def _take(self, data: bytes) -> None:
+        """Read whole lines; if one of them is faulty, the file is read whole the next time."""
+        faults: list[Fault] = []
+        lines = data.split(b"\n")[:-1]
+        for number, raw in enumerate(lines, start=self._line + 1):
+            exchange = self._exchange(raw, number, faults) if raw.strip() else None
+            if exchange is not None:
+                self._rows.append((exchange, number))
+                known = self._messages.setdefault(exchange.conversation, {})
+                known |= {message_hash(message): message for message in (*exchange.history, *exchange.messages)}
+        if faults:
+            self._forget()
+            raise InputError(faults)
+        self._read += len(data)
+        self._line += len(lines)
+        self._last = (self._last + data)[-_LAST:]
+
+    def _exchange(self, raw: bytes, number: int, faults: list[Fault]) -> Exchange | None:
+        """The exchange of a line; what is wrong with it goes to `faults`."""
+        try:
+            text = (raw.removeprefix(_BOM) if number == 1 else raw).decode("utf-8")
+            data = parse_json(text, path=self.path, line=number)
+        except UnicodeDecodeError:
+            faults.append(Fault("invalid UTF-8; expected a stored exchange", self.path, number))
+            return None
+        except InputError as error:
+            faults += error.faults
+            return None
+        if not isinstance(data, dict):
+            faults.append(Fault("expected a stored exchange, a JSON object on each line", self.path, number))
+            return None
+        conversation = data.get("conversation")
+        known = self._messages.get(conversation, {}) if isinstance(conversation, str) else {}
+        return read_exchange(Row(data, faults, self.path, number), known)
+
+
+def _is_whole(tail: bytes) -> bool:
+    """Whether a last line without a line end is a whole JSON object: no part of one is."""
+    try:
+        return isinstance(json.loads(tail), dict)
+    except (ValueError, RecursionError):
+        return False

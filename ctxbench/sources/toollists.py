@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,16 @@ from ctxbench.io.jsonc import entry_lines, plain_json, read_jsonc
 from ctxbench.io.yaml_files import YamlPath, line_of
 from ctxbench.sources.catalog_snapshots import SnapshotPart, Source
 from ctxbench.sources.field_names import as_option, renamed, suggested
+from ctxbench.sources.keyed_tools import is_keyed_tool, keyed_tool, with_plain_schema
 from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS, HostedToolError, is_definition, read_definition
 
+_NAMED = 5  # entries that a message names beside the first
 _LINES = (".jsonl", ".ndjson")
 _LISTS = ("tools", "functions")  # fields that hold a list of tools
 _SERVERS = ("servers", "mcpServers")  # fields that hold servers by name
 _EXPECTED = (
-    'expected a list of tools, {"tools": [...]}, or tools by server: {"git": [...]}, [{"name": "git", "tools": [...]}]'
+    'expected a list of tools, {"tools": [...]}, tools by name: {"search": {"description", "inputSchema"}}, or tools '
+    'by server: {"git": [...]}, [{"name": "git", "tools": [...]}]'
 )
 
 
@@ -38,12 +41,12 @@ def read_tool_list(
     """Read a file of tool definitions; no server is started.
 
     The file is JSON lines (`.jsonl`), each a tool or anything else that follows, or JSON (comments and trailing commas
-    are passed over): a list of tools, an object with `tools` or
-    `functions` (MCP's `tools/list` result, its JSON-RPC envelope, the body of a request to OpenAI or Anthropic), or
-    tools by server: an object by name, or a list of objects with `tools`. A tool may name its server itself
-    (`server`, `serverName`, `server_name`). The form is told for each tool apart, see `read_definition`; a file of
-    several forms is read, and the part says how many there are of each. Tools that the model's provider runs, and
-    that have no definition, are left out and counted.
+    are passed over): a list of tools, an object with `tools` or `functions` (MCP's `tools/list` result, its JSON-RPC
+    envelope, the body of a request to OpenAI or Anthropic), tools by name (the AI SDK's `tools`), or tools by server:
+    an object by name, or a list of objects with `tools`. A tool may name its server itself (`server`, `serverName`,
+    `server_name`). The form is told for each tool apart, see `read_definition`; a file of several forms is read, and
+    the part says how many there are of each. Tools that the model's provider runs, and that have no definition, are
+    left out and counted.
 
     Args:
         path: the file; named by its file name in the part.
@@ -105,6 +108,21 @@ class _ToolEntry:
     server: _Server
 
 
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """What is wrong with one entry.
+
+    Attributes:
+        subject: the entry, such as `tool 'search'`; what is wrong in the same way with several is said once.
+        message: what is wrong with it; `{line}` stands for the line of `other`.
+    """
+
+    subject: str
+    message: str
+    path: YamlPath
+    other: YamlPath | None = None
+
+
 @dataclass
 class _ToolListReader:
     """Definitions read so far, and everything that is wrong."""
@@ -115,17 +133,19 @@ class _ToolListReader:
     items: list[Item] = field(default_factory=list)
     forms: Counter[str] = field(default_factory=Counter)
     hosted: Counter[str] = field(default_factory=Counter)
-    wrong: list[tuple[str, YamlPath, YamlPath | None]] = field(default_factory=list)
+    wrong: list[_Wrong] = field(default_factory=list)
     first: dict[tuple[str | None, str], YamlPath] = field(default_factory=dict)
     pages: bool = False
+    schemaless: int = 0
     tools: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def fault(self, message: str, path: YamlPath, *, other: YamlPath | None = None) -> None:
-        """Note what is wrong; `{line}` in the message becomes the line of `other`."""
-        self.wrong.append((message, path, other))
+    def fault(self, message: str, path: YamlPath, *, subject: str = "", other: YamlPath | None = None) -> None:
+        """Note what is wrong, see `_Wrong`."""
+        self.wrong.append(_Wrong(subject, message, path, other))
 
     def read(self, entry: _ToolEntry) -> None:
-        data = renamed(entry.data, self.names)
+        data, has_schema = with_plain_schema(renamed(entry.data, self.names))
+        self.schemaless += not has_schema
         try:
             found = read_definition(data)
         except HostedToolError:
@@ -133,7 +153,7 @@ class _ToolListReader:
             return
         except ParameterError as error:
             self.tools.append(data)
-            self.fault(f"tool {data.get('name', '')!r:.60}: {error}", entry.path)
+            self.fault(str(error), entry.path, subject=f"tool {data.get('name', '')!r:.60}:")
             return
         self.tools.append(data)
         server = found.server or entry.server.name
@@ -159,14 +179,14 @@ class _ToolListReader:
         if self.tools and not any("name" in tool or "function" in tool for tool in self.tools):
             raise InputError([self._nameless()])
         lines = entry_lines(self.text)
-        faults = [
-            Fault(
-                message if other is None else message.replace("{line}", str(line_of(lines, other))),
-                self.path,
-                line_of(lines, path),
-            )
-            for message, path, other in self.wrong
-        ]
+        groups: dict[tuple[str, YamlPath | None], list[_Wrong]] = {}
+        for one in self.wrong:
+            groups.setdefault((one.message, one.other), []).append(one)
+        faults = []
+        for (message, other), same in groups.items():
+            text = f"{same[0].subject} {message}{_also(same)}".lstrip()
+            text = text if other is None else text.replace("{line}", str(line_of(lines, other)))
+            faults.append(Fault(text, self.path, line_of(lines, same[0].path)))
         raise InputError(sorted(faults, key=lambda fault: fault.line))
 
     def _mapping(self) -> dict[str, str]:
@@ -195,6 +215,9 @@ class _ToolListReader:
         if mapping := self._mapping():
             fields = " and ".join(f"{other!r} is not read as the {field}" for field, other in mapping.items())
             yield f"{fields}; to read it: {as_option({**self.names, **mapping})}"
+        if self.schemaless:
+            what = "read without their schema, which is zod's own object and no JSON schema"
+            yield f"{what}: {self.schemaless:,}; write z.toJSONSchema(schema), or asSchema(schema).jsonSchema"
         if self.pages:
             yield "the list names a next page (nextCursor), so tools are missing; capture the server itself"
 
@@ -229,27 +252,36 @@ def _object(value: dict[str, Any], path: YamlPath, server: _Server, reader: _Too
         for key in lists:
             yield from _entries(value[key], (*path, key), server, reader)
         for key in servers:
-            yield from _by_name(value[key], (*path, key), reader)
+            yield from _by_name(value[key], (*path, key), server, reader)
     elif isinstance(value.get("servers"), list):
         yield from _entries(value["servers"], (*path, "servers"), server, reader)
     else:
-        yield from _by_name(value, path, reader)
+        yield from _by_name(value, path, server, reader)
 
 
-def _by_name(servers: dict[str, Any], path: YamlPath, reader: _ToolListReader) -> Iterator[_ToolEntry]:
-    """The definitions of servers by name."""
-    for name, value in servers.items():
+def _by_name(named: dict[str, Any], path: YamlPath, server: _Server, reader: _ToolListReader) -> Iterator[_ToolEntry]:
+    """The definitions of servers by name, or of tools by name, which are of `server`."""
+    for name, value in named.items():
         where = (*path, name)
         if isinstance(value, list):
             yield from _entries(value, where, _Server(name), reader)
         elif isinstance(value, dict) and any(isinstance(value.get(key), list | dict) for key in _LISTS):
             yield from _object(value, where, _Server(name, _version(value)), reader)
+        elif isinstance(value, dict) and is_keyed_tool(renamed(value, reader.names)):
+            yield _ToolEntry(keyed_tool(name, value), where, server)
         elif isinstance(value, dict) and ("command" in value or "url" in value):
-            what = f"server {name!r} is configured here, its tools are not listed"
             ask = shlex.join(["ctxbench", "data", "capture", "--mcp-config", str(reader.path)])
-            reader.fault(f"{what}; `{ask}` starts it and asks", where)
+            what = f"is configured here, its tools are not listed; `{ask}` starts it and asks"
+            reader.fault(what, where, subject=f"server {name!r}")
         else:
-            reader.fault(f"field {name!r} holds no tools; {_EXPECTED}", where)
+            reader.fault(f"holds no tools; {_EXPECTED}", where, subject=f"field {name!r}")
+
+
+def _also(same: Sequence[_Wrong]) -> str:
+    """The words for the entries after the first with which the same is wrong."""
+    more = [one.subject.removesuffix(":") for one in same[1:]]
+    shown = ", ".join(filter(None, more[:_NAMED])) + (", ..." if len(more) > _NAMED else "")
+    return f"; so it is with {len(more):,} more{f': {shown}' if shown else ''}" if more else ""
 
 
 def _server_of(entry: Mapping[str, Any], outer: _Server) -> _Server:

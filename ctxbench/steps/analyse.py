@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.query import ChunkKind, Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.requests import Batch, Request
@@ -17,8 +17,24 @@ from ctxbench.text.chunking.chunk_rules import Rule, chunk_rule
 from ctxbench.text.original_rules import CHUNK_LIMIT
 
 
+class _OfText(Strategy):
+    """An analysis that splits the text of a request by a chunking rule, and looks at nothing else."""
+
+    def __post_init__(self) -> None:
+        self.made()  # what is wrong with a parameter is said now
+
+    def made(self) -> Rule:
+        """The rule with these parameters."""
+        raise NotImplementedError
+
+    def __call__(self, batch: Batch, resources: Resources) -> Query:
+        """Chunk the text of every request."""
+        rule = self.made()
+        return Query.of_chunks(batch, [rule(request.text) for request in batch.requests])
+
+
 @dataclass(frozen=True)
-class Sentences(Strategy):
+class Sentences(_OfText):
     """One chunk a sentence, by the original engine's rule or one that knows abbreviations and keeps the marks.
 
     Attributes:
@@ -32,14 +48,8 @@ class Sentences(Strategy):
     limit: int = CHUNK_LIMIT
     rule: Literal["original", "marked"] = "original"
 
-    def __post_init__(self) -> None:
-        self._made()
-
-    def __call__(self, batch: Batch, resources: Resources) -> Query:
-        """Chunk the text of every request."""
-        return _of_texts(batch, self._made())
-
-    def _made(self) -> Rule:
+    def made(self) -> Rule:
+        """The rule with these parameters."""
         if self.rule != "marked":
             return chunk_rules.SentenceRule(self.limit)
         from ctxbench.text.chunking.finer import Marked
@@ -48,7 +58,7 @@ class Sentences(Strategy):
 
 
 @dataclass(frozen=True)
-class Clauses(Strategy):
+class Clauses(_OfText):
     """One chunk a clause or list item: sentences split further at semicolons, "and then" and the like, and line ends.
 
     Attributes:
@@ -62,21 +72,15 @@ class Clauses(Strategy):
     shortest: int = 3
     limit: int = CHUNK_LIMIT
 
-    def __post_init__(self) -> None:
-        self._made()
-
-    def __call__(self, batch: Batch, resources: Resources) -> Query:
-        """Chunk the text of every request."""
-        return _of_texts(batch, self._made())
-
-    def _made(self) -> Rule:
+    def made(self) -> Rule:
+        """The rule with these parameters."""
         from ctxbench.text.chunking import finer
 
         return finer.ClauseRule(self.shortest, self.limit)
 
 
 @dataclass(frozen=True)
-class Windows(Strategy):
+class Windows(_OfText):
     """Windows of equal size that overlap, from word to word, whatever the sentences.
 
     Attributes:
@@ -94,29 +98,23 @@ class Windows(Strategy):
     overlap: int = 4
     unit: Literal["words", "characters"] = "words"
 
-    def __post_init__(self) -> None:
-        self._made()
-
-    def __call__(self, batch: Batch, resources: Resources) -> Query:
-        """Chunk the text of every request."""
-        return _of_texts(batch, self._made())
-
-    def _made(self) -> Rule:
+    def made(self) -> Rule:
+        """The rule with these parameters."""
         from ctxbench.text.chunking import finer
 
         return finer.WindowRule(self.size, self.overlap, self.unit)
 
 
 @dataclass(frozen=True)
-class Whole(Strategy):
+class Whole(_OfText):
     """The whole text as one chunk; what an embedding model cannot read of it is the model's to cut.
 
     A blank request has no chunk. Cost: none. Source: the usual practice of dense retrieval.
     """
 
-    def __call__(self, batch: Batch, resources: Resources) -> Query:
-        """Take the text of every request."""
-        return _of_texts(batch, chunk_rules.WholeRule())
+    def made(self) -> Rule:
+        """The rule that takes a text whole."""
+        return chunk_rules.WholeRule()
 
 
 @dataclass(frozen=True)
@@ -140,8 +138,7 @@ class History(Strategy):
     rule: str | Mapping[str, Any] = "sentences"
 
     def __post_init__(self) -> None:
-        if self.turns < 1:
-            raise ParameterError(f"turns must be 1 or more, got {self.turns}")
+        check_range("turns", self.turns, 1)
         if not 0 < self.decay <= 1:
             raise ParameterError(f"decay must be above 0 and at most 1, got {self.decay:g}")
         chunk_rule(self.rule, parameter="rule")
@@ -186,8 +183,7 @@ class ToolResults(Strategy):
     def __post_init__(self) -> None:
         if self.weight <= 0:
             raise ParameterError(f"weight must be above 0, got {self.weight:g}")
-        if self.limit < 1:
-            raise ParameterError(f"limit must be 1 or more, got {self.limit}")
+        check_range("limit", self.limit, 1)
         chunk_rule(self.rule, parameter="rule")
 
     @property
@@ -208,10 +204,6 @@ class ToolResults(Strategy):
             for request in batch.requests
         ]
         return _weighted_query(batch, rows, ChunkKind.TOOL_RESULT)
-
-
-def _of_texts(batch: Batch, rule: Rule) -> Query:
-    return Query.of_chunks(batch, [rule(request.text) for request in batch.requests])
 
 
 def _weighted_query(batch: Batch, rows: Sequence[Sequence[tuple[str, float]]], kind: ChunkKind) -> Query:

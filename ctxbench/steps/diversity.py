@@ -11,7 +11,7 @@ import numpy as np
 
 from ctxbench.core.arrays import Float32Array, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError, SelectorError
+from ctxbench.core.errors import SelectorError, check_range
 from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.rules import Rule
@@ -52,10 +52,8 @@ class Mmr(Strategy):
     }
 
     def __post_init__(self) -> None:
-        if self.n < 0:
-            raise ParameterError(f"n must be 0 or more, got {self.n}")
-        if not 0 <= self.relevance <= 1:
-            raise ParameterError(f"relevance must be 0 to 1, got {self.relevance}")
+        check_range("n", self.n, 0)
+        check_range("relevance", self.relevance, 0, 1)
         self.chunking  # noqa: B018 - an unknown rule is an error now
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
-from ctxbench.core.errors import ParameterError, suggest
-from ctxbench.core.items import ITEM_TYPES, Catalog, Item
+from ctxbench.core.errors import ParameterError, check_range, suggest
+from ctxbench.core.items import ITEM_TYPES, Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
@@ -23,7 +23,8 @@ from ctxbench.io.files import read_bytes
 # imported where used: `semantic` names this step also where it is off, and starts with every `select`
 if TYPE_CHECKING:
     from ctxbench.index.graph import Graph, GraphSpec
-    from ctxbench.index.related import Asked, RelatedItems, Relatives
+    from ctxbench.index.pairs import Edges
+    from ctxbench.index.related import Asked, Relatives
 
 _UNUSED: Mapping[str, Mapping[str, Any]] = {
     "chunks": {"graph_threshold": 0.75, "graph_topN": 3, "similarity": "max", "graph": "", "neighbours": 100},
@@ -94,16 +95,14 @@ class Expansion(Strategy):
     def __post_init__(self) -> None:
         ranges = (("depth", 0, 5), ("threshold", 0, 1), ("topN", 1, 20), ("graph_threshold", 0, 1))
         for name, low, high in (*ranges, ("graph_topN", 1, 20), ("query_weight", 0, 1)):
-            if not low <= getattr(self, name) <= high:
-                raise ParameterError(f"{name} must be {low} to {high}, got {getattr(self, name)}")
+            check_range(name, getattr(self, name), low, high)
         if self.lend < 0:
             raise ParameterError(f"lend must be 0 (all chunks) or more, got {self.lend}")
         for name in ("types", "leads"):
             for kind in getattr(self, name):
                 if kind not in ITEM_TYPES:
                     raise ParameterError(f"{name}: no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
-        if self.neighbours < 1:
-            raise ParameterError(f"neighbours must be 1 or more, got {self.neighbours}")
+        check_range("neighbours", self.neighbours, 1)
         self._check_unused()
 
     def _check_unused(self) -> None:
@@ -165,19 +164,19 @@ class Expansion(Strategy):
         """Bring in what the chosen items lead to, pass by pass."""
         if self.off:
             return candidates
-        from ctxbench.index.related import RelatedItems
+        from ctxbench.index.pairs import Edges
 
         work = _Work(self, query, candidates, resources)
         table = candidates
         for depth in range(self.depth):
             rows = work.next_pass()
-            found = RelatedItems.joined(list(rows.values()))
+            found = Edges.joined(list(rows.values()))
             table = brought_in(
                 table,
                 np.repeat(np.array(list(rows), dtype=np.int64), [len(one.item) for one in rows.values()]),
                 found.item,
                 score=found.score,
-                via_item=found.via,
+                via_item=found.owner,
                 query_chunk=found.own_chunk,
                 item_chunk=found.other_chunk,
                 origin=np.full(len(found.item), Origin.EXPANSION + depth, dtype=np.int64),
@@ -201,15 +200,12 @@ class _Work:
             allowed = query.batch.eligible[request] & _of_types(query.batch.catalog, step.types, resources)
             allowed[candidates.item[rows][chosen[rows]]] = False
             self._allowed[request] = allowed
-        self._asked: dict[int, Asked] = self._queries() if step.query_weight or self._lends else {}
+        asks = step.query_weight or step.lend or step.lend_above is not None
+        self._asked: dict[int, Asked] = self._queries() if asks else {}
         self._relatives = self._chunks() if step.by != "graph" or step.query_weight else None
         self._graph = self._find_graph() if step.by != "chunks" and self._leading else None
 
-    @property
-    def _lends(self) -> bool:
-        return bool(self._step.lend) or self._step.lend_above is not None
-
-    def next_pass(self) -> dict[int, RelatedItems]:
+    def next_pass(self) -> dict[int, Edges]:
         """What is found next, by request; it leads in the pass after. Requests without are left out."""
         found = {request: self._related(request, items) for request, items in self._leading.items()}
         found = {request: one for request, one in found.items() if len(one.item)}
@@ -219,12 +215,13 @@ class _Work:
         self._leading = {request: np.sort(one.item[leads[one.item]]) for request, one in found.items()}
         return found
 
-    def _related(self, request: int, items: IntArray) -> RelatedItems:
-        from ctxbench.index.related import RelatedItems, best_first, either, looked_up
+    def _related(self, request: int, items: IntArray) -> Edges:
+        from ctxbench.index.pairs import Edges
+        from ctxbench.index.related import best_first, either, looked_up
 
         step, allowed, asked = self._step, self._allowed[request], self._asked.get(request)
         mixed = asked if step.query_weight else None
-        by_chunks = by_graph = RelatedItems.none()
+        by_chunks = by_graph = Edges.joined([])
         if step.by != "graph" and self._relatives is not None:
             rows = self._relatives.lent(items, most=step.lend, above=step.lend_above, asked=asked)
             by_chunks = self._relatives.near(rows, allowed, threshold=step.threshold, limit=step.topN, asked=mixed)
@@ -295,8 +292,10 @@ def _leading(
 
 def _of_types(catalog: Catalog, types: tuple[str, ...], resources: Resources) -> BoolArray:
     """Which items are of some types, shape (n_items,); all where none is named."""
-
-    def make(items: Sequence[Item]) -> BoolArray:
-        return np.array([not types or item.type in types for item in items], dtype=np.bool_)
-
-    return row_over(catalog, resources, ("of types", types), over=("type",), make=make)
+    return row_over(
+        catalog,
+        resources,
+        ("of types", types),
+        over=("type",),
+        make=lambda items: np.array([not types or item.type in types for item in items], dtype=np.bool_),
+    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, Origin, place_among
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
@@ -50,8 +50,7 @@ class Budget(Strategy):
     rule_words: ClassVar[Mapping[str, str]] = {BUDGET: "beyond the budget of tokens={tokens}"}
 
     def __post_init__(self) -> None:
-        if self.tokens < 0:
-            raise ParameterError(f"tokens must be 0 or more, got {self.tokens}")
+        check_range("tokens", self.tokens, 0)
         if self.frame and self.session:
             raise ParameterError("frame counts what the session holds, too; leave session out")
 
@@ -65,7 +64,7 @@ class Budget(Strategy):
         held = candidates.origin == Origin.SESSION
         rows = candidates.chosen & ~held
         if self.frame:
-            fits = _Rendered(query, candidates, resources, self.tokens).fitting(rows, skip=self.skip)
+            fits = _rendered(query, candidates, resources, rows, most=self.tokens, skip=self.skip)
             return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
         cost = candidates.prices(resources.tokens(query.batch.catalog))
         left = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
@@ -93,8 +92,7 @@ class Truncate(Strategy):
     rule_words: ClassVar[Mapping[str, str]] = {TOO_LONG: "not one character of it fits into tokens={tokens}"}
 
     def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise ParameterError(f"tokens must be 1 or more, got {self.tokens}")
+        check_range("tokens", self.tokens, 1)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Show the beginnings of what is too long."""
@@ -138,50 +136,44 @@ def _longest(item: Item, ends: list[int], most: int, resources: Resources) -> tu
     return found
 
 
-class _Rendered:
-    """What prompts cost as the pipeline's format renders them."""
+def _rendered(
+    query: Query, table: Candidates, resources: Resources, rows: BoolArray, *, most: int, skip: bool
+) -> BoolArray:
+    """True for those of `rows` that fit with all before them, or (skip) with those before them that did.
 
-    def __init__(self, query: Query, table: Candidates, resources: Resources, most: int) -> None:
-        self._query = query
-        self._table = table
-        self._resources = resources
-        self._most = most
+    Whether they do is told by the prompt of their request as the pipeline's format renders it.
+    """
 
-    def fitting(self, rows: BoolArray, *, skip: bool) -> BoolArray:
-        """True for those of `rows` that fit with all before them, or with those before them that did."""
-        place = place_among(self._table, rows)
-        longest = int(place.max(initial=-1)) + 1
-        if skip:
-            fits = np.zeros(len(rows), dtype=np.bool_)
-            for n in range(longest):
-                more = fits | (place == n)
-                fits = np.where(self._within(rows, more)[self._table.request], more, fits)
-            return fits & rows
-        low = np.zeros(self._table.n_requests, dtype=np.int64)
-        high = np.full(self._table.n_requests, longest, dtype=np.int64)
-        while (low < high).any():  # the prompts of all requests at once
-            middle = (low + high + 1) // 2
-            within = self._within(rows, rows & (place < middle[self._table.request]))
-            low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
-        return rows & (place < low[self._table.request])
-
-    def _within(self, rows: BoolArray, kept: BoolArray) -> BoolArray:
+    def within(kept: BoolArray) -> BoolArray:
         """Whether each request's prompt is within the budget with those of `rows` that are `kept`."""
-        table = self._table.marked(rows & ~kept, BUDGET)
-        prompts = self._resources.get(FORMAT)(self._query, table)
+        prompts = resources.get(FORMAT)(query, table.marked(rows & ~kept, BUDGET))
         texts = [prompt.texts for prompt in prompts]
-        counts = self._resources.text_tokens([text for one in texts for text in one])
+        counts = resources.text_tokens([text for one in texts for text in one])
         owner = np.repeat(np.arange(len(texts)), [len(one) for one in texts])
-        within: BoolArray = np.bincount(owner, weights=counts, minlength=len(texts)) <= self._most
-        return within
+        return np.asarray(np.bincount(owner, weights=counts, minlength=len(texts)) <= most)
+
+    place = place_among(table, rows)
+    longest = int(place.max(initial=-1)) + 1
+    if skip:
+        fits = np.zeros(len(rows), dtype=np.bool_)
+        for n in range(longest):
+            more = fits | (place == n)
+            fits = np.where(within(more)[table.request], more, fits)
+        return fits & rows
+    low = np.zeros(table.n_requests, dtype=np.int64)
+    high = np.full(table.n_requests, longest, dtype=np.int64)
+    while (low < high).any():  # the prompts of all requests at once
+        middle = (low + high + 1) // 2
+        fitting = within(rows & (place < middle[table.request]))
+        low, high = np.where(fitting, middle, low), np.where(fitting, high, middle - 1)
+    return rows & (place < low[table.request])
 
 
 def _prefix(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:
     """True for those of `rows` that lie, with all before them in their request, within what is `left`."""
     spent = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.where(rows, cost, 0))])
     here = spent[1:] - spent[table.start[:-1]][table.request]
-    within: BoolArray = here <= left[table.request]
-    return within
+    return np.asarray(here <= left[table.request])
 
 
 def _first_fit(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:

@@ -9,19 +9,17 @@ from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError, suggest
+from ctxbench.core.errors import ParameterError, check_choice, check_range, number_within, suggest
 from ctxbench.core.items import TEXT_FIELDS
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy, later
-from ctxbench.index.bm25 import VARIANTS, bm25_index
-from ctxbench.index.bm25f import Bm25fIndex, query_words
-from ctxbench.index.fields import FIELDS
+from ctxbench.index.bm25 import VARIANTS, Bm25fIndex, bm25_index, query_words
 from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
 from ctxbench.index.fuzzy import FuzzyIndex
 from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.index.versions import index_over
-from ctxbench.index.words import WordRule
+from ctxbench.index.words import FIELDS, WordRule
 
 _TOGETHER = 256  # requests whose words are compared with the catalog's at once, to bound memory
 
@@ -57,15 +55,13 @@ class Bm25(Strategy):
     stem: bool = True
     server: bool = True
     bodies: bool = later(False)
-    ranks: ClassVar[bool] = True
     version: ClassVar[int] = 3  # 3: `URLs` is one word, `class` keeps its s
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise ParameterError(f"variant must be one of {', '.join(VARIANTS)}, got {self.variant!r}")
+        check_choice("variant", self.variant, VARIANTS)
         if self.k1 < 0 or not 0 <= self.b <= 1:
             raise ParameterError(f"k1 must be 0 or more and b 0 to 1, got k1 {self.k1} and b {self.b}")
-        _check_depth(self.depth)
+        check_range("depth", self.depth, 1)
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
@@ -86,11 +82,6 @@ def _weights(query: Query, request: int) -> Sequence[float]:
     """The weights of a request's chunks."""
     weights: list[float] = query.weight[query.start[request] : query.start[request + 1]].tolist()
     return weights
-
-
-def _check_depth(depth: int) -> None:
-    if depth < 1:
-        raise ParameterError(f"depth must be 1 or more, got {depth}")
 
 
 _WEIGHTS = MappingProxyType({"server": 3.0, "name": 3.0, "description": 1.0, "parameters": 1.0, "text": 0.25})
@@ -119,7 +110,6 @@ class Bm25f(Strategy):
     b: Mapping[str, float] = field(default_factory=dict)
     k1: float = 1.5
     depth: int = DEPTH
-    ranks: ClassVar[bool] = True
     version: ClassVar[int] = 3  # 3: `URLs` is one word
 
     def __post_init__(self) -> None:
@@ -128,9 +118,8 @@ class Bm25f(Strategy):
             raise ParameterError("weights must not all be 0")
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "b", _by_field("b", self.b, _B, high=1.0))
-        if self.k1 < 0:
-            raise ParameterError(f"k1 must be 0 or more, got {self.k1}")
-        _check_depth(self.depth)
+        check_range("k1", self.k1, 0)
+        check_range("depth", self.depth, 1)
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Score every request's chunks, taken together."""
@@ -157,10 +146,7 @@ def _by_field(name: str, given: Mapping[str, float], default: Mapping[str, float
     for one, value in given.items():
         if one not in FIELDS:
             raise ParameterError(f"{name}: no field is called {one!r}{suggest(str(one), FIELDS)}")
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (number and math.isfinite(value) and 0 <= value <= high):
-            wanted = "0 or more" if math.isinf(high) else f"0 to {high:g}"
-            raise ParameterError(f"{name}: {one} must be {wanted}, got {value!r}")
+        number_within(f"{name}: {one}", value, 0.0, high)
     return {one: float(given.get(one, default[one])) for one in FIELDS}
 
 
@@ -184,15 +170,13 @@ class Fuzzy(Strategy):
     near: float = 0.8
     fields: tuple[str, ...] = ("name",)
     depth: int = DEPTH
-    ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("threshold", "near"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ParameterError(f"{name} must be 0 to 1, got {getattr(self, name)}")
+            check_range(name, getattr(self, name), 0, 1)
         if not self.fields or not set(self.fields) <= set(FUZZY_FIELDS):
             raise ParameterError(f"fields must be some of {', '.join(FUZZY_FIELDS)}, got {list(self.fields)}")
-        _check_depth(self.depth)
+        check_range("depth", self.depth, 1)
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Compare the words of every request with those of the items."""

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, firsts
 from ctxbench.core.candidates import Candidates, rescored
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.items import Item
 from ctxbench.core.notes import Note
 from ctxbench.core.query import Query
@@ -72,8 +72,7 @@ class Llm(Strategy):
         if not self.model.strip():
             raise ParameterError("model must not be empty; name one as the server calls it, such as gpt-5-mini")
         for name, least in (("history", 0), ("characters", 1)):
-            if getattr(self, name) < least:
-                raise ParameterError(f"{name} must be {least} or more, got {getattr(self, name)}")
+            check_range(name, getattr(self, name), least)
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -134,10 +133,8 @@ class Llm(Strategy):
 
 def _ranks(tier: IntArray, score: FloatArray) -> FloatArray:
     """Which of the different scores each row has, in the order given: above 0 to 1 for the last; shape (n,)."""
-    new = np.ones(len(score), dtype=np.float64)
-    new[1:] = (tier[1:] != tier[:-1]) | (score[1:] != score[:-1])
-    ranks: FloatArray = np.cumsum(new) / max(new.sum(), 1.0)
-    return ranks
+    new = firsts(tier, score)
+    return np.cumsum(new) / max(int(new.sum()), 1)
 
 
 def _by_request(request: IntArray, rows: BoolArray) -> dict[int, IntArray]:

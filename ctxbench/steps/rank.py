@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.arrays import FloatArray, IntArray, firsts
 from ctxbench.core.candidates import MARGIN, SEARCHED, Candidates, rescored
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_choice, check_range, number_within
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
@@ -36,8 +36,7 @@ class Rrf(Strategy):
     k: int = 60
 
     def __post_init__(self) -> None:
-        if self.k < 0:
-            raise ParameterError(f"k must be 0 or more, got {self.k}")
+        check_range("k", self.k, 0)
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Score by the ranks in every source; `chunk_rank` becomes the place in the new order."""
@@ -64,13 +63,9 @@ def _ranks(request: IntArray, score: FloatArray) -> IntArray:
     """
     by_score = np.lexsort((-score, request))
     row, value = request[by_score], score[by_score]
-    new_request = np.ones(len(row), dtype=np.bool_)
-    new_request[1:] = row[1:] != row[:-1]
-    new_rank = new_request.copy()
-    new_rank[1:] |= value[1:] != value[:-1]
     place = np.arange(len(row), dtype=np.int64)
-    first = np.maximum.accumulate(np.where(new_request, place, 0))
-    tied = np.maximum.accumulate(np.where(new_rank, place, 0))
+    first = np.maximum.accumulate(np.where(firsts(row), place, 0))
+    tied = np.maximum.accumulate(np.where(firsts(row, value), place, 0))
     ranks = np.empty(len(row), dtype=np.int64)
     ranks[by_score] = tied - first + 1
     return ranks
@@ -107,11 +102,12 @@ class Weighted(Strategy):
     def __post_init__(self) -> None:
         for name, low in (("weights", 0.0), ("lowest", -math.inf)):
             given = getattr(self, name)
-            object.__setattr__(self, name, {str(one): _number(name, one, given[one], low) for one in given})
+            object.__setattr__(
+                self, name, {str(one): number_within(f"{name}: {one}", given[one], low) for one in given}
+            )
         if self.weights and not any(self.weights.values()):
             raise ParameterError("weights must not all be 0")
-        if self.normalise not in NORMALISE:
-            raise ParameterError(f"normalise must be one of {', '.join(NORMALISE)}, got {self.normalise!r}")
+        check_choice("normalise", self.normalise, NORMALISE)
         if self.lowest and self.normalise != "theoretical":
             raise ParameterError(f"lowest is for normalise: theoretical, got it with {self.normalise}")
         if self.calibration is not None and self.weights:
@@ -167,7 +163,7 @@ class Weighted(Strategy):
         weights = fit.values.get("weights")
         if not isinstance(weights, Mapping) or not any(weights.values()):
             raise ParameterError(f"the fit {fit} holds no weights; fit again with {self.calibrations.command(WEIGHTS)}")
-        return {str(name): _number("weights", name, value, 0.0) for name, value in weights.items()}
+        return {str(name): number_within(f"weights: {name}", value, 0.0) for name, value in weights.items()}
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Score by the weighted mean; `chunk_rank` becomes the place in the new order.
@@ -194,8 +190,7 @@ def fused(values: Mapping[str, FloatArray], weights: Mapping[str, float]) -> Flo
     """The weighted mean of the sources' values, shape (n,); added in the order of the values, to the same bits."""
     total = math.fsum(weights.values())
     parts = [weights[name] / total * value for name, value in values.items()]
-    score: FloatArray = np.add.reduce(parts, axis=0)
-    return score
+    return np.asarray(np.add.reduce(parts, axis=0))
 
 
 def normalised(
@@ -278,15 +273,6 @@ def _bound(source: str, score: FloatArray, lowest: Mapping[str, float]) -> float
     if len(score) and float(score.min()) < lowest[source] - MARGIN:
         raise ParameterError(f"lowest says that {source} gives at least {lowest[source]:g}, got {score.min():g}")
     return lowest[source]
-
-
-def _number(name: str, source: object, value: object, low: float) -> float:
-    """The value of a source as a number of at least `low`."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not (good and value >= low):  # type: ignore[operator]
-        wanted = "a number" if math.isinf(low) else f"{low:g} or more"
-        raise ParameterError(f"{name}: {source} must be {wanted}, got {value!r}")
-    return float(value)  # type: ignore[arg-type]
 
 
 def _list(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Retrieval: candidates for each request. Dense, and the comparators everything and random."""
+"""Retrieval: candidates for each request. Dense, by server first, and the comparators everything and random."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_choice, check_range
+from ctxbench.core.facts import FactCodes
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.registry import foreign_code
 from ctxbench.core.stages import EMBEDDER, Resources
 from ctxbench.core.strategy import Strategy, later
 from ctxbench.index.dense import ChunkMatrix, Embed, Hits, by_best_pair, dense_index, query_vectors
-from ctxbench.index.pooling import Pooling, pooled_search
-from ctxbench.index.ranked import DEPTH, ranked_by
+from ctxbench.index.pooling import Pooling
+from ctxbench.index.ranked import DEPTH, of_hits, ranked_by
 from ctxbench.index.versions import row_over
 from ctxbench.text.chunking.chunk_rules import chunk_rule
 from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
@@ -65,11 +66,9 @@ class Dense(Strategy):
     top: int | None = None
     bodies: bool = later(False)
     embedder: str = later("")
-    ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise ParameterError(f"depth must be 1 or more, got {self.depth}")
+        check_range("depth", self.depth, 1)
         takes_top = "top" in (self.over_queries, self.over_chunks)
         if takes_top and self.top is None:
             raise ParameterError(
@@ -134,9 +133,7 @@ class Dense(Strategy):
             return by_best_pair(query, embed, matrix, depth=self.depth)
         queries = query_vectors(query, embed, matrix)
         eligible, weight = query.batch.eligible, query.weight
-        return pooled_search(
-            queries, query.start, eligible, matrix, depth=self.depth, weight=weight, pooling=self.pooling
-        )
+        return self.pooling.search(queries, query.start, eligible, matrix, depth=self.depth, weight=weight)
 
 
 def joined_keys(catalog: Catalog) -> IntArray:
@@ -155,27 +152,8 @@ def best_of_items(hits: Sequence[Hits], matrix: ChunkMatrix, *, group: IntArray,
         group: shape (n_items,); of the items with the same number only the best is kept.
         depth: items kept a request.
     """
-    request: list[IntArray] = []
-    place: list[IntArray] = []
-    for row, hit in enumerate(hits):
-        _, first = np.unique(group[matrix.item[hit.row]], return_index=True)
-        kept = np.sort(first)[:depth].astype(np.int64)
-        place.append(kept)
-        request.append(np.full(len(kept), row, dtype=np.int64))
-
-    def gather(values: Sequence[FloatArray] | Sequence[IntArray]) -> FloatArray:
-        return np.concatenate([value[kept] for value, kept in zip(values, place, strict=True)])
-
-    chunk = gather([hit.row for hit in hits]).astype(np.int64)
-    return Candidates.build(
-        len(hits),
-        np.concatenate(request),
-        matrix.item[chunk],
-        score=gather([hit.score for hit in hits]),
-        chunk_rank=np.concatenate(place),
-        query_chunk=gather([hit.query_chunk for hit in hits]),
-        item_chunk=matrix.ordinal[chunk],
-    )
+    first = [np.unique(group[matrix.item[hit.row]], return_index=True)[1] for hit in hits]
+    return of_hits(hits, [np.sort(places)[:depth].astype(np.int64) for places in first], matrix)
 
 
 @dataclass(frozen=True)
@@ -203,8 +181,6 @@ class Nothing(Strategy):
     Nothing is embedded, indexed or counted. Cost: none. Source: document 000, "Per-Agent Configuration".
     """
 
-    ranks: ClassVar[bool] = True
-
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Find nothing."""
         return Candidates.empty(len(query.batch))
@@ -225,11 +201,9 @@ class Random(Strategy):
 
     seed: int = 0
     depth: int = DEPTH
-    ranks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise ParameterError(f"depth must be 1 or more, got {self.depth}")
+        check_range("depth", self.depth, 1)
 
     def __call__(self, query: Query, resources: Resources) -> Candidates:
         """Rank by a hash of request and item."""
@@ -254,5 +228,91 @@ def _uniform(bits: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> FloatArray:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     bits = bits ^ (bits >> np.uint64(31))
-    out: FloatArray = ((bits >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
-    return out
+    return np.divide((bits >> np.uint64(11)).astype(np.float64) + 0.5, 2.0**53)
+
+
+@dataclass(frozen=True)
+class Servers(Strategy):
+    """Server first, then tool: the best MCP servers by cosine similarity of their tools, then the tools in them.
+
+    Attributes:
+        servers: how many servers may offer tools for a request, >= 1; those that score as much as the last one, too.
+        pool: how the scores of a server's tools become its own: `max`, `mean`, or `top`, the mean of the best `top`
+            (of all there are, if fewer).
+        top: how many `top` takes, >= 1; given where `pool` is `top`, and only there.
+        depth: how many items are found for a request, >= 1.
+
+    A tool scores as in `dense` (its best pair), and a server by those of its tools that the request may get. Items
+    without a server compete as in `dense`. A catalog holds no descriptions of servers, so that these count for
+    nothing. A request without chunks, or that may get nothing, has no candidates. Cost: one product of query chunks
+    and item chunks, and exact scores of all of them. Source: hierarchical routing of MCP-Zero (Fei et al., 2025),
+    with tools in place of server descriptions.
+    """
+
+    servers: int = 3
+    pool: Literal["max", "mean", "top"] = "max"
+    top: int | None = None
+    depth: int = DEPTH
+    uses: ClassVar[tuple[str, ...]] = ("embedder",)
+
+    def __post_init__(self) -> None:
+        for name in ("servers", "depth"):
+            check_range(name, getattr(self, name), 1)
+        check_choice("pool", self.pool, ("max", "mean", "top"))
+        if (self.pool == "top") != (self.top is not None):
+            raise ParameterError("top, how many of the best tools the mean is of, belongs to pool: top, and only there")
+        if self.top is not None and self.top < 1:
+            raise ParameterError(f"top must be 1 or more, got {self.top}")
+
+    def __call__(self, query: Query, resources: Resources) -> Candidates:
+        """Find the nearest items of every request among those of its best servers."""
+        batch = query.batch
+        asking = np.diff(query.start) > 0
+        needed = batch.eligible.any(asking)
+        matrix = dense_index(batch.catalog, resources).matrix(needed, resources.vectors)
+        if matrix is None or not asking.any() or not needed.any():
+            return Candidates.empty(len(batch))
+        server = FactCodes.of(item.server for item in batch.catalog).code
+        hits = by_best_pair(query, resources.vectors, matrix, depth=len(batch.catalog))
+        kept, places = zip(*(self._kept(one, matrix, server) for one in hits), strict=True)
+        return of_hits(kept, places, matrix)
+
+    def _kept(self, hits: Hits, matrix: ChunkMatrix, server: IntArray) -> tuple[Hits, IntArray]:
+        """What the best servers hold of a request's hits, best first, and the first hit of each item to be found."""
+        item = matrix.item[hits.row]
+        first = _firsts(item)
+        best = best_servers(server[item[first]], hits.score[first], servers=self.servers, pool=self.pool, top=self.top)
+        of_item = server[item]
+        held = (of_item < 0) | np.isin(of_item, best)
+        kept = Hits(hits.row[held], hits.query_chunk[held], hits.score[held])
+        return kept, _firsts(item[held])[: self.depth]
+
+
+def best_servers(
+    server: IntArray, score: FloatArray, *, servers: int, pool: str = "max", top: int | None = None
+) -> IntArray:
+    """The numbers of the best servers, in rising order; more than `servers` of them where some tie with the last.
+
+    Args:
+        server: of every item, shape (n_items,); -1 = none.
+        score: of every item, shape (n_items,), falling.
+        servers: how many are wanted.
+        pool, top: as in `Servers`.
+    """
+    place = np.flatnonzero(server >= 0)
+    number, which = np.unique(server[place], return_inverse=True)
+    if len(number) <= servers:
+        return number
+    by_server = np.argsort(which, kind="stable")  # scores stay falling within a server
+    which, value = which[by_server], score[place][by_server]
+    nth = np.arange(len(which)) - np.searchsorted(which, which)
+    limit = {"max": 1, "mean": len(which), "top": top or 1}[pool]
+    which, value = which[nth < limit], value[nth < limit]
+    pooled = np.bincount(which, value, len(number)) / np.bincount(which, minlength=len(number))
+    last = np.partition(pooled, len(pooled) - servers)[len(pooled) - servers]
+    return np.asarray(number[pooled >= last])
+
+
+def _firsts(item: IntArray) -> IntArray:
+    """Where each item stands for the first time, rising."""
+    return np.sort(np.unique(item, return_index=True)[1]).astype(np.int64)

@@ -120,16 +120,14 @@ def budget_setting(
     table = replace(pipeline, refine=pipeline.refine[:-1]).run(batch, resources).candidates
     item_tokens = resources.tokens(batch.catalog)
     prices = Prices.of_table(table, item_tokens, ceiling=int(own[AT_MOST].high), highest=float(own[MARGIN].high))
-    setting = prices.setting_within(tokens)
+    most, margin = prices.setting_within(tokens)
     halves: list[float] = []
     if len(batch) >= 20:
         odd = np.arange(len(batch)) % 2 == 1
-        for select_requests in (odd, ~odd):
-            one, other = prices.select_requests(select_requests), prices.select_requests(~select_requests)
-            least = one.first_items(1)
-            if least <= tokens:
+        for half in (odd, ~odd):
+            one, other = prices.select_requests(half), prices.select_requests(~half)
+            if one.tokens(1, np.inf) <= tokens:
                 halves.append(other.tokens(*one.setting_within(tokens)) / tokens)
-    most, margin = setting
     return BudgetSetting(
         values={**values, **fewest, AT_MOST: most, MARGIN: margin},
         tokens=prices.tokens(most, margin),
@@ -221,10 +219,6 @@ class Prices:
         """Mean items of a setting."""
         return float(self.offered(most, margin).sum() / max(self.n, 1))
 
-    def first_items(self, most: int) -> float:
-        """Mean tokens of the first items."""
-        return self.tokens(most, np.inf)
-
     def setting_within(self, tokens: float) -> tuple[int, float]:
         """The setting that comes closest to a budget from below.
 
@@ -233,7 +227,7 @@ class Prices:
         """
         if not len(self.cost):
             raise ParameterError("nothing is found for any of the requests, so that no setting costs anything")
-        least = self.first_items(1)
+        least = self.tokens(1, np.inf)
         if tokens < least:
             raise ParameterError(
                 f"a budget of {tokens:g} tokens is below one item: the best item of a request costs {least:,.0f} on "
@@ -242,17 +236,15 @@ class Prices:
         ceiling, highest = self.highest
         reached = next((n for n in range(1, ceiling + 1) if self.tokens(n, highest) >= tokens), ceiling)
         most = min(reached + 1, ceiling)
-        rest = (self.place < most) & (self.place >= 1) & (self.fallen <= highest)
-        by_fallen = np.argsort(self.fallen[rest], kind="stable")
-        fallen = self.fallen[rest][by_fallen]
-        spent = least + np.cumsum(self.cost[rest][by_fallen]) / max(self.n, 1)
+        rest = np.flatnonzero((self.place < most) & (self.place >= 1) & (self.fallen <= highest))
+        rest = rest[np.argsort(self.fallen[rest], kind="stable")]
+        fallen, spent = self.fallen[rest], least + np.cumsum(self.cost[rest]) / max(self.n, 1)
         last = np.append(fallen[1:] > fallen[:-1], True)[: len(fallen)]  # of equal ones all are offered or none
         fitting = np.flatnonzero(last & (spent <= tokens))
         if not len(fitting):
             return most, 0.0
         at = int(fitting[-1])
-        beyond = float(fallen[at + 1]) if at + 1 < len(fallen) else highest
-        return most, _between(float(fallen[at]), beyond)
+        return most, _between(float(fallen[at]), float(fallen[at + 1]) if at + 1 < len(fallen) else highest)
 
 
 def _between(low: float, high: float) -> float:

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from ctxbench.bench.stats import Comparison
+from ctxbench.bench.equal_tokens import LENGTHS, AtTokens, Curve, at_equal_tokens
+from ctxbench.bench.labels import Labels
+from ctxbench.bench.metrics import Metric
+from ctxbench.bench.stats import Comparison, compare_metric, correct
+from ctxbench.core.candidates import Candidates
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.first_items import compare_at_tokens, first_items_curve
 from ctxbench.tuning.held_out_figures import (
     SettingEvaluator,
     SettingValues,
-    compare_pairs,
-    comparison_pairs,
+    compare_all,
     metrics_of,
-    select_comparisons,
+    policy_outcome,
 )
+from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
-from ctxbench.tuning.policies import Policy
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
-from ctxbench.tuning.recommendation import Choice, choose
+from ctxbench.tuning.recommendation import Choice, choose, first_trace, front_trace, heat_maps, parameter_traces
 from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
-from ctxbench.tuning.sensitivity import first_trace, front_trace, heat_maps, parameter_traces
-from ctxbench.tuning.tunables import Tunable
-from ctxbench.tuning.tuning_results import DEFAULTS, PRESET, DatasetTuning, PolicyOutcome
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.tuning_results import DEFAULTS, PRESET, DatasetTuning, PolicyOutcome, SettingResult
 
 ALL_DECIDE = (
     "All labels decided, so that no unread split is left: every figure here is of the labels that the values were "
@@ -49,7 +51,7 @@ class DatasetTuner:
 
     def __init__(self, inputs: TuningInputs, dataset: TuningDataset, progress: Progress) -> None:
         self.inputs, self.dataset, self._progress = inputs, dataset, progress
-        self.file = inputs.file
+        self.file, self._base = inputs.file, inputs.tunables[0]
         self.name = dataset.dataset.name
         self.tunables = tuple(one for one in inputs.tunables if one.name not in dataset.left_out)
         self.policies = tuple(one for one in inputs.file.policies if one.name not in dataset.unanswered)
@@ -58,10 +60,6 @@ class DatasetTuner:
         self.choices: dict[str, Choice] = {}
 
     # ------------------------------------------------------------------------------------------ what decides
-
-    @property
-    def _base(self) -> Tunable:
-        return self.inputs.tunables[0]
 
     def choose(self) -> None:
         """Choose a setting for every policy, on the tuning set alone."""
@@ -129,7 +127,10 @@ class DatasetTuner:
     @cached_property
     def defaults(self) -> SettingValues:
         """The base with its defaults."""
-        return self.evaluator.setting(self._base, {}, name=defaults_name(self._base), role=DEFAULTS)
+        base = self._base
+        as_documents = not base.entry.set and not base.start and base.source == "semantic"
+        name = "documents' defaults" if as_documents else f"{base.name}, defaults"
+        return self.evaluator.setting(base, {}, name=name, role=DEFAULTS)
 
     def _with_equal_tokens(
         self, outcomes: tuple[PolicyOutcome, ...], measured: Mapping[str, Mapping[str, SettingValues]]
@@ -147,22 +148,17 @@ class DatasetTuner:
         dataset, file, defaults = self.dataset, self.file, self.defaults
         self._say("measuring", 0, len(file.policies))
         others = [*self._presets(), self.evaluator.everything()]
-        measured = {policy.name: self._chosen(policy, self.choices[policy.name]) for policy in file.policies}
-        measured = {name: found for name, found in measured.items() if found}
-        pairs = {
-            (name, kind): pair
-            for name, found in measured.items()
-            for kind, pair in comparison_pairs(defaults, found).items()
+        measured = {
+            policy.name: found for policy in file.policies if (found := self._chosen(policy, self.choices[policy.name]))
         }
-        comparisons = compare_pairs(pairs, dataset.evaluation_set, seed=file.seed)
-        outcomes = tuple(self._outcome(policy, measured, comparisons) for policy in file.policies)
-        outcomes = self._with_equal_tokens(outcomes, measured)
-        unique = {
-            one.name: one for one in [defaults, *others, *(m for each in measured.values() for m in each.values())]
-        }
-        level = file.confidence
-        traces = [front_trace(one, level=level) for one in self.searches.values() if one.settings or one.tried]
-        traces += [first_trace(one.competitor, level=level) for one in self.searches.values()]
+        comparisons = compare_all(defaults, measured, self._compare)
+        every = [defaults, *others, *(one for found in measured.values() for one in found.values())]
+        results = {one.name: self.evaluator.result(one) for one in every}
+        outcomes = tuple(
+            self._outcome(policy, measured.get(policy.name, {}), results, comparisons) for policy in file.policies
+        )
+        level, searches = file.confidence, self.searches.values()
+        fronts = [front_trace(one, level=level) for one in searches if one.settings or one.tried]
         return DatasetTuning(
             dataset=self.name,
             version=dataset.dataset.version,
@@ -171,20 +167,26 @@ class DatasetTuner:
             queries={split: len(query_set) for split, query_set in dataset.query_sets.items()},
             of=dataset.of,
             tokens=self.inputs.counter.name,
-            results=tuple(self.evaluator.result(one) for one in unique.values()),
-            traces=tuple(traces),
-            outcomes=outcomes,
+            results=tuple(results.values()),
+            traces=(*fronts, *(first_trace(one.competitor, level=level) for one in searches)),
+            outcomes=self._with_equal_tokens(outcomes, measured),
             notes=tuple(self._notes()),
         )
 
-    def _presets(self) -> list[SettingValues]:
+    def _compare(self, base: SettingValues, other: SettingValues, metric: Metric) -> Comparison | None:
+        """A paired comparison on the evaluation set, whose groups of queries are witnesses as a whole."""
+        query_set = self.dataset.evaluation_set
+        before, after = (one.by_query[query_set.split] for one in (base, other))
+        found = compare_metric(metric, before, after, seed=self.file.seed, groups=query_set.group)
+        return found if found.n else None
+
+    def _presets(self) -> Iterator[SettingValues]:
         """The presets of the base, without any that equals its defaults."""
-        base, found = self._base, []
+        base = self._base
         for preset, values in base.definition.presets.items():
             own = {name: value for name, value in values.items() if name not in base.entry.set}
             if base.in_force(own) != base.in_force({}):
-                found.append(self.evaluator.setting(base, own, name=f"{base.name}/{preset}", role=PRESET))
-        return found
+                yield self.evaluator.setting(base, own, name=f"{base.name}/{preset}", role=PRESET)
 
     def _chosen(self, policy: Policy, choice: Choice) -> dict[str, SettingValues]:
         """What is recommended, and the fixed numbers of items that meet the policy; nothing, if the default is kept."""
@@ -199,29 +201,22 @@ class DatasetTuner:
     def _outcome(
         self,
         policy: Policy,
-        measured: Mapping[str, Mapping[str, SettingValues]],
+        found: Mapping[str, SettingValues],
+        results: Mapping[str, SettingResult],
         comparisons: Mapping[tuple[str, str, str], Comparison],
     ) -> PolicyOutcome:
-        choice, found = self.choices[policy.name], measured.get(policy.name)
+        choice = self.choices[policy.name]
+        verdicts = self.evaluator.verdicts(policy, found["chosen"], self.defaults) if found else ()
+        own = {kind: results[one.name] for kind, one in found.items()}
         tried = sum(one.tried for one in self.searches.values())
-        outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings, tried=tried)
-        if choice.setting is None or found is None:
-            return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
+        outcome = replace(policy_outcome(policy, choice, own, comparisons, verdicts), tried=tried)
+        if choice.setting is None or not found:
+            return outcome
         query_set, chosen = self.dataset.evaluation_set, found["chosen"]
         competitor, level = self.searches[choice.selector].competitor, self.file.confidence
-        by_kind = {
-            kind: select_comparisons(comparisons, policy.name, kind) for kind in ("defaults", "fixed", "fixed_own")
-        }
         before, after = (one.by_query[query_set.split] for one in (self.defaults, chosen))
         return replace(
             outcome,
-            chosen=self.evaluator.result(chosen),
-            bounds=choice.setting.bounds,
-            verdicts=self.evaluator.verdicts(policy, chosen, self.defaults),
-            fixed=self.evaluator.result(found["fixed"]) if "fixed" in found else None,
-            fixed_own=self.evaluator.result(found["fixed_own"]) if "fixed_own" in found else None,
-            against={kind: one for kind, one in by_kind.items() if one},
-            ranking=select_comparisons(comparisons, policy.name, "ranking"),
             heat_maps=heat_maps(competitor, choice.setting.rounded),
             slices=parameter_traces(competitor, choice.setting.rounded, level=level),
             worst_scope=query_set.worst_scope(after),
@@ -229,46 +224,43 @@ class DatasetTuner:
             worse=query_set.made_worse(before[COMPLETE], after[COMPLETE], chosen.answers[query_set.split]),
         )
 
-    def _notes(self) -> list[str]:
+    def _notes(self) -> Iterator[str]:
         """What a reader must know."""
         query_sets = self.dataset.query_sets
-        notes = [READ_ONCE if TEST in query_sets else ALL_DECIDE]
+        yield READ_ONCE if TEST in query_sets else ALL_DECIDE
         for split, n in self.dataset.of.items():
             if len(query_sets[split]) < n:
                 of = f"of the {split} split " if split in (TUNING, TEST) else ""
-                notes.append(f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn.")
-        notes += [f"{name} was left out: {reason}." for name, reason in self.dataset.left_out.items()]
+                yield f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn."
+        yield from (f"{name} was left out: {reason}." for name, reason in self.dataset.left_out.items())
         if self.base is not None:
-            notes += _group_notes(self.base, self.dataset.tuning_set)
+            yield from _group_notes(self.base, self.dataset.tuning_set)
         for name, one in self.searches.items():
             if one.competitor.full_ranking.refitted:
-                notes.append(
+                yield (
                     f"{name}: its fit has seen queries that decide, so that each of these is scored by a fit on the "
                     "other folds; a test split is scored by the fit itself."
                 )
             if one.competitor.full_ranking.shared:
-                notes.append(
+                yield (
                     f"{name}: its fit has seen queries that decide, among those of "
                     f"{one.competitor.full_ranking.shared} datasets, "
                     "so that it looks a little better here than on a dataset of your own."
                 )
             if one.tried:
-                notes.append(_run_note(name, one))
-        return notes
+                yield _run_note(name, one)
 
 
-def _group_notes(base: Base, query_set: QuerySet) -> list[str]:
+def _group_notes(base: Base, query_set: QuerySet) -> Iterator[str]:
     """What groups of queries do to intervals; nothing where every query in need is alone."""
     groups = len(np.unique(query_set.group[~np.isnan(base.complete)]))
-    if groups == base.in_need:
-        return []
-    note = (
-        f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
-        f"request, and are worth {base.effective_queries:,.0f} independent ones by the base's completeness. Intervals "
-        "and paired comparisons, but for those at equal tokens, are made by group, and constraints that are not of the "
-        f"base are met by bounds for {base.worth:.0%} as many queries."
-    )
-    return [note]
+    if groups != base.in_need:
+        yield (
+            f"The {base.in_need:,} queries in need that decide come in {groups:,} groups, such as paraphrases of one "
+            f"request, and are worth {base.effective_queries:,.0f} independent ones by the base's completeness. "
+            "Intervals and paired comparisons, but for those at equal tokens, are made by group, and constraints that "
+            f"are not of the base are met by bounds for {base.worth:.0%} as many queries."
+        )
 
 
 def _run_note(name: str, found: SearchResult) -> str:
@@ -284,7 +276,42 @@ def _run_note(name: str, found: SearchResult) -> str:
     )
 
 
-def defaults_name(base: Tunable) -> str:
-    """What the defaults of the base are called."""
-    own = not base.entry.set and not base.start and base.source == "semantic"
-    return "documents' defaults" if own else f"{base.name}, defaults"
+def first_items_curve(table: Candidates, labels: Labels) -> Curve:
+    """Completeness and tokens of the first n items on every query, from none to the 100 that are ranked.
+
+    Args:
+        table: a ranking that nothing was cut of, in the order of the queries of `labels`.
+        labels: of the queries.
+    """
+    rankings = MeasuredRankings.of(table, labels, (COMPLETENESS, TOKENS))
+    values = [
+        [rankings.values(measure, np.minimum(rankings.sizes, n)) for n in LENGTHS] for measure in (COMPLETENESS, TOKENS)
+    ]
+    return Curve(*(np.stack(each) for each in values))
+
+
+def compare_at_tokens(
+    chosen: Mapping[str, SettingValues], curve: Curve, query_set: QuerySet, *, seed: int
+) -> dict[str, AtTokens]:
+    """Compare recommended settings with the curve, each at its own mean tokens; Holm-corrected together.
+
+    Groups of paraphrases are witnesses as a whole: the p-value is that of the groups, the interval that of queries.
+
+    Args:
+        chosen: by policy, measured on the split of `query_set`.
+        curve: on the same queries.
+        query_set: the split.
+        seed: of the sign flips.
+
+    Returns:
+        By policy; one that failed on a query, which then has no tokens, is left out.
+    """
+    found: dict[str, AtTokens] = {}
+    for policy, one in chosen.items():
+        complete, tokens = (one.by_query[query_set.split][measure.metric] for measure in (COMPLETENESS, TOKENS))
+        if not np.isnan(tokens).any():
+            found[policy] = at_equal_tokens(complete, tokens, curve, groups=query_set.group, seed=seed)
+    corrected = correct(
+        {policy: replace(one.comparison, p=one.p_groups) for policy, one in found.items() if one.comparison is not None}
+    )
+    return {policy: replace(one, comparison=corrected.get(policy)) for policy, one in found.items()}

@@ -2,29 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.slices import Slice
-from ctxbench.bench.stats import Comparison, compare_metric, correct, grouped_estimate
-from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.bench.stats import Comparison, Scale, correct, critical, grouped_estimate
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.parameters import Value
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.tuning.full_rankings import FullRanking
-from ctxbench.tuning.limits import Limit, reach_ratio
+from ctxbench.tuning.limits import SAFETY_ERRORS, Constraint, Limit, Policy, reach_ratio, rounding_error
 from ctxbench.tuning.opened_inputs import TuningDataset
-from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.query_sets import COMPLETE, TEST, QuerySet
-from ctxbench.tuning.sweep.measures import REACH, Measure
+from ctxbench.tuning.optima import MAX_FACTOR, MIN_QUERIES
+from ctxbench.tuning.query_sets import COMPLETE, TEST, FullRanking
+from ctxbench.tuning.recommendation import Choice
+from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing
 from ctxbench.tuning.tunables import Tunable
-from ctxbench.tuning.tuning_results import EVERYTHING, FIXED, RECOMMENDED, SettingResult
-from ctxbench.tuning.verdicts import ConstraintVerdict, VerdictQueries, verdict
+from ctxbench.tuning.tuning_results import (
+    EVERYTHING,
+    FIXED,
+    RECOMMENDED,
+    ConstraintVerdict,
+    PolicyOutcome,
+    SettingResult,
+    Status,
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VerdictQueries:
+    """The queries that a verdict is about.
+
+    Attributes:
+        group: of each, numbers from 0 on, shape (n_queries,).
+        level: of the intervals.
+        chosen_here: whether the setting was chosen on these very queries, so that it looks better than it is.
+    """
+
+    group: IntArray
+    level: float
+    chosen_here: bool
+
+
+def verdict(
+    limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, *, scale: Scale
+) -> ConstraintVerdict | None:
+    """Judge a constraint by measured values.
+
+    Args:
+        limit: the constraint, with its target on these queries.
+        own, base: values by query, shape (n_queries,); NaN where the metric does not apply.
+        ground: the queries.
+        scale: of the values.
+
+    Returns:
+        None where the metric applies to no query.
+    """
+    n = int((~np.isnan(own)).sum())
+    if not n:
+        return None
+    value, low, high = _interval(limit, own, base, ground, scale)
+    worse, better = (low, high) if limit.sign > 0 else (high, low)
+    status: Status
+    if n < MIN_QUERIES:
+        status = "too few to say"
+    elif limit.sign * (worse - limit.target) >= -rounding_error(limit.target):
+        status = "holds"
+    elif limit.is_near(worse):
+        status = "holds within 2 points"
+    elif limit.sign * (better - limit.target) < 0:
+        status = "missed"
+    else:
+        status = "open"
+    needed = _labels_needed(limit, n, value, worse, better) if status in ("open", "too few to say") else None
+    values = [limit.in_text_unit(one) for one in (value, low, high)]
+    return ConstraintVerdict(
+        text=limit.text,
+        status=status,
+        value=values[0],
+        low=values[1],
+        high=values[2],
+        n=n,
+        needed=needed,
+        falls_short=not limit.is_near(value),
+    )
+
+
+def _interval(
+    limit: Limit, own: FloatArray, base: FloatArray, ground: VerdictQueries, scale: Scale
+) -> tuple[float, float, float]:
+    """The mean, and the ends of what is likely: paired where the constraint is of the base."""
+    if limit.by != "paired":
+        found = grouped_estimate(own, ground.group, scale=scale, level=ground.level)
+        return found.value, found.interval.low, found.interval.high
+    pairing = Pairing(base={limit.measure: base}, group=ground.group)
+    mean, error = pairing.differences({limit.measure: own})[limit.measure].errors()
+    distance = (SAFETY_ERRORS if ground.chosen_here else critical(ground.level)) * float(error[0])
+    value = limit.base + float(mean[0])
+    return value, value - distance, value + distance
+
+
+def _labels_needed(limit: Limit, n: int, value: float, worse: float, better: float) -> int | None:
+    """How many more queries would settle a constraint, as intervals narrow with the root of their number."""
+    edge = limit.target - limit.sign * limit.room
+    distance, room = (
+        (abs(value - worse), abs(value - edge))
+        if limit.is_near(value)
+        else (abs(value - better), abs(value - limit.target))
+    )
+    if not math.isfinite(distance) or room <= rounding_error(limit.target) or (distance / room) ** 2 > MAX_FACTOR:
+        return max(MIN_QUERIES - n, 0) or None
+    return max(math.ceil(n * (distance / room) ** 2), MIN_QUERIES) - n or None
+
 
 METRICS = tuple(map(parse_metric, ("completeness", "recall", "tokens", "items", "abstention")))
 COMPARED = tuple(map(parse_metric, ("completeness", "tokens", "items")))
@@ -124,11 +219,12 @@ class SettingEvaluator:
         Returns:
             `chosen`, and by kind the fixed numbers that there are.
         """
-        found = {"chosen": self.setting(tunable, values, name=policy.name, role=RECOMMENDED)}
-        for kind, (one, own, n) in first.items():
-            if n is not None:
-                found[kind] = self.setting(one, own, name=f"{one.name}, first {n}", role=FIXED, first=n)
-        return found
+        fixed = {
+            kind: self.setting(one, own, name=f"{one.name}, first {n}", role=FIXED, first=n)
+            for kind, (one, own, n) in first.items()
+            if n is not None
+        }
+        return {"chosen": self.setting(tunable, values, name=policy.name, role=RECOMMENDED), **fixed}
 
     def everything(self) -> SettingValues:
         """Measure offering all items that a request may get."""
@@ -165,10 +261,9 @@ class SettingEvaluator:
         for split, query_set in self.dataset.query_sets.items():
             found[split] = dict(query_set.estimates(one.by_query[split], level=self.level))
             if split in one.reachable and one.reachable[split].any():
-                share = grouped_estimate(
+                found[split][OF_REACHABLE] = grouped_estimate(
                     one.of_reachable(split, COMPLETE), query_set.group, scale="yes/no", level=self.level
                 )
-                found[split][OF_REACHABLE] = share
         return SettingResult(
             name=one.name,
             role=one.role,
@@ -189,16 +284,68 @@ class SettingEvaluator:
         ground = VerdictQueries(
             group=query_set.group, level=self.level, chosen_here=query_set is self.dataset.tuning_set
         )
-        none = np.full(len(query_set), np.nan)
-        out = []
-        for one in policy.constraints:
-            if one.of == "base" and Measure(one.metric) not in means:
-                continue
-            own, before = (which.by_query[split].get(one.metric, none) for which in (chosen, base))
-            own = chosen.of_reachable(split, one.metric) if one.of == "reachable" else own
-            limit, scale = Limit.of(one, means, reach=reach), one.metric.declaration.scale
-            out.append(verdict(limit, own, before, ground, scale=scale))  # type: ignore[arg-type]
-        return tuple(one for one in out if one is not None)
+
+        def judge(limit: Limit, constraint: Constraint) -> ConstraintVerdict | None:
+            metric = constraint.metric
+            reachable = constraint.of == "reachable"
+            own = chosen.of_reachable(split, metric) if reachable else chosen.by_query[split][metric]
+            scale = metric.declaration.scale
+            return verdict(limit, own, base.by_query[split][metric], ground, scale=scale)  # type: ignore[arg-type]
+
+        return constraint_verdicts(policy, means, reach, judge)
+
+
+def constraint_verdicts(
+    policy: Policy,
+    means: Mapping[Measure, float],
+    reach: float,
+    judge: Callable[[Limit, Constraint], ConstraintVerdict | None],
+) -> tuple[ConstraintVerdict, ...]:
+    """Verdicts of the constraints of a policy, but of those that are multiples of what the base lacks.
+
+    Args:
+        policy: whose constraints.
+        means: of the base, by measure.
+        reach: see `reach_ratio`.
+        judge: gives the verdict; None where the metric applies to no query.
+    """
+    known = [one for one in policy.constraints if one.of != "base" or Measure(one.metric) in means]
+    found = [judge(Limit.of(one, means, reach=reach), one) for one in known]
+    return tuple(one for one in found if one is not None)
+
+
+def policy_outcome(
+    policy: Policy,
+    choice: Choice,
+    found: Mapping[str, SettingResult],
+    comparisons: Mapping[Key, Comparison],
+    verdicts: tuple[ConstraintVerdict, ...],
+) -> PolicyOutcome:
+    """What a policy came to: why the default is kept, or what is recommended and what that is compared with.
+
+    Args:
+        policy, choice: which, and what was chosen.
+        found: `chosen`, and where there are any `fixed` and `fixed_own`; empty where the default is kept.
+        comparisons: by policy, kind and metric name.
+        verdicts: of the constraints.
+    """
+    outcome = PolicyOutcome(policy=policy, chosen=None, settings=choice.settings)
+    if choice.setting is None or not found:
+        return replace(outcome, reason=choice.reason, needed=choice.needed, answered=choice.answered)
+    by_kind: dict[str, dict[str, Comparison]] = {}
+    for (name, kind, metric), one in comparisons.items():
+        if name == policy.name:
+            by_kind.setdefault(kind, {})[metric] = one
+    return replace(
+        outcome,
+        chosen=found["chosen"],
+        bounds=choice.setting.bounds,
+        verdicts=verdicts,
+        fixed=found.get("fixed"),
+        fixed_own=found.get("fixed_own"),
+        ranking=by_kind.pop("ranking", {}),
+        against=by_kind,
+    )
 
 
 Key = tuple[str, str, str]
@@ -219,37 +366,26 @@ def comparison_pairs(defaults: T, found: Mapping[str, T]) -> dict[str, tuple[T, 
     return pairs
 
 
-def compare_pairs(
-    pairs: Mapping[tuple[str, str], tuple[SettingValues, SettingValues]], query_set: QuerySet, *, seed: int
+def compare_all(
+    defaults: T, measured: Mapping[str, Mapping[str, T]], compare: Callable[[T, T, Metric], Comparison | None]
 ) -> dict[Key, Comparison]:
-    """Paired comparisons on the evaluation set, corrected together.
+    """Paired comparisons for all policies, corrected together.
 
     Args:
-        pairs: base and other by policy and kind of comparison.
-        query_set: what is read, whose groups of queries are witnesses as a whole.
-        seed: of the sign flips.
+        defaults: the base with its defaults.
+        measured: by policy, what `comparison_pairs` takes.
+        compare: compares base and other by a metric; None = it applies to no query.
 
     Returns:
         By policy, kind and metric name, for the metrics of `COMPARED`.
     """
-    found: dict[Key, Comparison] = {}
-    for (policy, kind), (base, other) in pairs.items():
-        for metric in COMPARED:
-            one = compare_metric(
-                metric,
-                base.by_query[query_set.split],
-                other.by_query[query_set.split],
-                seed=seed,
-                groups=query_set.group,
-            )
-            if one.n:
-                found[policy, kind, str(metric)] = one
-    return correct(found)
-
-
-def select_comparisons(found: Mapping[Key, Comparison], policy: str, kind: str) -> dict[str, Comparison]:
-    """The comparisons of one policy and kind, by metric name."""
-    return {metric: one for (whose, which, metric), one in found.items() if (whose, which) == (policy, kind)}
+    found = {
+        (policy, kind, str(metric)): compare(base, other, metric)
+        for policy, rows in measured.items()
+        for kind, (base, other) in comparison_pairs(defaults, rows).items()
+        for metric in COMPARED
+    }
+    return correct({key: one for key, one in found.items() if one is not None})
 
 
 def metrics_of(policies: Sequence[Policy]) -> tuple[Metric, ...]:

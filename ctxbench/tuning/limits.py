@@ -15,19 +15,82 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
 from ctxbench.tuning.swept_settings import POWERS, SweptSettings
-from ctxbench.tuning.ties import rounding_error
 
-COMPLETENESS, TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
+Of: TypeAlias = Literal["", "reachable", "base"]
+FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # best where everything is offered
+
+
+SAME = 1e-12
+"""Relative difference up to which two means are the same: they may differ by the order in which they were added up."""
+
+
+def rounding_error(value: float) -> float:
+    """How far two values may be apart that are the same up to rounding."""
+    return SAME * max(1.0, abs(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """A bound that a mean must reach or stay below.
+
+    Attributes:
+        metric: a set metric.
+        at_least, at_most: the target; exactly one is given.
+        of: empty: the mean itself; `reachable`: a share of what the first 20 items of the base's ranking make complete,
+            held against the queries that the first 20 of a selector's own ranking do; `base`: a multiple of what
+            the base, the first selector of the file, has with its defaults.
+    """
+
+    metric: Metric
+    at_least: float | None = None
+    at_most: float | None = None
+    of: Of = ""
+
+    def __str__(self) -> str:
+        sign, target = (">=", self.at_least) if self.at_least is not None else ("<=", self.at_most)
+        whose = {"": "", "reachable": " of what is reachable at 20 items", "base": " x the base's"}[self.of]
+        return f"{self.metric} {sign} {target:g}{whose}"
+
+    @property
+    def met_by_nothing(self) -> bool:
+        """Whether offering nothing meets it."""
+        return self.at_most is not None or self.at_least == 0 or self.metric.name == "abstention"
+
+    @property
+    def met_by_everything(self) -> bool:
+        """Whether offering everything meets it, or comes as near as anything does."""
+        filled = self.metric.name in FILLED or self.metric.declaration.scale == "amount"
+        return self.at_least is not None and filled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """An objective under constraints.
+
+    Attributes:
+        name: what the preset is called, for example `aggressive`.
+        about: one line.
+        objective: a set metric.
+        minimise: whether less of it is better.
+        constraints: all must be met.
+    """
+
+    name: str
+    about: str
+    objective: Metric
+    minimise: bool
+    constraints: tuple[Constraint, ...] = ()
+
+
 SAFETY_ERRORS = 2.6  # standard errors of a paired difference
 MAX_TOKENS, MIN_KEPT, FEW_LABELS = 1.5, 0.75, 10
 _ROOM, _ROOM_OF_BASE = 0.02, 0.1  # points, and share of the base's completeness: the lesser one is the room
@@ -71,12 +134,11 @@ def kept_measures(types: Mapping[str, BoolArray]) -> tuple[Measure, ...]:
         types: by item type, the queries that require an item of it, shape (n_queries,); see `queries_by_type`.
     """
     in_need = np.logical_or.reduce([*types.values()]) if types else np.empty(0, dtype=np.bool_)
-    found = []
-    for name, queries in types.items():
-        if 0 < queries.sum() < in_need.sum():
-            rare = queries.sum() < FEW_LABELS
-            found.append(Measure(Metric("items") if rare else COMPLETENESS.metric, required_type=name))
-    return tuple(found)
+    return tuple(
+        Measure(Metric("items") if queries.sum() < FEW_LABELS else COMPLETENESS.metric, required_type=name)
+        for name, queries in types.items()
+        if 0 < queries.sum() < in_need.sum()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,15 +274,19 @@ def limits_of(policy: Policy, base: Mapping[Measure, float], *, reach: float = 1
         ParameterError: the base has no mean of a metric that a constraint relates to it.
     """
     from_policy = tuple(Limit.of(one, base, reach=reach) for one in policy.constraints)
-    kept = []
-    for measure, mean in base.items():
-        if (measure == COMPLETENESS or measure.required_type) and not math.isnan(mean):
-            text = f"{measure} >= {MIN_KEPT:g} x the base's"
-            kept.append(
-                Limit(
-                    text=text, measure=measure, sign=1, target=MIN_KEPT * mean, unit=mean, by="mean", from_policy=False
-                )
-            )
+    kept = [
+        Limit(
+            text=f"{measure} >= {MIN_KEPT:g} x the base's",
+            measure=measure,
+            sign=1,
+            target=MIN_KEPT * mean,
+            unit=mean,
+            by="mean",
+            from_policy=False,
+        )
+        for measure, mean in base.items()
+        if (measure == COMPLETENESS or measure.required_type) and not math.isnan(mean)
+    ]
     if TOKENS in base and COMPLETENESS in base:
         kept.append(
             Limit(

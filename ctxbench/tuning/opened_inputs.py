@@ -2,37 +2,160 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
+
+import numpy as np
 
 from ctxbench.bench.prepared import StepChecks
 from ctxbench.bench.progress_listener import nothing_said
-from ctxbench.core.errors import Fault, InputError, UserError
-from ctxbench.core.pipeline import Pipeline
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.bench.slices import Slice
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
+from ctxbench.core.pipeline import Pipeline, PipelineError
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.embedder import Embedder
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vectors import open_vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.yaml_files import line_of
+from ctxbench.io.yaml_form import YamlForm
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.external import FileSelector
+from ctxbench.selectors.parameters import Parameter
 from ctxbench.text.tokens import TokenCounter, open_counter
-from ctxbench.tuning.full_rankings import is_fitted_on, read_ranking
-from ctxbench.tuning.policy_file import PolicyFile
-from ctxbench.tuning.query_sets import ALL, TEST, TUNING, QuerySet
+from ctxbench.tuning.fits.examples import ALL
+from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
+from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet, is_fitted_on, read_ranking
 from ctxbench.tuning.recommendation import unanswerable
-from ctxbench.tuning.tunable_reader import read_tunables, searched_scores, with_range_of
 from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.tuning_results import EVERYTHING, TOGETHER
 
-T = TypeVar("T")
+OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
+    name="answers",
+    about="a ranking of your own, cut by us",
+    parameters={
+        "topN": Parameter(name="topN", default=5, low=0, high=50),
+        "includeScore": Parameter(name="includeScore", default=1.0, low=0.0, high=1.0),
+        "margin": Parameter(name="margin", default=1.0, low=0.0, high=1.0),
+    },
+    spec={
+        "retrieve": "everything",
+        "refine": [
+            {"standard": {"topK": 100, "topN": "$topN", "includeScore": "$includeScore"}},
+            {"margin": {"margin": "$margin", "of": "ratio", "at_least": 0, "at_most": 100}},
+        ],
+    },
+    presets={},
+    abouts={},
+    written={},
+)
+
+
+def read_tunables(file: PolicyFile) -> tuple[tuple[Tunable, ...], list[Fault]]:
+    """Read the selectors of a policy file.
+
+    Returns:
+        The selectors that can be tuned, and what is wrong with the others, by line.
+    """
+    form = YamlForm(file.path, file.lines, [])
+    found = [form.attempt(partial(_read_checked, entry, file), *entry.where) for entry in file.selectors]
+    return tuple(one for one in found if one is not None), form.faults
+
+
+def _read(entry: SelectorEntry, base: Path) -> Tunable:
+    if entry.answers:
+        return Tunable(
+            entry=entry,
+            source=entry.name,
+            definition=OWN_CUT,
+            answers=FileSelector(base / entry.answers, name=entry.name),
+        )
+    definition, preset = find_definition(entry.selector, base=base)
+    if preset is not None and preset not in definition.presets:
+        raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
+    start = definition.presets[preset] if preset is not None else {}
+    source = entry.selector if preset is None else entry.selector.removesuffix(f"/{preset}")
+    return Tunable(entry=entry, source=source, definition=definition, start=start)
+
+
+def with_range_of(one: Tunable, query_sets: Sequence[QuerySet]) -> Tunable:
+    """The same selector; of answers with an includeScore that can be above all their scores, and so include nothing.
+
+    Args:
+        one: a selector.
+        query_sets: of all datasets.
+    """
+    if one.answers is None:
+        return one
+    scores = [searched_scores(read_ranking(one.answers, query_set).answers) for query_set in query_sets]
+    highest = max([float(score.max()) for score in scores if len(score)], default=0.0)
+    if highest < 1:
+        return one
+    above = float(math.floor(highest) + 1)
+    wider = replace(OWN_CUT.parameters["includeScore"], default=above, high=above)
+    return replace(one, definition=replace(OWN_CUT, parameters={**OWN_CUT.parameters, wider.name: wider}))
+
+
+def searched_scores(found: Slice) -> FloatArray:
+    """The scores of all that was ranked."""
+    table = found.candidates
+    return np.asarray(table.score[table.ranked])
+
+
+def _unsuitable(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
+    """What is wrong with each value that the file gives a selector, taken alone."""
+    written: dict[tuple[str | int, ...], Any] = {("set", name): value for name, value in one.entry.set.items()}
+    for name, values in one.entry.search.items():
+        written |= {("search", name, place): value for place, value in enumerate(values)}
+    seen = set()
+    for where, value in written.items():
+        try:
+            one.definition.checked(str(where[1]), value)
+        except ParameterError as error:
+            if (where[:2], str(error)) not in seen:  # of an unknown parameter every value would be wrong
+                yield str(error), where
+            seen.add((where[:2], str(error)))
+
+
+def _read_checked(entry: SelectorEntry, file: PolicyFile) -> Tunable:
+    """A selector with values as its parameters keep them: 1 is 1.0 where decimals are allowed.
+
+    Raises:
+        UserError: it is unknown or broken, or a value of it is wrong or without effect.
+    """
+    one = _read(entry, file.base)
+    if wrong := list(_unsuitable(one)) or list(_without_effect(one)):
+        raise InputError([file.fault(what, *entry.where, *where) for what, where in wrong])
+    check = one.definition.checked
+    written = {name: check(name, value) for name, value in one.entry.set.items()}
+    search = {name: tuple(check(name, value) for value in values) for name, values in one.entry.search.items()}
+    return replace(one, entry=replace(one.entry, set=written, search=search))
+
+
+def _without_effect(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
+    """Values that the file gives a selector and that have no effect."""
+    for name in one.entry.search:
+        if name in one.swept_thresholds:
+            yield f"{name} is tried at every value that matters; leave it out of `search`", ("search", name)
+        for place, value in enumerate(one.entry.search[name]):
+            try:
+                one.pipeline({name: value})
+            except PipelineError as error:
+                yield from ((fault.message, ("search", name, place)) for fault in error.faults)
+    for name, value in one.entry.set.items():
+        if idle := one.definition.idle(name, one.values()):
+            yield f"{name} {value!r}: {idle}", ("set", name)
+
+
 MIN_LABELS = 400  # queries in need over both splits, below which all labels decide
 MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
 
@@ -102,7 +225,7 @@ def open_tuning(
         datasets: names or folders.
         notify: told what takes a moment.
         progress: told how many of how many texts are embedded, later.
-        opening: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
+        open_one: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
 
     Raises:
         InputError: a dataset, selector, embedder or token counter is unknown or broken, no query of a dataset is
@@ -110,35 +233,26 @@ def open_tuning(
             scores; all faults at once.
     """
     tunables, faults = read_tunables(file)
-
-    def attempt(what: Callable[[], T], *where: str | int) -> T | None:
-        try:
-            return what()
-        except InputError as error:
-            faults.extend(error.faults)
-        except UserError as error:
-            line = line_of(file.lines, where) if where else 0
-            faults.append(Fault(str(error), file.path, line) if where else Fault(str(error)))
-        return None
-
-    embedder = attempt(lambda: open_embedder(file.embedder), "embedder")
-    counter = attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
+    in_file, elsewhere = YamlForm(file.path, file.lines, faults), YamlForm(None, {}, faults)
+    embedder = in_file.attempt(lambda: open_embedder(file.embedder), "embedder")
+    counter = in_file.attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
     resources = None
     if embedder is not None and counter is not None:  # one for all, as datasets share catalogs
         resources = LocalResources(open_vectors(embedder, progress=progress), counter)
     found: dict[str, TuningDataset] = {}
     for reference in datasets:
-        dataset = attempt(partial(open_one, reference, base=Path(), notify=notify))
+        dataset = elsewhere.attempt(partial(open_one, reference, base=Path(), notify=notify))
         if dataset is None or resources is None:
             continue
         if dataset.name in found:
-            faults.append(Fault(f"two datasets are called {dataset.name!r}; name each once, or rename one"))
+            elsewhere.fault(f"two datasets are called {dataset.name!r}; name each once, or rename one")
             continue
-        opened = attempt(partial(_opened, dataset, file, resources, named=reference))
+        opened = elsewhere.attempt(partial(_opened, dataset, file, resources, named=reference))
         if opened is not None:
             left_out, wrong = _check_suited(file, tunables, opened)
-            unanswered = unanswerable(file.policies, opened.tuning_set.labels)
-            found[dataset.name] = replace(opened, left_out=left_out, unanswered=unanswered)
+            found[dataset.name] = replace(
+                opened, left_out=left_out, unanswered=unanswerable(file.policies, opened.tuning_set.labels)
+            )
             faults += wrong
     faults += _check_names(file, tunables, found)
     if faults or embedder is None or counter is None:
@@ -168,7 +282,7 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
             f"labels: split, but dataset {dataset.name} has no labelled query of split {' and '.join(missing)}; make "
             f"both with `{shlex.join(['ctxbench', 'data', 'split', named])}`, or leave `labels` out"
         )
-        raise InputError([Fault(what, file.path, line_of(file.lines, ("labels",)))])
+        raise InputError([file.fault(what, "labels")])
     in_need = sum(not query.needs_nothing for part in both.values() for query in part.queries)
     if not missing and (file.labels == "split" or (not file.labels and in_need >= MIN_LABELS)):
         parts = both
@@ -183,8 +297,9 @@ def _opened(dataset: Dataset, file: PolicyFile, resources: LocalResources, *, na
             raise InputError([Fault(f"{what}; label some with `{shlex.join(['ctxbench', 'data', 'label', named])}`")])
         drawn = select_queries(part, sample=file.sample, seed=file.seed)
         query_sets[split] = QuerySet(drawn, split, item_tokens, resources)
-    of = {split: len(part) for split, part in parts.items()}
-    return TuningDataset(dataset=dataset, query_sets=query_sets, of=of, named=named)
+    return TuningDataset(
+        dataset=dataset, query_sets=query_sets, of={split: len(part) for split, part in parts.items()}, named=named
+    )
 
 
 def _check_suited(
@@ -198,9 +313,9 @@ def _check_suited(
     faults: list[Fault] = []
     left_out: dict[str, str] = {}
     for place, one in enumerate(tunables):
-        line = line_of(file.lines, one.entry.where)
         where = f"selector {one.name!r} on dataset {opened.dataset.name}"
         if one.answers is not None:
+            line = line_of(file.lines, one.entry.where)
             faults += [replace(fault, path=file.path, line=line) for fault in _check_answers(one.answers, opened)]
             continue
         wrong: list[str] = []
@@ -216,28 +331,25 @@ def _check_suited(
             left_out[one.name] = "; ".join(messages)
         else:
             wrong += messages
-        faults += [Fault(f"{where}: {message}", file.path, line) for message in wrong]
+        faults += [file.fault(f"{where}: {message}", *one.entry.where) for message in wrong]
     return left_out, faults
 
 
-def _check_answers(answers: FileSelector, opened: TuningDataset) -> list[Fault]:
+def _check_answers(answers: FileSelector, opened: TuningDataset) -> Iterator[Fault]:
     """What is wrong with the answers to either split; they are only read, and held against no label."""
-    faults: list[Fault] = []
     for query_set in opened.query_sets.values():
         try:
             found = read_ranking(answers, query_set).answers
         except InputError as error:
-            faults += error.faults
+            yield from error.faults
             continue
         scores = searched_scores(found)
         if len(scores) and (scores <= 0).mean() > MAX_NONPOSITIVE:
-            where = f"answers {answers.name!r}, {query_set.title}"
-            what = (
-                f"{where}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, and a cut offers only "
-                "what scores above 0; give scores that are higher by so much, or probabilities"
+            yield Fault(
+                f"answers {answers.name!r}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` "
+                "are 0 or less, and a cut offers only what scores above 0; give scores that are higher by so much, or "
+                "probabilities"
             )
-            faults.append(Fault(what))
-    return faults
 
 
 def _leaks(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:
@@ -261,20 +373,16 @@ def _leaks(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[
         )
 
 
-def _check_names(file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]) -> list[Fault]:
+def _check_names(
+    file: PolicyFile, tunables: Sequence[Tunable], datasets: Mapping[str, TuningDataset]
+) -> Iterator[Fault]:
     """What is wrong with names that reports use themselves, and with `together` where no selector can be swept."""
-    faults = []
-    for policy in file.policies:
-        if policy.name == EVERYTHING:
-            what = f"{EVERYTHING} is what a report calls offering all items; give the policy another name"
-            faults.append(Fault(what, file.path, line_of(file.lines, ("policies", policy.name))))
+    if EVERYTHING in [policy.name for policy in file.policies]:
+        what = f"{EVERYTHING} is what a report calls offering all items; give the policy another name"
+        yield file.fault(what, "policies", EVERYTHING)
     if file.together and len(datasets) > 1:
-        line = line_of(file.lines, ("together",))
         if TOGETHER in datasets:
-            faults.append(
-                Fault(f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it", file.path, line)
-            )
+            yield file.fault(f"a dataset is called {TOGETHER!r}, as the setting for all is; rename it", "together")
         if tunables and not any(one.family is not None and not one.has_expansion({}) for one in tunables):
             what = "together needs a selector whose cut is swept exactly, and there is none; leave it out"
-            faults.append(Fault(what, file.path, line))
-    return faults
+            yield file.fault(what, "together")

@@ -24,11 +24,10 @@ import numpy as np
 from ctxbench.bench.stats import LEVEL
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit, limits_of, no_worse_limit
-from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.limits import SAFETY_ERRORS, SAME, Limit, Policy, limits_of, no_worse_limit, rounding_error
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.swept_settings import LineSettings, SweptSettings
-from ctxbench.tuning.ties import SAME, distance, most_stable, precedes, rounding_error
 
 MIN_QUERIES = 20  # queries that every measure of a policy must apply to, below which nothing is recommended
 MAX_FACTOR = 10  # times as many labels, past which more are unlikely to help
@@ -111,17 +110,20 @@ class Optimum:
 
     def _objective_to_beat(self, base: Mapping[Measure, float]) -> float:
         """The base's objective, if it keeps by its means what the policy asks; NaN = it does not, or is not known."""
-        means = {limit: base.get(limit.measure, math.nan) for limit in self.limits if limit.from_policy}
-        kept = all(limit.sign * (mean - limit.target) >= -rounding_error(limit.target) for limit, mean in means.items())
+        kept = all(
+            limit.sign * (base.get(limit.measure, math.nan) - limit.target) >= -rounding_error(limit.target)
+            for limit in self.limits
+            if limit.from_policy
+        )
         return base.get(self._aims[0][0], math.nan) if kept else math.nan
 
-    def add(self, line: ThresholdLine) -> None:
+    def add(self, line: ThresholdLine | SweptSettings) -> None:
         """See the settings of a line."""
-        self.add_settings(LineSettings(line))
+        self.add_settings(line if isinstance(line, SweptSettings) else LineSettings(line))
 
     def add_settings(self, settings: SweptSettings) -> None:
         """See settings along one threshold."""
-        self.settings += len(settings.thresholds)
+        self.settings += len(settings)
         best = self._key[0] if self._best is not None else math.nan
         reached = [self._better(settings, best)] if not math.isnan(best) else []
         if not reached or reached[0].any():
@@ -130,7 +132,7 @@ class Optimum:
                 self._keep_reaches(settings, reached)
                 if not math.isnan(self.to_beat):
                     reached.append(self._better(settings, self._aims[0][1] * self.to_beat, strictly=True))
-            places = np.flatnonzero(_all(reached, len(settings.thresholds)))
+            places = np.flatnonzero(_all(reached, len(settings)))
             if len(places):
                 self._keep_best(settings, places)
 
@@ -182,7 +184,7 @@ class Optimum:
             others = [each for other, each in enumerate(reached) if other != which]
             self._keep_reach(self._means_alone, which, settings, None)
             if others:
-                self._keep_reach(self._means_beside, which, settings, _all(others, len(settings.thresholds)))
+                self._keep_reach(self._means_beside, which, settings, _all(others, len(settings)))
 
     def _keep_reach(
         self, kept: list[SweptSettings | None], which: int, settings: SweptSettings, among: BoolArray | None
@@ -252,8 +254,7 @@ class Optimum:
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The measures of objective and constraints."""
-        from_policy = (limit.measure for limit in self.limits if limit.from_policy)
-        return tuple(dict.fromkeys([self._aims[0][0], *from_policy]))
+        return tuple(dict.fromkeys([self._aims[0][0], *(one.measure for one in self.limits if one.from_policy)]))
 
     @property
     def queries(self) -> int:
@@ -317,3 +318,37 @@ def _shortage_of(limit: Limit, means: FloatArray, ends: FloatArray) -> FloatArra
     out = np.full(len(means), math.inf)
     np.divide(np.abs(means - ends), room, out=out, where=room > 0)
     return out**2
+
+
+def precedes(key: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Whether a key is less than another, parts that are the same up to rounding, or NaN, passed over."""
+    for mine, theirs in zip(key, other, strict=True):
+        if abs(mine - theirs) > rounding_error(theirs):
+            return mine < theirs
+    return False
+
+
+def distance(values: Mapping[str, Value], defaults: Mapping[str, Value]) -> float:
+    """The distance of values from defaults, over the parameters that have one."""
+    total = 0.0
+    for name, default in defaults.items():
+        value = values.get(name, default)
+        if isinstance(value, str) or isinstance(default, str):
+            total += value != default
+        else:
+            total += abs(value - default) / max(abs(default), 1)
+    return total
+
+
+def most_stable(thresholds: FloatArray, places: IntArray) -> int:
+    """Of places with the same means the one with its threshold furthest from those of others; the first of equals."""
+    if len(places) == 1:
+        return int(places[0])
+    others = np.sort(np.delete(thresholds, places))
+    if not len(others):
+        return int(places[0])
+    own = thresholds[places]
+    right = np.searchsorted(others, own)
+    above = np.where(right < len(others), others[np.minimum(right, len(others) - 1)] - own, math.inf)
+    below = np.where(right > 0, own - others[np.maximum(right - 1, 0)], math.inf)
+    return int(places[np.minimum(above, below).argmax()])

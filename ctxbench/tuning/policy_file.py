@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from ctxbench.bench.metrics import METRICS, Metric, parse_metric
-from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
 from ctxbench.io.files import read_text, readable
-from ctxbench.io.yaml_files import YamlPath, load_yaml
+from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm, is_file_name
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.limits import FILLED, Constraint, Policy
 
 _KEYS = (
     *("name", "about", "selectors", "policies", "embedder", "tokens", "seed", "sample", "labels", "trials"),
@@ -24,6 +24,7 @@ _KEYS = (
 _POLICY_KEYS = ("about", "minimise", "maximise", "constraints")
 _CONSTRAINT_KEYS = ("metric", "at_least", "at_most", "of")
 _ENTRY_KEYS = {"selector": ("selector", "name", "set", "search", "fit"), "answers": ("answers", "name")}
+T = TypeVar("T")
 Labels: TypeAlias = Literal["", "all", "split"]
 SET_METRICS = tuple(
     name
@@ -31,7 +32,6 @@ SET_METRICS = tuple(
     if declared.compute is not None and not {"rankings", "pool", "model_use"} & {*declared.needs}
 )
 """Names of the metrics of what is offered, which a cut changes."""
-_FILLED = ("completeness", "recall", "direct_recall", "dependency_recall")  # best where everything is offered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +97,10 @@ class PolicyFile:
     lines: Mapping[YamlPath, int]
     hash: str
 
+    def fault(self, message: str, *where: str | int) -> Fault:
+        """Something wrong at a path of the file."""
+        return Fault(message, self.path, line_of(self.lines, where))
+
 
 def read_policies(path: Path) -> PolicyFile:
     """Read a policy file and check it whole.
@@ -108,9 +112,8 @@ def read_policies(path: Path) -> PolicyFile:
     data, lines = load_yaml(readable(path, again=True))
     if not isinstance(data, Mapping):
         what = "the file is empty; " if data is None else ""
-        reader = _PolicyReader(path, lines, [])
-        reader.fault(f"{what}a policy file is a mapping of {', '.join(_KEYS)}")
-        raise InputError(reader.faults)
+        keys = ", ".join(_KEYS)
+        raise InputError([Fault(f"{what}a policy file is a mapping of {keys}", path, line_of(lines, ()))])
     digest = hashlib.sha256(read_text(path).encode("utf-8")).hexdigest()
     return policies_of(data, lines=lines, path=path, name=path.stem, digest=digest)
 
@@ -143,10 +146,18 @@ def policies_of(
         tokens=reader.text(data, "tokens", "o200k"),
         seed=reader.seed(data),
         sample=reader.sample(data),
-        labels=reader.labels(data),
-        trials=reader.whole(data, "trials", 64, lowest=1),
-        confidence=reader.confidence(data),
-        together=reader.yes_no(data, "together"),
+        labels=reader.checked(data, "labels", "", lambda value: value in ("", "all", "split"), "all or split,"),
+        trials=reader.checked(
+            data, "trials", 64, lambda value: type(value) is int and value >= 1, "a whole number from 1 on,"
+        ),
+        confidence=reader.checked(
+            data,
+            "confidence",
+            0.95,
+            lambda value: _is_number(value) and 0.5 < value < 1,
+            "above 0.5 and below 1, as in 0.95;",
+        ),
+        together=reader.checked(data, "together", False, lambda value: isinstance(value, bool), "true or false,"),
         lines=lines,
         hash=digest,
     )
@@ -159,33 +170,11 @@ def policies_of(
 class _PolicyReader(YamlForm):
     """Reads the parts of a policy file and collects faults."""
 
-    def whole(self, data: Mapping[str, Any], key: str, default: int, *, lowest: int) -> int:
-        value = data.get(key, default)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= lowest:
-            return value
-        self.fault(f"{key} must be a whole number from {lowest} on, got {value!r}", key)
-        return default
-
-    def confidence(self, data: Mapping[str, Any]) -> float:
-        value = data.get("confidence", 0.95)
-        if _is_number(value) and 0.5 < value < 1:
-            return float(value)
-        self.fault(f"confidence must be above 0.5 and below 1, as in 0.95; got {value!r}", "confidence")
-        return 0.95
-
-    def labels(self, data: Mapping[str, Any]) -> Labels:
-        value = data.get("labels", "")
-        if value not in ("", "all", "split"):
-            self.fault(f"labels must be all or split, got {value!r}", "labels")
-        return value if value in ("all", "split") else ""
-
-    def yes_no(self, data: Mapping[str, Any], key: str) -> bool:
-        value = data.get(key, False)
-        if not isinstance(value, bool):
-            self.fault(f"{key} must be true or false, got {value!r}", key)
-        return value is True
-
-    # ------------------------------------------------------------------------------------------ selectors
+    def checked(self, data: Mapping[str, Any], key: str, default: T, is_good: Callable[[Any], bool], wanted: str) -> T:
+        value: T = data.get(key, default)
+        if not is_good(value):
+            self.fault(f"{key} must be {wanted} got {value!r}", key)
+        return value  # of a file with faults nothing is used
 
     def selectors(self, entries: Any) -> tuple[SelectorEntry, ...]:
         if not isinstance(entries, list) or not entries:
@@ -194,11 +183,10 @@ class _PolicyReader(YamlForm):
         found: dict[str, SelectorEntry] = {}
         for place, entry in enumerate(entries):
             one = self._selector({"selector": entry} if isinstance(entry, str) else entry, ("selectors", place))
-            if one is None:
-                continue
-            if one.name in found:
-                self.fault(f"two selectors are called {one.name!r}; give one another `name`", *one.where)
-            found.setdefault(one.name, one)
+            if one is not None:
+                if one.name in found:
+                    self.fault(f"two selectors are called {one.name!r}; give one another `name`", *one.where)
+                found.setdefault(one.name, one)
         return tuple(found.values())
 
     def _selector(self, entry: Any, where: YamlPath) -> SelectorEntry | None:
@@ -216,9 +204,8 @@ class _PolicyReader(YamlForm):
             if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
                 self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
         given, search = self._values(entry, "set", where), self._search(entry, where)
-        for key in search:
-            if key in given:
-                self.fault(f"search: set gives {key} a value already; leave it out of one", *where, "search", key)
+        for key in [key for key in search if key in given]:
+            self.fault(f"search: set gives {key} a value already; leave it out of one", *where, "search", key)
         fit = entry.get("fit", "")
         if "fit" in entry and fit != "own":
             self.fault(f"fit must be own, or be left out, got {fit!r}", *where, "fit")
@@ -229,12 +216,16 @@ class _PolicyReader(YamlForm):
         stem = PurePath(source).stem if file else source.partition("/")[0]
         name = entry.get("name", stem)
         if not is_file_name(name):
-            what = f"a selector's name must do for a file: not empty, no slash, no dot in front; got {name!r}"
-            self.fault(f"{what}; give it another `name`", *where)
+            self.fault(
+                f"a selector's name must do for a file: not empty, no slash, no dot in front; got {name!r}; give it "
+                "another `name`",
+                *where,
+            )
             return None
-        if kind == "answers":
-            return SelectorEntry(name=name, answers=source, where=where)
-        return SelectorEntry(name=name, selector=source, set=given, search=search, fit=fit, where=where)
+        selector, answers = (source, "") if kind == "selector" else ("", source)
+        return SelectorEntry(
+            name=name, selector=selector, answers=answers, set=given, search=search, fit=fit, where=where
+        )
 
     def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
         values = entry.get(key, {})
@@ -255,14 +246,11 @@ class _PolicyReader(YamlForm):
             found[key] = tuple(several)
         return found
 
-    # ------------------------------------------------------------------------------------------ policies
-
     def policies(self, entries: Any) -> tuple[Policy, ...]:
         if not isinstance(entries, Mapping) or not entries:
             self.fault("policies must map names to policies, at least one", "policies")
             return ()
-        found = (self._policy(name, entry) for name, entry in entries.items())
-        return tuple(policy for policy in found if policy is not None)
+        return tuple(one for name, entry in entries.items() if (one := self._policy(name, entry)) is not None)
 
     def _policy(self, name: str, entry: Any) -> Policy | None:
         where, before = ("policies", name), len(self.faults)
@@ -302,25 +290,27 @@ class _PolicyReader(YamlForm):
         try:
             metric = parse_metric(text)
         except UnknownNameError:
-            self.fault(f"unknown metric {text!r}{suggest(text, SET_METRICS)}", *where)
-            return None
+            what = f"unknown metric {text!r}{suggest(text, SET_METRICS)}"
         except ParameterError as error:
-            self.fault(str(error), *where)
-            return None
-        if metric.name not in SET_METRICS:
+            what = str(error)
+        else:
+            if metric.name in SET_METRICS:
+                return metric
             of_model = "model_use" in metric.declaration.needs
             read = "what the selector's own model cost" if of_model else "read off the ranking"
-            what = f"{metric} is {read}, which no cut changes"
-            self.fault(f"{what}; expected one of {', '.join(SET_METRICS)}", *where)
-            return None
-        return metric
+            what = f"{metric} is {read}, which no cut changes; expected one of {', '.join(SET_METRICS)}"
+        self.fault(what, *where)
+        return None
 
     def _constraints(self, entries: Any, policy: YamlPath) -> tuple[Constraint, ...]:
         if not isinstance(entries, list):
             self.fault(f"constraints must be a list, got {entries!r}", *policy, "constraints")
             return ()
-        read = (self._constraint(entry, (*policy, "constraints", place)) for place, entry in enumerate(entries))
-        return tuple(one for one in read if one is not None)
+        return tuple(
+            one
+            for place, entry in enumerate(entries)
+            if (one := self._constraint(entry, (*policy, "constraints", place))) is not None
+        )
 
     def _constraint(self, entry: Any, where: YamlPath) -> Constraint | None:
         if not isinstance(entry, Mapping):
@@ -353,8 +343,6 @@ class _PolicyReader(YamlForm):
         self._check_target(one, target, where, sides[0])
         return one if len(self.faults) == before else None
 
-    # ------------------------------------------------------------------------------------------ sense
-
     def _check_target(self, one: Constraint, target: float, where: YamlPath, side: str) -> None:
         """A target must be one that a mean, or the end of an interval, can have."""
         scale = one.metric.declaration.scale
@@ -368,8 +356,8 @@ class _PolicyReader(YamlForm):
         elif target < 0:
             self.fault(f"{one.metric} counts: {side} must be 0 or more, got {target:g}", *where, side)
         elif scale != "amount" and target == (1 if side == "at_least" else 0):
-            what = f"the {'low' if target else 'high'} end of an interval is never {target:g}"
-            self.fault(f"{what}; give another {side}", *where, side)
+            end = "low" if target else "high"
+            self.fault(f"the {end} end of an interval is never {target:g}; give another {side}", *where, side)
 
     def _check_aim(self, policy: Policy, *where: str | int) -> None:
         """An objective must be one that something holds back."""
@@ -377,40 +365,35 @@ class _PolicyReader(YamlForm):
         if policy.minimise != (better == "lower"):
             said, right = ("minimise", "maximise") if policy.minimise else ("maximise", "minimise")
             self.fault(f"{name} is better {better}; {right} it, not {said}", *where)
-        elif policy.minimise and all(_met_by_nothing(one) for one in policy.constraints):
-            what = "no constraint asks for anything, so that nothing would be offered"
-            self.fault(f"{what}; say what must be kept, such as completeness at_least 0.9", *where)
+        elif policy.minimise and all(one.met_by_nothing for one in policy.constraints):
+            self.fault(
+                "no constraint asks for anything, so that nothing would be offered; say what must be kept, such as "
+                "completeness at_least 0.9",
+                *where,
+            )
         elif not policy.minimise and not policy.constraints:
-            what = "everything would be offered" if name in _FILLED else f"nothing stands against {name}"
+            what = "everything would be offered" if name in FILLED else f"nothing stands against {name}"
             self.fault(f"without a constraint {what}; give a limit, such as tokens at_most 4000", *where)
-        elif name in _FILLED and all(_met_by_everything(one) for one in policy.constraints):
-            what = "no constraint sets a limit, so that everything would be offered"
-            self.fault(f"{what}; give one, such as tokens at_most 4000", *where)
+        elif name in FILLED and all(one.met_by_everything for one in policy.constraints):
+            self.fault(
+                "no constraint sets a limit, so that everything would be offered; give one, such as tokens at_most "
+                "4000",
+                *where,
+            )
 
     def _check_constraints(self, policy: Policy, *where: str | int) -> None:
         """Constraints on one metric must not contradict or repeat each other."""
         for place, one in enumerate(policy.constraints):
-            for other in policy.constraints[:place]:
-                if (one.metric, one.of) != (other.metric, other.of):
-                    continue
+            for other in [
+                each for each in policy.constraints[:place] if (each.metric, each.of) == (one.metric, one.of)
+            ]:
                 least = next((each.at_least for each in (one, other) if each.at_least is not None), None)
                 most = next((each.at_most for each in (one, other) if each.at_most is not None), None)
-                if least is not None and most is not None:
-                    if least > most:
-                        self.fault(f"{one} contradicts {other}", *where, place)
-                else:
+                if least is None or most is None:
                     self.fault(f"{one} and {other} limit the same; leave the weaker one out", *where, place)
+                elif least > most:
+                    self.fault(f"{one} contradicts {other}", *where, place)
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _met_by_nothing(one: Constraint) -> bool:
-    """Whether offering nothing meets a constraint."""
-    return one.at_most is not None or one.at_least == 0 or one.metric.name == "abstention"
-
-
-def _met_by_everything(one: Constraint) -> bool:
-    """Whether offering everything meets a constraint, or comes as near as anything does."""
-    return one.at_least is not None and (one.metric.name in _FILLED or one.metric.declaration.scale == "amount")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,14 +17,23 @@ from ctxbench.bench.slices import Slice
 from ctxbench.bench.stats import Estimate, estimates
 from ctxbench.bench.summary import SCOPE_QUERIES
 from ctxbench.core.arrays import FloatArray, IntArray, owners
+from ctxbench.core.candidates import Candidates, place_among
+from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
+from ctxbench.core.stages import ByDomain, Step
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.features.columns import Logistic
+from ctxbench.features.stored_fits import ABSTENTION, KINDS, PROBABILITY, Calibrations, all_steps
 from ctxbench.index.resources import LocalResources
+from ctxbench.selectors.external import FileSelector
+from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.selector import Selector
-from ctxbench.tuning.fits.examples import ALL, groups_of
+from ctxbench.steps.calibrated import Abstain, Probability
+from ctxbench.tuning.fits.examples import ALL, folds_of, groups_of, make_examples
+from ctxbench.tuning.fits.query_fits import out_of_fold
 from ctxbench.tuning.tuning_results import WorseRequest
-
-__all__ = ["ALL", "COMPLETE", "TEST", "TUNING", "Progress", "QuerySet"]
 
 COMPLETE = parse_metric("completeness")
 TUNING, TEST = "tuning", "test"
@@ -107,22 +116,16 @@ class QuerySet:
 
     def worst_scope(self, values: Mapping[Metric, FloatArray]) -> GroupMean | None:
         """The named scope of least completeness; None where fewer than two have enough queries."""
-        groups: dict[str, list[int]] = {}
-        for place, query in enumerate(self.dataset.queries):
-            if query.scope is not None:
-                groups.setdefault(query.scope, []).append(place)
-        return _worst(values[COMPLETE], groups)
+        scopes = [(query.scope, place) for place, query in enumerate(self.dataset.queries)]
+        return _worst(values[COMPLETE], [(scope, place) for scope, place in scopes if scope is not None])
 
     def worst_server(self, values: Mapping[Metric, FloatArray]) -> GroupMean | None:
         """The server of least completeness among the queries that require an item of it; None as for scopes."""
         judgments, catalog = self.dataset.judgments, self.dataset.catalog
         required = judgments.grade == Grade.REQUIRED
         pairs = zip(owners(judgments.start)[required].tolist(), judgments.item[required].tolist(), strict=True)
-        groups: dict[str, list[int]] = {}
-        for query, server in sorted({(query, catalog[item].server or "") for query, item in pairs}):
-            if server:
-                groups.setdefault(server, []).append(query)
-        return _worst(values[COMPLETE], groups)
+        servers = sorted({(query, catalog[item].server or "") for query, item in pairs})
+        return _worst(values[COMPLETE], [(server, query) for query, server in servers if server])
 
     def made_worse(self, before: FloatArray, after: FloatArray, answers: Slice) -> tuple[WorseRequest, ...]:
         """The queries that were complete before and are not after, with what is missing from the answers after.
@@ -144,8 +147,11 @@ class QuerySet:
         )
 
 
-def _worst(complete: FloatArray, groups: Mapping[str, Sequence[int]]) -> GroupMean | None:
-    """The group of least completeness, of those with enough queries in need."""
+def _worst(complete: FloatArray, members: Sequence[tuple[str, int]]) -> GroupMean | None:
+    """The group of least completeness, of those with enough queries in need; a name and a place for each query."""
+    groups: dict[str, list[int]] = {}
+    for name, place in members:
+        groups.setdefault(name, []).append(place)
     placed = {name: np.array(places, dtype=np.int64) for name, places in groups.items()}
     large = [one for one in group_means(complete, placed) if one.mean.n >= SCOPE_QUERIES]
     return worst_group(COMPLETE, complete, placed, min_n=SCOPE_QUERIES) if len(large) > 1 else None
@@ -155,3 +161,205 @@ def _shown(text: str) -> str:
     """The text on one line, shortened."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else line[: _SHOWN - 1].rstrip() + "…"
+
+
+OUT_OF_FOLD = 5  # folds that a fit's own queries are scored in
+
+
+@dataclass(frozen=True, eq=False)
+class FullRanking:
+    """The ranking of a selector with nothing cut.
+
+    Attributes:
+        query: the analysed requests.
+        answers: all that was found, as if all of it were offered.
+        refitted: whether scores are out of fold, since a step was fitted on these queries.
+        shared: of how many datasets a fit is that has seen these queries among theirs; 0 = there is none.
+    """
+
+    query: Query
+    answers: Slice
+    refitted: bool = False
+    shared: int = 0
+
+    def cut(self, steps: Sequence[Step | ByDomain], query_set: QuerySet) -> Slice:
+        """Apply steps to it."""
+        table = self.answers.candidates
+        for step in steps:
+            table = step.call(self.query, table, query_set.resources)
+        return replace(self.answers, candidates=table)
+
+
+def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
+    """Rank with a pipeline without cuts.
+
+    A probability that was fitted on the very queries of the side would look better than it is on others: there each
+    fold of them is scored by a fit of the same kind on the other folds. Weights of a fusion are a number a source and
+    stay as they are.
+
+    Raises:
+        ParameterError: a step was fitted on the test split.
+        UserError: a step fails, or does not suit the catalog.
+    """
+    if is_fitted_on(head, query_set):
+        if query_set.split == TEST:
+            raise ParameterError(
+                f"a step was fitted on the {query_set.split} split of dataset {query_set.dataset.name}, so that "
+                "nothing measured there would hold elsewhere; fit it on the tuning split with `ctxbench calibrate "
+                "--split tuning`"
+            )
+        return _out_of_fold(head, query_set)
+    found = _ask(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
+    return FullRanking(*found, shared=count_fit_datasets(head, query_set))
+
+
+def read_ranking(answers: FileSelector, query_set: QuerySet) -> FullRanking:
+    """Read the rankings of a file of answers.
+
+    Raises:
+        InputError: it gives no ranking, or one without scores, or fails on queries.
+    """
+    query, found = _ask(answers, query_set)
+    if found.errors or not found.ranked or not found.scored:
+        where = f"answers {answers.name!r}, {query_set.title}"
+        raise InputError([Fault(f"{where}: {_why_unusable(found)}")])
+    table = found.candidates
+    return FullRanking(query, replace(found, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64))))
+
+
+def _why_unusable(found: Slice) -> str:
+    """Why answers cannot be tuned on."""
+    if found.errors:
+        query, why = next(iter(found.errors.items()))
+        some = f"{len(found.errors)} of {len(found.queries)} queries have"
+        return (
+            f"{some if len(found.errors) > 1 else '1 query has'} no answer that can be used, the first is {query!r}: "
+            f"{why.removeprefix(f'query {query!r}: ')}"
+        )
+    if not found.ranked:
+        return "some answer has no `ranking`; tuning needs all that your selector ranks, not only what it chose"
+    first = found.queries[_first_unscored(found.candidates)]
+    return (
+        f"some item of a `ranking` has no `score`, the first is of query {first!r}; without scores there is no "
+        "threshold that could be tuned"
+    )
+
+
+def _first_unscored(table: Candidates) -> int:
+    """The first request with an order in place of scores, which reads as -1, -2, ... along the ranking."""
+    rows = table.ranked
+    scored = table.request[rows & (table.score != -1.0 - place_among(table, rows))]
+    return int(np.setdiff1d(table.request[rows], scored)[0])
+
+
+def _ask(selector: PipelineSelector | FileSelector, query_set: QuerySet) -> tuple[Query, Slice]:
+    answers = query_set.answers(selector)
+    return Query.of_chunks(query_set.batch, answers.chunks), answers
+
+
+def _is_step_fitted_on(step: Step, query_set: QuerySet) -> bool:
+    """Whether the step is a fit that has seen queries of these queries; of weights only on the test split.
+
+    A fit of several datasets, such as the shipped one, counts on the test split only: a dataset is a small part of what
+    it saw, and there is no fit without it.
+    """
+    datasets = _fit_datasets(step, query_set)
+    return datasets == 1 or (datasets > 1 and query_set.split == TEST)
+
+
+def _fit_datasets(step: Step, query_set: QuerySet) -> int:
+    """Of how many datasets the step's fit is, if it has seen queries of these queries; 0 = it has not."""
+    what, catalog = step.says("calibrated"), query_set.dataset.catalog
+    if what not in (KINDS if query_set.split == TEST else (PROBABILITY, ABSTENTION)):
+        return 0
+    stored: Calibrations = step.call.calibrations  # type: ignore[attr-defined]
+    try:
+        fits = [stored.fit(what, catalog)] if what == PROBABILITY else stored.fits
+    except ParameterError:  # there is none for this catalog, which the step says when it is asked
+        return 0
+    for fit in fits:
+        names = fit.values.get("datasets", [fit.dataset])
+        own = what == PROBABILITY or (fit.what, fit.catalog) == (what, catalog.hash)
+        if own and query_set.dataset.name in names and fit.split in query_set.fit_splits:
+            return len(names)
+    return 0
+
+
+def count_fit_datasets(pipeline: Pipeline, query_set: QuerySet) -> int:
+    """Of how many datasets, more than one, a fit is that has seen some of these queries; 0 = there is none.
+
+    What such a step gains here is a little more than it would elsewhere.
+    """
+    found = max((_fit_datasets(step, query_set) for step in all_steps(pipeline.refine)), default=0)
+    return found if found > 1 else 0
+
+
+def is_fitted_on(pipeline: Pipeline, query_set: QuerySet) -> bool:
+    """Whether a step of the pipeline, or of a domain in it, was fitted on queries of these queries.
+
+    Weights of a fusion count on the test split only, where nothing is measured that they have seen.
+    """
+    return any(_is_step_fitted_on(step, query_set) for step in all_steps(pipeline.refine))
+
+
+def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
+    """Rank every query by fits on the other folds.
+
+    What a step is fitted on depends on each query alone, so it is taken once for all folds.
+    """
+    fold = folds_of(query_set.groups, min(OUT_OF_FOLD, len(set(query_set.groups))))
+    steps: list[Step | ByDomain] = []
+    for step in head.refine:
+        if isinstance(step, Step) and _is_step_fitted_on(step, query_set):
+            what, before = step.says("calibrated"), replace(head, refine=tuple(steps))
+            columns: Sequence[str] = ()
+            if what == PROBABILITY:
+                columns = step.call.model(query_set.dataset.catalog, query_set.resources).columns  # type: ignore[attr-defined]
+            rows = make_examples(what, query_set.dataset, before, query_set.resources, columns=columns)
+            step = replace(step, call=_fixed_step(step.call, out_of_fold(rows, fold)))
+        steps.append(step)
+    found = _ask(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)
+    return FullRanking(*found, refitted=True)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Fixed(Logistic):
+    """In the place of a fit: fixed probabilities of the rows, in the order of the examples."""
+
+    known: FloatArray
+
+    def probabilities(self, features: FloatArray, vectors: FloatArray | None = None) -> FloatArray:  # noqa: ARG002
+        if len(features) != len(self.known):
+            raise RuntimeError(f"{len(self.known)} examples, and {len(features)} rows to score")
+        return self.known
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WithFixed:
+    """In front of a fitted step: gives it the fixed probabilities as its model."""
+
+    known: _Fixed
+
+    def model(self, *_: Any) -> Logistic:
+        return self.known
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FixedProbability(_WithFixed, Probability):
+    """A probability that is fixed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FixedAbstain(_WithFixed, Abstain):
+    """Abstention by a probability that is fixed."""
+
+
+def _fixed_step(call: Any, probability: FloatArray) -> Probability | Abstain:
+    """A fitted step with fixed probabilities, which reads no feature."""
+    none = np.empty(0)
+    known = _Fixed(
+        columns=(), intercept=0.0, weights=none, low=none, high=none, scale=none, vector=none, known=probability
+    )
+    if isinstance(call, Abstain):
+        return _FixedAbstain(calibration=call.calibration, threshold=call.threshold, known=known)
+    return _FixedProbability(calibration=call.calibration, known=known)

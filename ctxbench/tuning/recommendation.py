@@ -1,19 +1,25 @@
-"""Chooses among the best settings of several selectors: what is recommended, or why nothing is."""
+"""Chooses among the best settings of several selectors, or says why none is; and how means change near a setting."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import numpy as np
 
 from ctxbench.bench.labels import Labels
-from ctxbench.bench.metrics import Evidence, OfferedItems, evaluate
-from ctxbench.selectors.parameters import Value, shown
-from ctxbench.tuning.limits import COMPLETENESS, policy_measures
+from ctxbench.bench.metrics import Evidence, OfferedItems, evaluate, mean
+from ctxbench.bench.stats import grouped_estimate
+from ctxbench.core.arrays import FloatArray
+from ctxbench.selectors.parameters import Parameter, Value, shown
+from ctxbench.tuning.limits import Policy, policy_measures
 from ctxbench.tuning.optima import MIN_QUERIES, BestSetting, Optimum
-from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.sweep.threshold_lines import REACH, Measure
+from ctxbench.tuning.search import REPORTED, Competitor, SearchResult
+from ctxbench.tuning.sweep.measures import COMPLETENESS, REACH, Measure
+from ctxbench.tuning.tunables import FIRST_N
+from ctxbench.tuning.tuning_results import MeanGrid, Trace
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,10 +56,9 @@ def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:
     """
     metrics = dict.fromkeys(measure.metric for measure in policy_measures(policies))
     nothing = np.zeros(0, dtype=np.int64)
-    start = np.zeros(len(labels.dataset) + 1, dtype=np.int64)
     evidence = Evidence(
         judgments=labels.dataset.judgments,
-        offered=OfferedItems(start=start, item=nothing, origin=nothing),
+        offered=OfferedItems(start=np.zeros(len(labels.dataset) + 1, dtype=np.int64), item=nothing, origin=nothing),
         rankings=None,
         item_tokens=labels.item_tokens,
         body_tokens=labels.body_tokens,
@@ -82,18 +87,19 @@ def choose(policy: Policy, optima: Mapping[str, Optimum]) -> Choice:
         optima: by name of the selector, in order; every one has seen all settings of its selector.
     """
     settings = sum(optimum.settings for optimum in optima.values())
-    met = {name: optimum for name, optimum in optima.items() if optimum.best is not None}
-    enough = {name: optimum for name, optimum in met.items() if not _few_measures(optimum)}
-    if enough:
+    met = {name: best for name, optimum in optima.items() if (best := optimum.best) is not None}
+    few = {name: _few_reason(optima[name], best) for name, best in met.items()}
+    if enough := {name: optima[name] for name, reason in few.items() if not reason}:
         name = _best(enough)
-        return Choice(selector=name, setting=enough[name].best, settings=settings)
-    near = {name: optimum for name, optimum in optima.items() if optimum.nearest is not None}
+        return Choice(selector=name, setting=met[name], settings=settings)
     if met:
-        name = _best(met)
-        return Choice(reason=_few_reason(met[name]), needed=met[name].labels_needed(), settings=settings)
+        name = _best({name: optima[name] for name in met})
+        return Choice(reason=few[name], needed=optima[name].labels_needed(), settings=settings)
+    near = {name: found for name, optimum in optima.items() if (found := optimum.nearest) is not None}
     if near and not _is_unreachable(optima):
-        name = min(near, key=lambda one: near[one].shortage)
-        return Choice(reason=_unsure_reason(near[name], name), needed=near[name].labels_needed(), settings=settings)
+        name = min(near, key=lambda one: optima[one].shortage)
+        reason = _unsure_reason(optima[name], near[name], name)
+        return Choice(reason=reason, needed=optima[name].labels_needed(), settings=settings)
     return Choice(reason=_unreachable_reason(policy, optima), settings=settings)
 
 
@@ -112,41 +118,28 @@ def setting_text(selector: str, values: Mapping[str, Value]) -> str:
 
 def _best(optima: Mapping[str, Optimum]) -> str:
     """The selector with the best setting; of equals the first."""
-    names = list(optima)
-    best = names[0]
-    for name in names[1:]:
-        if optima[name].beats(optima[best]):
-            best = name
-    return best
+    return reduce(lambda best, name: name if optima[name].beats(optima[best]) else best, optima)
 
 
-def _few_measures(optimum: Optimum) -> list[Measure]:
-    """The measures that apply to too few queries."""
-    found = optimum.best
-    return [] if found is None else [one for one in optimum.measures if found.n[one] < MIN_QUERIES]
+def _few_reason(optimum: Optimum, best: BestSetting) -> str:
+    """Which measure applies to too few queries; empty where none does."""
+    for measure in optimum.measures:
+        if best.n[measure] < MIN_QUERIES:
+            applies = f"{measure} applies to {best.n[measure]} of {optimum.queries} queries"
+            return f"{applies}, and nothing is recommended on fewer than {MIN_QUERIES}"
+    return ""
 
 
-def _few_reason(optimum: Optimum) -> str:
-    measure = _few_measures(optimum)[0]
-    n = optimum.best.n[measure] if optimum.best is not None else 0
-    return (
-        f"{measure} applies to {n} of {optimum.queries} queries, and nothing is recommended on fewer than {MIN_QUERIES}"
-    )
-
-
-def _unsure_reason(optimum: Optimum, selector: str) -> str:
+def _unsure_reason(optimum: Optimum, found: BestSetting, selector: str) -> str:
     """What the nearest setting keeps by its means alone."""
-    found = optimum.nearest
-    if found is None:
-        return ""
     missed = []
     for limit in (optimum.limits[place] for place in found.missed):
-        if not limit.from_policy:
-            missed.append(f"not beyond doubt: {limit.text}")
-            continue
-        mean, query_set = limit.in_text_unit(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
-        what = f"{limit.text} is met by the mean, {mean:.4g}, but the {query_set} end of what is likely is"
-        missed.append(f"{what} {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries")
+        what = f"not beyond doubt: {limit.text}"
+        if limit.from_policy:
+            mean, end = limit.in_text_unit(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
+            what = f"{limit.text} is met by the mean, {mean:.4g}, but the {end} end of what is likely is"
+            what += f" {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries"
+        missed.append(what)
     return f"the nearest is {setting_text(selector, found.rounded)}: {'; '.join(missed)}"
 
 
@@ -186,10 +179,114 @@ def _reach(optima: Mapping[str, Optimum], which: int, *, with_others: bool) -> _
     best: _Reach | None = None
     for name, optimum in optima.items():
         limit, found = optimum.limits[which], optimum.best_means(which)[1 if with_others else 0]
-        if found is None:
-            continue
-        mean = found.means[limit.measure]
-        value = limit.in_text_unit(mean)
-        if best is None or limit.sign * value > limit.sign * best.value:
-            best = _Reach(value, setting_text(name, found.rounded), bool(limit.is_reached(np.array([mean]))[0]))
+        if found is not None:
+            mean = found.means[limit.measure]
+            value = limit.in_text_unit(mean)
+            if best is None or limit.sign * value > limit.sign * best.value:
+                best = _Reach(value, setting_text(name, found.rounded), bool(limit.is_reached(np.array([mean]))[0]))
     return best
+
+
+POINTS = 40  # of a trace at most
+RUNS = 6  # of a trace whose settings have to be run
+MAP_CELLS = 12  # of a heat map along either axis, at most
+MAPS = 6  # pairs of parameters that heat maps are drawn of; of more parameters only neighbours are paired
+FIRST = (*range(21), 25, 30, 40, 50)  # items of the curve of a fixed number of items
+HEAT_METRICS = ("completeness", "tokens")
+
+
+def front_trace(found: SearchResult, *, level: float) -> Trace:
+    """The settings that no other beats in prompt tokens and completeness, thinned."""
+    return trace(found.competitor, f"{found.competitor.name}: front", found.front.thinned(POINTS), level=level)
+
+
+def first_trace(competitor: Competitor, *, level: float) -> Trace:
+    """Means and intervals of the first n items of the ranking."""
+    return trace(
+        competitor,
+        f"{competitor.name}: first n",
+        [{"n": n} for n in FIRST],
+        level=level,
+        by_query=partial(FIRST_N.by_query, competitor.rankings),
+    )
+
+
+def parameter_traces(competitor: Competitor, chosen: Mapping[str, Value], *, level: float) -> tuple[Trace, ...]:
+    """How means change with one parameter, all others as chosen."""
+    return tuple(
+        trace(competitor, one.name, [{**chosen, one.name: value} for value in values], level=level)
+        for one, values in _varied_values(competitor, chosen, POINTS if competitor.tunable.is_swept(chosen) else RUNS)
+    )
+
+
+def heat_maps(competitor: Competitor, chosen: Mapping[str, Value]) -> tuple[MeanGrid, ...]:
+    """Heat maps over pairs of swept parameters; none where settings would have to be run."""
+    varied = [
+        one
+        for one in _varied_values(competitor, chosen, MAP_CELLS)
+        if one[0].name in competitor.tunable.swept_parameters
+    ]
+    if not competitor.tunable.is_swept(chosen):
+        return ()
+    pairs = list(itertools.combinations(varied, 2))
+    if len(pairs) > MAPS:
+        pairs = list(itertools.pairwise(varied))[:MAPS]
+    found = []
+    for (y, ys), (x, xs) in pairs:
+        rows = [[competitor.by_query({**chosen, x.name: at, y.name: of}) for at in xs] for of in ys]
+        means = {
+            str(one): np.array([[mean(cell[one]).value for cell in row] for row in rows])
+            for one in REPORTED
+            if str(one) in HEAT_METRICS
+        }
+        found.append(MeanGrid(x=x.name, y=y.name, xs=xs, ys=ys, means=means))
+    return tuple(found)
+
+
+def _varied_values(
+    competitor: Competitor, chosen: Mapping[str, Value], most: int
+) -> list[tuple[Parameter, tuple[Value, ...]]]:
+    """The numeric parameters that tuning varies with an effect at a setting, with at most so many values each."""
+    values, found = competitor.tunable.values(chosen), []
+    for name in competitor.tunable.varied_parameters(chosen):
+        value = values[name]
+        if not isinstance(value, bool | str):
+            one, listed = competitor.tunable.definition.parameters[name], competitor.tunable.entry.search.get(name)
+            own = _spaced_values(one, value, most) if listed is None else tuple(sorted({*listed, value}))
+            found.append((one, tuple(at for at in own if competitor.tunable.is_valid({**chosen, name: at}))))
+    return found
+
+
+def _spaced_values(parameter: Parameter, value: float, most: int) -> tuple[Value, ...]:
+    """Values over the range of a parameter, denser below, where more changes; that which is chosen among them."""
+    low, high = parameter.low, parameter.high
+    steps = low + (high - low) * np.linspace(0.0, 1.0, most - 1) ** 2
+    if isinstance(parameter.checked(value), int):
+        return tuple(sorted({*np.rint(steps).astype(np.int64).tolist(), int(value)}))
+    return tuple(sorted({*np.round(steps, 4).tolist(), float(value)}))
+
+
+def trace(
+    competitor: Competitor,
+    name: str,
+    settings: Sequence[Mapping[str, Value]],
+    *,
+    level: float,
+    by_query: Callable[[Mapping[str, Value]], Mapping[Measure, FloatArray]] | None = None,
+) -> Trace:
+    """Means and intervals of some settings on the tuning split; `by_query` gives values in place of the competitor."""
+    group, every = competitor.query_set.group, list(map(by_query or competitor.by_query, settings))
+    found = {
+        str(one): [
+            grouped_estimate(values[one], group, scale=one.metric.declaration.scale, level=level)  # type: ignore[arg-type]
+            for values in every
+        ]
+        for one in REPORTED
+    }
+    return Trace(
+        name=name,
+        settings=tuple(dict(values) for values in settings),
+        means={metric: np.array([one.value for one in each]) for metric, each in found.items()},
+        low={metric: np.array([one.interval.low for one in each]) for metric, each in found.items()},
+        high={metric: np.array([one.interval.high for one in each]) for metric, each in found.items()},
+    )

@@ -13,35 +13,29 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import worth_of
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.full_rankings import FullRanking
 from ctxbench.tuning.limits import (
-    COMPLETENESS,
     MIN_KEPT,
-    TOKENS,
+    Policy,
     kept_measures,
     paired_measures,
     policy_measures,
     reach_ratio,
+    rounding_error,
 )
-from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.optima import Optimum, distance
 from ctxbench.tuning.policy_file import PolicyFile
-from ctxbench.tuning.query_sets import QuerySet
-from ctxbench.tuning.sweep.drive import sweep
+from ctxbench.tuning.query_sets import FullRanking, QuerySet
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, draw_settings
 from ctxbench.tuning.sweep.expansions import ExpansionSweep, why_not_exact
-from ctxbench.tuning.sweep.front import Front
-from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.families import sweep
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.sweep.shared_budget import DomainPair
-from ctxbench.tuning.sweep.threshold_lines import Collector, Measure, ThresholdLine
-from ctxbench.tuning.ties import distance, rounding_error
+from ctxbench.tuning.sweep.threshold_lines import Collector, Front, ThresholdLine, show_lines
 from ctxbench.tuning.tunables import FIRST_N, Tunable
 
 MAX_REPEATS = 128  # whose sums are held to see whether they come again
 TRIED_CUTS = 8  # settings of the front that are tried with what comes behind them
-CountProgress = Callable[[int], None]
 REPORTED = tuple(Measure(Metric(name)) for name in ("completeness", "recall", "tokens", "items"))
 
 
@@ -79,9 +73,8 @@ class Competitor:
         failed = np.array(
             [query in full_ranking.answers.errors for query in full_ranking.answers.queries], dtype=np.bool_
         )
-        measures = tuple(dict.fromkeys([*powers, *REPORTED]))
         rankings = MeasuredRankings.of(
-            full_ranking.answers.candidates, query_set.labels, measures, powers=powers, failed=failed
+            full_ranking.answers.candidates, query_set.labels, [*powers, *REPORTED], powers=powers, failed=failed
         )
         return cls(tunable, query_set, full_ranking, rankings)
 
@@ -196,7 +189,7 @@ class SearchResult:
     tried: int
 
 
-def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: CountProgress) -> SearchResult:
+def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Callable[[int], None]) -> SearchResult:
     """Search all settings of a selector.
 
     Args:
@@ -207,7 +200,7 @@ def search(competitor: Competitor, file: PolicyFile, *, base: Base, progress: Co
     """
     best, front = optima_of(competitor, file, base=base), Front(cost=TOKENS, gain=COMPLETENESS)
     fixed = first_n(competitor, file, base=base)
-    collectors: list[Collector] = [*best.values(), front]
+    collectors: list[Collector[ThresholdLine]] = [*best.values(), front]
     settings, cuts = 0, front
     if competitor.tunable.family is not None:
         always = competitor.tunable.has_expansion({})
@@ -246,12 +239,11 @@ class RepeatFilter:
         if sums is line.sums and from_defaults >= nearest - rounding_error(nearest):
             for collector in self._collectors:
                 collector.settings += len(line)
-            return
-        self._nearest[id(line.sums)] = (line.sums, from_defaults)
-        while len(self._nearest) > MAX_REPEATS:
-            self._nearest.popitem(last=False)
-        for collector in self._collectors:
-            collector.add(line)
+        else:
+            self._nearest[id(line.sums)] = (line.sums, from_defaults)
+            while len(self._nearest) > MAX_REPEATS:
+                self._nearest.popitem(last=False)
+            show_lines([line], self._collectors)
 
 
 def optima_of(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str, Optimum]:
@@ -274,7 +266,7 @@ def first_n(competitor: Competitor, file: PolicyFile, *, base: Base) -> dict[str
 
 
 def _both_domains(
-    domain_pair: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector], *, base: Base
+    domain_pair: DomainPair, policies: Sequence[Policy], collectors: Sequence[Collector[ThresholdLine]], *, base: Base
 ) -> int:
     """Show collectors what no pair of the domains' settings beats, in whatever a policy wants kept or gained.
 
@@ -290,9 +282,7 @@ def _both_domains(
         for kept in ({}, floors) if floors else ({},):
             front = domain_pair.front(gain, TOKENS, floors=kept)
             settings = max(settings, front.settings)
-            for line in domain_pair.lines(front):
-                for collector in collectors:
-                    collector.add(line)
+            show_lines(domain_pair.lines(front), collectors)
     return settings
 
 

@@ -1,10 +1,10 @@
-"""Settings along a threshold, as an optimum compares them: means, and intervals of some of these."""
+"""Settings along a threshold, on one dataset or on several, as an optimum compares them: means and intervals."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,11 @@ import numpy.typing as npt
 from ctxbench.bench.stats import LEVEL, moment_bounds, share_bounds, wilson_bounds
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.sweep.families import CutFamily
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import Collector, ThresholdLine, show_lines
+from ctxbench.tuning.sweep.threshold_sums import count_at_least
 
 POWERS: Mapping[str, int] = {"yes/no": 1, "share": 2, "amount": 3}
 """Up to which power values must be summed for an interval, by scale."""
@@ -55,12 +59,16 @@ def bounds(
 
 
 class SweptSettings(ABC):
-    """Settings along one threshold: their values, their means, and intervals of some of these."""
+    """Settings along one threshold: their values, their means, and intervals of some of these.
 
-    @property
-    @abstractmethod
-    def thresholds(self) -> FloatArray:
-        """From what offers fewest to what offers most, shape (n_settings,)."""
+    Attributes:
+        thresholds: from what offers fewest to what offers most, shape (n_settings,).
+    """
+
+    thresholds: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.thresholds)
 
     @abstractmethod
     def line_at(self, place: int) -> ThresholdLine:
@@ -121,17 +129,13 @@ class LineSettings(SweptSettings):
     """
 
     def __init__(self, line: ThresholdLine) -> None:
-        self.line = line
-
-    @property
-    def thresholds(self) -> FloatArray:
-        """The line's."""
-        return self.line.thresholds
+        self.line, self.thresholds = line, line.thresholds
 
     def line_at(self, place: int) -> ThresholdLine:
         """The line with one of its thresholds; its sums are those of all."""
-        one = self.line.thresholds[place : place + 1].copy()
-        return replace(self.line, thresholds=one, beyond=neighbours(self.line, place))
+        return replace(
+            self.line, thresholds=self.line.thresholds[place : place + 1].copy(), beyond=self.line.ends(place)
+        )
 
     def select_place(self, place: int) -> LineSettings:
         """One setting alone, in arrays of its own."""
@@ -140,13 +144,12 @@ class LineSettings(SweptSettings):
             {measure: np.array(each[one], dtype=np.float64) for measure, each in power.items()}
             for power in (line.sums, line.squares, line.cubes)
         )
-        applies = {measure: int(each[place]) for measure, each in line.applies.items()}
         selected = replace(
             self.line_at(place),
             sums=sums,
             squares=squares,
             cubes=cubes,
-            n={**line.n, **applies},
+            n={**line.n, **{measure: int(each[place]) for measure, each in line.applies.items()}},
             applies={},
             differences={measure: each.select(np.array([place])) for measure, each in line.differences.items()},
         )
@@ -158,13 +161,11 @@ class LineSettings(SweptSettings):
 
     def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
         """Sums over n; NaN where n is 0."""
-        sums = self.line.sums[measure]
-        sums = sums if places is None else sums[places]
-        return sums / self._counts(measure, places)
+        return self.line.means(measure, places)
 
     def mean_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
         """Compares sums, which is faster by half than to divide them all."""
-        sums, ends = self.line.sums[measure], end * self._counts(measure)
+        sums, ends = self.line.sums[measure], end * self.line.counts(measure)
         return sums >= ends if sign > 0 else sums <= ends
 
     def objective_reaches(self, measure: Measure, sign: int, end: float) -> BoolArray:
@@ -192,14 +193,6 @@ class LineSettings(SweptSettings):
         """See `Differences.errors`."""
         return self.line.differences[measure].select(places).errors(times=times)
 
-    def _counts(self, measure: Measure, places: IntArray | None = None) -> FloatArray | float:
-        """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""
-        each = self.line.applies.get(measure)
-        if each is None:
-            return float(self.line.n[measure] or math.nan)
-        some = each if places is None else each[places]
-        return np.where(some > 0, some, math.nan)
-
 
 def best_place(means: FloatArray, sign: int, among: BoolArray | None = None) -> int | None:
     """The first place of the highest (sign 1) or lowest (-1) of some values, NaN passed over; None if there is none."""
@@ -213,8 +206,171 @@ def best_place(means: FloatArray, sign: int, among: BoolArray | None = None) -> 
     return int(np.nanargmax(means) if sign > 0 else np.nanargmin(means))
 
 
-def neighbours(line: ThresholdLine, place: int) -> tuple[float, float]:
-    """The thresholds between which a line's selections are those of one place: its own end, and that of the next."""
-    own = float(line.thresholds[place]) if place else line.beyond[0]
-    behind = float(line.thresholds[place + 1]) if place + 1 < len(line) else line.beyond[1]
-    return own, behind
+GRID = 2000
+"""Common thresholds that are tried a line, at most: all of all datasets, or of each dataset as many, evenly by rank."""
+
+
+class CommonLine(SweptSettings):
+    """Settings of lines that differ in the dataset only, at common thresholds; each dataset weighs the same.
+
+    A measure's mean is the mean of the datasets' means, over the datasets in which it applies to any query; its
+    interval is put together from theirs by MOVER. An objective that counts (tokens, items) is the geometric mean over
+    datasets, so that a dataset with large items decides no more than others; 1 is added to each mean and taken off
+    again, so that offering nothing on one dataset does not decide alone. Other objectives are means of means.
+
+    Source of MOVER: Zou and Donner, Construction of confidence limits about effect measures: a general approach,
+    Statistics in Medicine 27, 2008.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[ThresholdLine],
+        thresholds: FloatArray,
+        places: Sequence[IntArray],
+        worth: Sequence[float] | None = None,
+    ) -> None:
+        """Use thresholds that are known; `of` finds them.
+
+        Args:
+            lines: one a dataset, of equal values and axis.
+            thresholds: from what offers fewest to what offers most, shape (n_settings,).
+            places: for each line, its place at each threshold, shape (n_settings,).
+            worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
+        """
+        self._lines = [LineSettings(line) for line in lines]
+        self._places = places
+        self.thresholds = thresholds
+        self._worth = [1.0] * len(lines) if worth is None else worth
+
+    @classmethod
+    def of(
+        cls, lines: Sequence[ThresholdLine], *, worth: Sequence[float] | None = None, most: int = GRID
+    ) -> CommonLine:
+        """Find the common thresholds of the lines of several datasets.
+
+        Args:
+            lines: one a dataset, in the same order of datasets each time.
+            worth: for each line, how many independent queries a query is worth (see `Optimum`); 1 if not given.
+            most: how many thresholds are tried; of longer lines every dataset gives as many, evenly by rank.
+        """
+        first = lines[0]
+        if any(line.axis != first.axis or line.values != first.values for line in lines):
+            raise RuntimeError("lines of different settings cannot share thresholds")
+        if not first.axis:
+            return cls(lines, first.thresholds, [np.zeros(1, dtype=np.int64) for _ in lines], worth)
+        sign = -1.0 if _rises(first) else 1.0
+        by_line = [sign * line.thresholds for line in lines]
+        if sum(map(len, by_line)) > most:
+            share = max(most // len(lines), 2)
+            tried = [keys[np.unique(np.linspace(0, len(keys) - 1, share).round().astype(np.int64))] for keys in by_line]
+        else:
+            tried = by_line
+        common = np.unique(np.concatenate(tried))[::-1]
+        places = [np.maximum(count_at_least(keys, common) - 1, 0) for keys in by_line]
+        return cls(lines, sign * common, places, worth)
+
+    def select_place(self, place: int) -> CommonLine:
+        """One of them alone, in arrays of its own."""
+        alone, here = self.line_at(place), np.zeros(1, dtype=np.int64)
+        selected = [
+            replace(line.select_place(int(places[place])).line, thresholds=alone.thresholds, beyond=alone.beyond)
+            for line, places in zip(self._lines, self._places, strict=True)
+        ]
+        return CommonLine(selected, alone.thresholds, [here for _ in selected], self._worth)
+
+    def n(self, measure: Measure) -> int:
+        """How many queries of all datasets a measure applies to."""
+        return sum(line.n(measure) for line in self._lines)
+
+    def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+        """The means of the datasets' means; NaN where a measure applies to no query of any."""
+        return _mean(self._each(measure, places))
+
+    def objective_means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
+        """The geometric means of what counts, else `means`."""
+        each = self._each(measure, places)
+        if measure.metric.declaration.scale != "amount":
+            return _mean(each)
+        return np.asarray(np.expm1(_mean(np.log1p(each))))
+
+    def bounds(
+        self, measure: Measure, places: IntArray, *, level: float, times: float = 1.0
+    ) -> tuple[FloatArray, FloatArray]:
+        """Intervals by MOVER: the squared distances of the datasets' ends from their means add up."""
+        each = self._each(measure, places)
+        ends = [
+            line.bounds(measure, own[places], level=level, times=times * worth)
+            for line, own, worth in zip(self._lines, self._places, self._worth, strict=True)
+        ]
+        mean, some = _mean(each), (~np.isnan(each)).sum(axis=0)
+        distance = [np.sqrt(np.nansum((each - np.stack(end)) ** 2, axis=0)) for end in zip(*ends, strict=True)]
+        low, high = (np.where(some > 0, one / np.maximum(some, 1), math.inf) for one in distance)
+        return mean - low, mean + high
+
+    def differences(self, measure: Measure, places: IntArray, *, times: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """The means of the datasets' mean differences, and the errors of these means of independent ones."""
+        each = [
+            line.differences(measure, own[places], times=times)
+            for line, own in zip(self._lines, self._places, strict=True)
+        ]
+        mean, error = (np.stack(part) for part in zip(*each, strict=True))
+        some = (~np.isnan(mean)).sum(axis=0)
+        variance = np.where(np.isnan(mean), 0.0, error**2).sum(axis=0)
+        return _mean(mean), np.where(some > 0, np.sqrt(variance) / np.maximum(some, 1), math.inf)
+
+    def _each(self, measure: Measure, places: IntArray | None) -> FloatArray:
+        """The datasets' means, shape (n_datasets, n_settings)."""
+        return np.stack(
+            [
+                line.means(measure, own if places is None else own[places])
+                for line, own in zip(self._lines, self._places, strict=True)
+            ]
+        )
+
+    def line_at(self, place: int) -> ThresholdLine:
+        """The first dataset's line with one threshold, and the ends between which nothing changes on any dataset."""
+        line = self._lines[0].line
+        if not line.axis:
+            return line
+        ends = [one.line.ends(int(own[place])) for one, own in zip(self._lines, self._places, strict=True)]
+        nearer, further = (max, min) if _rises(line) else (min, max)
+        return replace(
+            line,
+            thresholds=self.thresholds[place : place + 1],
+            beyond=(nearer(own for own, _ in ends), further(behind for _, behind in ends)),
+        )
+
+
+def sweep_common(
+    family: CutFamily,
+    rankings: Sequence[MeasuredRankings],
+    optima: Sequence[Collector[CommonLine]],
+    *,
+    worth: Sequence[float] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Show optima every setting of a family, with the same values on several datasets.
+
+    Args:
+        family: which settings there are; its lines have the same fixed values, in the same order, on every dataset.
+        rankings: one a dataset, at least one.
+        optima: of policies whose targets `of: base` are multiples of the mean of the datasets' means.
+        worth: for each dataset, how many independent queries a query is worth (see `Optimum`); 1 if not given.
+        progress: told after each line how many settings have been evaluated.
+
+    Returns:
+        How many settings there were.
+    """
+    by_dataset = zip(*(family.lines(one) for one in rankings), strict=True)
+    return show_lines((CommonLine.of(lines, worth=worth) for lines in by_dataset), optima, progress=progress)
+
+
+def _rises(line: ThresholdLine) -> bool:
+    """Whether more is offered as the threshold rises."""
+    return line.beyond[0] < line.beyond[1]
+
+
+def _mean(each: FloatArray) -> FloatArray:
+    """Means over datasets, shape (n_settings,), NaN left out; NaN where all are."""
+    some = (~np.isnan(each)).sum(axis=0)
+    return np.asarray(np.nansum(each, axis=0) / np.where(some > 0, some, math.nan))

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from ctxbench.bench.slices import Slice
+from ctxbench.core import registry
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.stages import ByDomain
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.full_rankings import FullRanking, rank_with_pipeline, read_ranking
 from ctxbench.tuning.policy_file import SelectorEntry
-from ctxbench.tuning.query_sets import QuerySet
-from ctxbench.tuning.sweep.cut_reader import CutReader, fixed_names, parameter_name
-from ctxbench.tuning.sweep.domains import Domain, domains_of
+from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline, read_ranking
+from ctxbench.tuning.sweep.domains import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
-from ctxbench.tuning.sweep.families import BudgetFamily, Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
+from ctxbench.tuning.sweep.families import BudgetFamily, CutFamily, FixedK, StandardMargin, ThresholdFamily
+from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
 
-Swept = FixedK | StandardMargin | ThresholdFamily | BudgetFamily
 # Values of whole numbers that are tried where all of them would be too many: with two domains, where every pair of
 # lines is compared; beside a budget of tokens; and in cross-validation.
 TOP_K = (10, 20, 50, 100)
@@ -116,12 +115,12 @@ class Tunable:
         return first
 
     @cached_property
-    def family(self) -> Swept | None:
+    def family(self) -> CutFamily | None:
         """What is swept exactly; None where the cuts are no chain that offers a prefix of the ranking.
 
         An expansion behind them is no part of it: `has_expansion` says where one is on.
         """
-        steps = [_step_name(step) for step in self._refining[self.first_cut :]]
+        steps = [step_name(step) for step in self._refining[self.first_cut :]]
         if EXPANSION in [name for name, _ in steps[-2:]] and steps[-1][0] in (EXPANSION, "budget"):
             steps = [step for step in steps if step[0] != EXPANSION]
         chain = dict(steps)
@@ -171,7 +170,7 @@ class Tunable:
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
         """The two domains whose cuts are swept in pairs; empty where it has none."""
-        steps = [_step_name(step)[0] for step in self._refining[self.first_cut :]]
+        steps = [step_name(step)[0] for step in self._refining[self.first_cut :]]
         if steps != ["by_domain"]:
             return ()
         try:
@@ -190,7 +189,7 @@ class Tunable:
             enabled, depth = written.get("enabled", True), written.get("depth", 1)
             return bool(values.get(parameter_name(enabled), enabled)) and values.get(parameter_name(depth), depth) != 0
 
-        steps = [_step_name(step) for step in self.definition.refining(values)[self.first_cut :]]
+        steps = [step_name(step) for step in self.definition.refining(values)[self.first_cut :]]
         return any(name == EXPANSION and on(written) for name, written in steps)
 
     @property
@@ -200,13 +199,12 @@ class Tunable:
 
     def varied_parameters(self, chosen: Mapping[str, Value]) -> tuple[str, ...]:
         """The parameters that tuning varies at a setting and that have an effect there, in order."""
-        names = {*self.swept_parameters, *self.tried_values} - self._fixed_names
+        names, values = {*self.swept_parameters, *self.tried_values}, self.values(chosen)
         if self.has_expansion(chosen):
-            steps = [_step_name(step) for step in self.definition.refining(self.values(chosen))]
+            steps = map(step_name, self.definition.refining(values))
             names |= {parameter_name(value) for name, own in steps if name == EXPANSION for value in own.values()}
-            names -= self._fixed_names
-        values = self.values(chosen)
-        return tuple(name for name in self.definition.in_force(values, switches=True) if name in names)
+        in_force = self.definition.in_force(values, switches=True)
+        return tuple(name for name in in_force if name in names and name not in self._fixed_names)
 
     @cached_property
     def swept_parameters(self) -> frozenset[str]:
@@ -224,10 +222,9 @@ class Tunable:
         if (self.family is None and not self.domains) or self.has_expansion(chosen):
             return False
         now, before = self.values(chosen), self.values()
-        own = self.definition.parameters
         return all(
-            now.get(name) == before.get(name) or (own[name].sets and self.swept_parameters.issuperset(own[name].sets))
-            for name in own
+            now.get(name) == before.get(name) or (own.sets and self.swept_parameters.issuperset(own.sets))
+            for name, own in self.definition.parameters.items()
             if name not in self.swept_parameters
         )
 
@@ -250,11 +247,12 @@ class Tunable:
         budgets = [min(max(round(low * ratio**place), int(own.low)), int(own.high)) for place in range(BUDGETS)]
         return tuple(sorted({*budgets, int(self._reader.value(f"${name}"))}))
 
-    def _cut(self, chain: dict[str, Mapping[str, Any]]) -> FixedK | StandardMargin | ThresholdFamily | None:
+    def _cut(self, chain: dict[str, Mapping[str, Any]]) -> CutFamily | None:
         """The family of the cut at the front of a chain, which is taken out of it."""
         first = next(iter(chain), "")
         if first not in _CUTS:
-            return None
+            own = getattr(registry.find("cut", first), "family", None) if first in registry.names("cut") else None
+            return None if own is None else own(chain.pop(first), self._reader)
         written = chain.pop(first)
         if first == "first":
             n = self._reader.counts(written.get("n", 5))
@@ -282,7 +280,7 @@ class Tunable:
 _ITEMWISE_STEPS = ("abstain", "truncate")  # steps that treat a request or an item alike, whatever is cut behind them
 
 
-def coarsen(family: Swept) -> Swept:
+def coarsen(family: CutFamily) -> CutFamily:
     """The same family with fewer whole numbers: topK of `TOP_K`, others of `TOP_N`, or the ones that are given."""
     if isinstance(family, BudgetFamily):
         cut_family = coarsen(family.of)
@@ -301,21 +299,12 @@ def _select_counts(counts: Counts, wanted: Sequence[int]) -> Counts:
     return Counts(counts.name, kept) if kept and len(counts.values) > len(wanted) else counts
 
 
-def _parameters(family: Swept | None) -> Iterator[Counts | ThresholdSpan]:
+def _parameters(family: CutFamily | None) -> Iterator[Counts | ThresholdSpan]:
     """The parameters of a family."""
     if isinstance(family, FixedK):
         yield Counts(family.n, tuple(family.values))
-    for one in fields(family) if family is not None else ():
-        part = getattr(family, one.name)
+    for part in vars(family).values() if family is not None else ():
         if isinstance(part, Counts | ThresholdSpan):
             yield part
-        elif isinstance(part, FixedK | StandardMargin | ThresholdFamily | BudgetFamily):
+        elif isinstance(part, CutFamily):
             yield from _parameters(part)
-
-
-def _step_name(step: Any) -> tuple[str, Mapping[str, Any]]:
-    """The name and the parameters of a step of a specification."""
-    if isinstance(step, str):
-        return step, {}
-    name, written = next(iter(step.items()))
-    return str(name), written if isinstance(written, Mapping) else {}

@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
-from ctxbench.tuning.common_setting import CommonSetting
-from ctxbench.tuning.dataset_tuning import DatasetTuner
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ctxbench.bench.metrics import Metric, mean
+from ctxbench.bench.stats import Comparison, Estimate, grouped_compare, grouped_estimate
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.dataset_tuning import ALL_DECIDE, READ_ONCE, DatasetTuner
+from ctxbench.tuning.fits.examples import ALL
+from ctxbench.tuning.held_out_figures import (
+    SettingValues,
+    VerdictQueries,
+    compare_all,
+    constraint_verdicts,
+    policy_outcome,
+    verdict,
+)
+from ctxbench.tuning.limits import Constraint, Limit, Policy, reach_ratio
 from ctxbench.tuning.opened_inputs import TuningInputs
-from ctxbench.tuning.query_sets import Progress
-from ctxbench.tuning.tuning_results import Tuning
+from ctxbench.tuning.optima import Optimum
+from ctxbench.tuning.query_sets import TEST, TUNING, Progress
+from ctxbench.tuning.recommendation import Choice, choose
+from ctxbench.tuning.sweep.families import CutFamily
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.swept_settings import sweep_common
+from ctxbench.tuning.tunables import FIRST_N
+from ctxbench.tuning.tuning_results import (
+    TOGETHER,
+    ConstraintVerdict,
+    DatasetTuning,
+    SettingResult,
+    Tuning,
+)
 
 
 def no_progress(text: str, done: int, total: int) -> None:
@@ -32,12 +63,215 @@ def tune(inputs: TuningInputs, *, command: str, progress: Progress = no_progress
     common = CommonSetting(tuners) if inputs.file.together and len(tuners) > 1 else None
     if common is not None:
         common.choose(progress)
-    found = [tuner.result() for tuner in tuners]
     return Tuning(
         name=inputs.file.name,
         about=inputs.file.about,
         command=command,
         seed=inputs.file.seed,
         embedder=inputs.embedder.identity.key,
-        datasets=(*found, *([common.result()] if common is not None else [])),
+        datasets=(*(tuner.result() for tuner in tuners), *([common.result()] if common is not None else [])),
     )
+
+
+DECIDING, READING = 0, -1  # of the splits that a dataset is measured on
+
+
+class CommonSetting:
+    """Chooses one setting for all datasets, and measures it.
+
+    Selectors that are swept exactly compete; what has to be tried does not.
+    """
+
+    def __init__(self, tuners: Sequence[DatasetTuner]) -> None:
+        self._tuners = tuners
+        self._file = tuners[0].file
+        both = [one for one in tuners[0].inputs.tunables if all(one in tuner.tunables for tuner in tuners)]
+        self._tunables = [one for one in both if one.family is not None and not one.has_expansion({})]
+        answered = [one for one in tuners[0].policies if all(one in tuner.policies for tuner in tuners)]
+        self._policies = answered if self._tunables else []
+        self._choices: dict[str, Choice] = {}
+        self._fixed: dict[tuple[str, str], int | None] = {}
+
+    def choose(self, progress: Progress) -> None:
+        """Choose for every policy; every dataset has been looked at on its own before."""
+        policies = self._policies
+        optima: dict[str, dict[str, Optimum]] = {policy.name: {} for policy in policies}
+        for tunable in self._tunables:
+            own = [self._optimum(policy, tunable.name, tunable.values()) for policy in policies]
+            fixed = [self._optimum(policy, tunable.name, {}) for policy in policies]
+            if tunable.family is not None:
+                self._sweep(tunable.family, tunable.name, own, progress)
+            self._sweep(FIRST_N, tunable.name, fixed, progress)
+            for policy, optimum, first in zip(policies, own, fixed, strict=True):
+                optima[policy.name][tunable.name] = optimum
+                self._fixed[policy.name, tunable.name] = first.n
+        none = Choice(reason="the labels of some dataset cannot say, or no selector suits all")
+        for policy in self._file.policies:
+            self._choices[policy.name] = choose(policy, optima[policy.name]) if policy in policies else none
+
+    def _sweep(self, family: CutFamily, name: str, optima: Sequence[Optimum], progress: Progress) -> None:
+        sweep_common(
+            family,
+            [tuner.searches[name].competitor.rankings for tuner in self._tuners],
+            optima,
+            worth=[tuner.base.worth if tuner.base else 1.0 for tuner in self._tuners],
+            progress=lambda n: progress(f"{TOGETHER}, {name}, {n:,} settings", 0, 1),
+        )
+
+    def _optimum(self, policy: Policy, name: str, defaults: Mapping[str, Value]) -> Optimum:
+        bases = [
+            (tuner.base, tuner.searches[name].competitor.rankings.reachable) for tuner in self._tuners if tuner.base
+        ]
+        measures = [
+            one for one in bases[0][0].means if not one.required_type and all(one in base.means for base, _ in bases)
+        ]
+        means = {one: float(np.mean([base.means[one] for base, _ in bases])) for one in measures}
+        reach = float(np.mean([reach_ratio(base.reachable, own) for base, own in bases]))
+        optimum = Optimum(policy, level=self._file.confidence, base=means, reach=reach, defaults=defaults)
+        aim = Measure(policy.objective)
+        if aim.metric.declaration.scale == "amount" and not math.isnan(optimum.to_beat):
+            optimum.to_beat = math.expm1(float(np.mean([math.log1p(base.means[aim]) for base, _ in bases])))
+        return optimum
+
+    # ------------------------------------------------------------------------------------------ both splits
+
+    def result(self) -> DatasetTuning:
+        """Measure what is recommended on every dataset, and average over datasets."""
+        level, every = self._file.confidence, [[tuner.defaults for tuner in self._tuners]]
+        measured = {
+            policy.name: found
+            for policy in self._file.policies
+            if (found := self._chosen(policy, self._choices[policy.name]))
+        }
+        every += [rows for found in measured.values() for rows in found.values()]
+        comparisons = compare_all(every[0], measured, self._compare)
+        results = {rows[0].name: self._result(rows, level) for rows in every}
+        outcomes = []
+        for policy in self._file.policies:
+            found = measured.get(policy.name, {})
+            verdicts = self._verdicts(policy, found["chosen"]) if found else ()
+            own = {kind: results[rows[0].name] for kind, rows in found.items()}
+            outcomes.append(policy_outcome(policy, self._choices[policy.name], own, comparisons, verdicts))
+        datasets = [tuner.dataset for tuner in self._tuners]
+        names = ", ".join(tuner.name for tuner in self._tuners)
+        return DatasetTuning(
+            dataset=TOGETHER,
+            version="",
+            hash=hashlib.sha256(" ".join(one.dataset.hash for one in datasets).encode()).hexdigest(),
+            items=sum(len(one.dataset.catalog) for one in datasets),
+            queries=_sum_counts(
+                [{split: len(query_set) for split, query_set in one.query_sets.items()} for one in datasets]
+            ),
+            of=_sum_counts([one.of for one in datasets]),
+            tokens=self._tuners[0].inputs.counter.name,
+            results=tuple(results.values()),
+            traces=(),
+            outcomes=tuple(outcomes),
+            notes=(
+                f"One setting for all of {names}; every figure is the mean over datasets, each weighing the same.",
+                "The objective is the geometric mean over datasets where it is an amount, such as prompt tokens.",
+                *self._split_notes(),
+            ),
+        )
+
+    def _split_notes(self) -> Iterator[str]:
+        """Which labels decided, and which figures are of."""
+        decided = [tuner.name for tuner in self._tuners if TEST not in tuner.dataset.query_sets]
+        if len(decided) < len(self._tuners):
+            yield READ_ONCE
+        if decided:
+            yield f"On {', '.join(decided)} all labels decided, and figures are of the same labels. {ALL_DECIDE}"
+
+    def _chosen(self, policy: Policy, choice: Choice) -> dict[str, list[SettingValues]]:
+        """What is recommended, and fixed numbers of items, on every dataset; nothing, if the default is kept."""
+        if choice.setting is None:
+            return {}
+        base, values = self._tuners[0].inputs.tunables[0], choice.setting.rounded
+        tunable = next(one for one in self._tunables if one.name == choice.selector)
+        fixed = {
+            "fixed": (base, {}, self._fixed.get((policy.name, base.name))),
+            "fixed_own": (tunable, values, self._fixed.get((policy.name, tunable.name))),
+        }
+        rows = [tuner.evaluator.chosen(policy, tunable, values, fixed) for tuner in self._tuners]
+        return {kind: [row[kind] for row in rows] for kind in rows[0]}
+
+    def _verdicts(self, policy: Policy, chosen: Sequence[SettingValues]) -> tuple[ConstraintVerdict, ...]:
+        """Verdicts of the constraints on the evaluation sets of all datasets.
+
+        Without those whose metric applies to no query there, or that are multiples of what the base lacks there.
+        """
+        defaults, group = [tuner.defaults for tuner in self._tuners], self._group(READING)
+        pooled = {
+            Measure(metric): mean(_join_values(defaults, metric, READING)).value
+            for metric in defaults[0].by_query[defaults[0].splits[READING]]
+        }
+        means = {measure: one for measure, one in pooled.items() if not np.isnan(one)}
+        pairs = zip(defaults, chosen, strict=True)
+        reach = float(
+            np.mean(
+                [reach_ratio(base.reachable[base.splits[-1]], own.reachable[own.splits[-1]]) for base, own in pairs]
+            )
+        )
+        all_read = all(TEST in tuner.dataset.query_sets for tuner in self._tuners)
+        ground = VerdictQueries(group=group, level=self._file.confidence, chosen_here=not all_read)
+
+        def judge(limit: Limit, constraint: Constraint) -> ConstraintVerdict | None:
+            own = _join_values(chosen, constraint.metric, READING, reachable=constraint.of == "reachable")
+            return verdict(limit, own, _join_values(defaults, constraint.metric, READING), ground, scale="amount")
+
+        return constraint_verdicts(policy, means, reach, judge)
+
+    def _compare(self, base: list[SettingValues], other: list[SettingValues], metric: Metric) -> Comparison:
+        left, right = _join_values(base, metric, READING), _join_values(other, metric, READING)
+        return grouped_compare(left, right, self._group(READING), scale="amount", seed=self._file.seed)
+
+    def _result(self, rows: Sequence[SettingValues], level: float) -> SettingResult:
+        """The mean of a setting's figures over datasets."""
+        first = rows[0]
+
+        def means(which: int) -> dict[str, Estimate]:
+            group = self._group(which)
+            found = {
+                str(one): grouped_estimate(_join_values(rows, one, which), group, scale="amount", level=level)
+                for one in first.by_query[first.splits[which]]
+            }
+            return {metric: one for metric, one in found.items() if one.n}
+
+        return SettingResult(
+            name=first.name,
+            role=first.role,
+            selector=first.selector,
+            values=first.values,
+            tuning=means(DECIDING),
+            test=means(READING) if any(TEST in one.splits for one in rows) else {},
+        )
+
+    def _group(self, which: int) -> IntArray:
+        """The group of every query of all datasets, none shared between two."""
+        groups = [list(tuner.dataset.query_sets.values())[which].group for tuner in self._tuners]
+        return np.concatenate([group + sum(map(len, groups[:place])) for place, group in enumerate(groups)])
+
+
+def _join_values(rows: Sequence[SettingValues], metric: Metric, which: int, *, reachable: bool = False) -> FloatArray:
+    """Join values by query of all datasets, scaled so that their mean is the mean of the datasets' means.
+
+    A dataset that the metric applies to on no query has no part in it, and NaN for all of its queries.
+
+    Args:
+        rows: one a dataset.
+        metric: one that is measured on all.
+        which: `DECIDING` or `READING`.
+        reachable: among the queries within reach only.
+    """
+    pairs = list(zip(rows, [one.splits[which] for one in rows], strict=True))
+    parts = [one.of_reachable(split, metric) if reachable else one.by_query[split][metric] for one, split in pairs]
+    counts = [int((~np.isnan(part)).sum()) for part in parts]
+    total, known = sum(counts), sum(n > 0 for n in counts)
+    return np.concatenate([part * (total / (known * n)) if n else part for part, n in zip(parts, counts, strict=True)])
+
+
+def _sum_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Counts by split over datasets; those of a dataset where all labels decide count for both splits."""
+    if not any(TEST in one for one in counts):
+        return {ALL: sum(sum(one.values()) for one in counts)}
+    return {split: sum(one[split] if split in one else one[ALL] for one in counts) for split in (TUNING, TEST)}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import GroupMean
 from ctxbench.bench.stats import Comparison, Estimate
 from ctxbench.core.arrays import FloatArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.policies import Policy
-from ctxbench.tuning.verdicts import ConstraintVerdict
+from ctxbench.tuning.limits import Policy
 
 # Roles of settings
 RECOMMENDED, DEFAULTS, PRESET, FIXED, EVERYTHING = "recommended", "defaults", "preset", "fixed", "everything"
+Status: TypeAlias = Literal["holds", "holds within 2 points", "open", "missed", "too few to say"]
 TOGETHER = "together"
 """What the setting for all datasets is called, in the place of a dataset."""
 
@@ -94,6 +95,36 @@ class WorseRequest:
     query: str
     text: str
     missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintVerdict:
+    """Whether a constraint holds on some queries.
+
+    Attributes:
+        text: the constraint.
+        said: `holds`: the unfavourable end of what is likely is at the target or better; `holds within 2 points`: it is
+            within the room of a share, which is less where the base is complete on fewer than a fifth; `missed`: the
+            favourable end is below the target; `open`: neither; `too few to say`: fewer than 20 queries.
+        value, low, high: the mean and what is likely, as the constraint counts.
+        n: how many queries it is about.
+        needed: about how many more would settle it; None = it is settled, or more are unlikely to.
+        short: whether the mean itself is beyond the room.
+    """
+
+    text: str
+    status: Status
+    value: float
+    low: float
+    high: float
+    n: int
+    needed: int | None = None
+    falls_short: bool = False
+
+    @property
+    def met(self) -> bool | None:
+        """Whether it holds; None = it cannot be said."""
+        return {"holds": True, "holds within 2 points": True, "missed": False}.get(self.status)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

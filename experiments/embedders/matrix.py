@@ -25,13 +25,13 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.machine import machine
 from ctxbench.bench.prepared import Prepared, open_experiment
 from ctxbench.cli.scripts import run_script
-from ctxbench.core.candidates import stacked
+from ctxbench.core.candidate_tables import stacked
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.embedding.embedder import Embedder
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.files import write_atomic
 from ctxbench.text.chunking.item_chunks import DOCUMENTS
-from ctxbench.tuning.first_items import first_items_curve
+from ctxbench.tuning.dataset_tuning import first_items_curve
 
 if TYPE_CHECKING:
     import pandas as pd

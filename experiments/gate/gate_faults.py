@@ -20,8 +20,7 @@ from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate.model import Cause, CauseKind
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.table_answers import offered_ids
+from ctxbench.gate.snapshots import SelectorSnapshot, offered_ids
 from ctxbench.io.json_files import dump_jsonl
 from ctxbench.selectors.definitions import definition
 

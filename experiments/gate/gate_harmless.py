@@ -34,8 +34,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.gate.model import Check, Verdict
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import SelectorSnapshot

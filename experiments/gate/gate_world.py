@@ -18,15 +18,15 @@ from ctxbench.bench.prepared import Prepared, count_tokens, prepare
 from ctxbench.core.items import Catalog, Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.gate import causes, checks
-from ctxbench.gate.baseline import read_baseline, write_baseline
+from ctxbench.gate.baseline import write_baseline
+from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.check_settings import METRICS, CheckSettings
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.differences import Differences
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.gate.snapshot_pair import SnapshotPair
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.table_answers import TableAnswers
+from ctxbench.gate.snapshots import SelectorSnapshot, TableAnswers
 
 HERE = Path(__file__).parent
 OWN = ("workbench", "freight")

@@ -12,8 +12,7 @@ from world import SETTINGS, Annotator, asks, catalog
 
 from ctxbench.data.labelling.pool import SELECTORS, open_selectors
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.text.tokens import open_counter

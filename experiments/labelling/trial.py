@@ -18,13 +18,12 @@ from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.labelling.answer_log import MemoryLog
 from ctxbench.data.labelling.estimate import Figure, Sample
-from ctxbench.data.labelling.exposure import Exposure
 from ctxbench.data.labelling.labelling_session import LabellingSession
 from ctxbench.data.labelling.pool import Offers, Pool, make_pool
 from ctxbench.data.labelling.predict import Predictor
+from ctxbench.data.labelling.query_files import Exposure
 from ctxbench.data.labelling.queue import Queue, make_queue
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_traces
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
 from ctxbench.selectors.selector import Selector
 
 What = int | tuple[int, int, int]

@@ -9,9 +9,8 @@ import numpy as np
 from world import Half, mean
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.features.logistic import Logistic
-from ctxbench.features.request import Items, RequestText, Slots
-from ctxbench.features.shared_words import Words
+from ctxbench.features.built_in import Items, RequestText, Slots, Words
+from ctxbench.features.columns import Logistic
 from ctxbench.tuning.fits.query_fits import fit_with_prior, fit_without_prior
 
 N_LABELS = (25, 50, 100, 200, 400)

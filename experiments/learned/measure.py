@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 from labels import N_LABELS, OwnLabels, own_labels
 from page import write_page
+from pooled import fit_examples
 from world import FAMILIES, ROOT, TEST, TUNING, Half, cut, halves, mean, resources
 
 from ctxbench.bench.equal_tokens import Curve, at_equal_tokens
@@ -26,12 +27,12 @@ from ctxbench.bench.stats import Comparison, compare
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import Logistic
 from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.budget_setting import Prices
-from ctxbench.tuning.first_items import first_items_curve
-from ctxbench.tuning.fits.query_fits import fit_examples, fit_with_prior
-from ctxbench.tuning.full_rankings import rank_with_pipeline
+from ctxbench.tuning.dataset_tuning import first_items_curve
+from ctxbench.tuning.fits.query_fits import fit_with_prior
+from ctxbench.tuning.query_sets import rank_with_pipeline
 
 COMPARATORS = ("semantic", "bm25", "hybrid")
 PRESETS = ("aggressive", "normal", "conservative")
@@ -157,7 +158,7 @@ def _halves(test: Half, shipped: Logistic, tokens: float) -> tuple[float, float]
 
 
 def _other(prices: Prices, part: BoolArray, tokens: float) -> float:
-    budget = max(tokens, prices.select_requests(part).first_items(1))
+    budget = max(tokens, prices.select_requests(part).tokens(1, np.inf))
     return prices.select_requests(~part).tokens(*prices.select_requests(part).setting_within(budget)) / budget
 
 

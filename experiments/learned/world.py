@@ -8,19 +8,17 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from pooled import fit_pooled
 
 from ctxbench.bench.metrics import Metric, evaluate, parse_metric
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.pipeline import Outcome, Pipeline
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.features.columns import TEXT
-from ctxbench.features.logistic import Logistic
+from ctxbench.embedding.vectors import Vectors, VectorStore
+from ctxbench.features.columns import TEXT, Logistic
 from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
@@ -30,9 +28,8 @@ from ctxbench.steps.calibrated import Probability
 from ctxbench.text.tokens import open_counter
 from ctxbench.tuning.budget_setting import Prices
 from ctxbench.tuning.fits.examples import Examples, make_examples
-from ctxbench.tuning.fits.query_fits import columns_of, fit_pooled
-from ctxbench.tuning.full_rankings import rank_with_pipeline
-from ctxbench.tuning.query_sets import QuerySet
+from ctxbench.tuning.fits.query_fits import columns_of
+from ctxbench.tuning.query_sets import QuerySet, rank_with_pipeline
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {

@@ -17,9 +17,8 @@ from ctxbench.bench.stats import wilson
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import Float32Array
 from ctxbench.data.curation.catalog_overlap import overlap
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vectors import open_vectors
 from ctxbench.index.dense import chunks_of

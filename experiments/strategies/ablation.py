@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from base_curve import own_curve, standard_cut
 
-from ctxbench.bench.equal_tokens import AtTokens, Curve, at_equal_tokens, own_curve, standard_cut
+from ctxbench.bench.equal_tokens import AtTokens, Curve, at_equal_tokens
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.prepared import Prepared
 from ctxbench.bench.results import RunFolder

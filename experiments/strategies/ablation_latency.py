@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ablation import Ablation
+from warm_requests import InTurns
 
 from ctxbench.bench.latency import Summary
-from ctxbench.bench.latency.interleaved import InTurns
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.report import wording
 

@@ -11,8 +11,8 @@ from ablation import Ablation, ablate
 from ablation_latency import latency_report
 from ablation_report import ablation_report, long_sections
 from overview import overview
+from warm_requests import warm_in_turns
 
-from ctxbench.bench.latency.interleaved import warm_in_turns
 from ctxbench.bench.machine import blas, machine
 from ctxbench.bench.prepared import Prepared, open_experiment
 from ctxbench.bench.results import RunFolder

@@ -19,6 +19,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "learned"))
 
 import abstention_tables as tables
 import numpy as np
+from trials import (
+    AbstentionData,
+    AbstentionTrial,
+    abstention_trial,
+    cut_trial,
+    fitted_probability,
+    joined_groups,
+    recall_of_first,
+    similarity,
+)
 from world import FAMILIES, fitted
 
 from ctxbench.bench.stats import Comparison, correct
@@ -29,9 +39,8 @@ from ctxbench.core.stages import Step
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
-from ctxbench.features.logistic import Logistic
+from ctxbench.embedding.vectors import Vectors, VectorStore
+from ctxbench.features.columns import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY, Fit, write_calibrations
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
@@ -42,17 +51,9 @@ from ctxbench.selectors.definitions import definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.calibrated import Abstain
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.curves import CutCurve, CutPoint, recall_of_first, roc_area, roc_area_interval
-from ctxbench.tuning.fits.examples import ALL, Examples, joined_groups, labelled_queries, make_examples
+from ctxbench.tuning.fits.curves import CutCurve, CutPoint, roc_area, roc_area_interval
+from ctxbench.tuning.fits.examples import ALL, Examples, labelled_queries, make_examples
 from ctxbench.tuning.fits.query_fits import fit
-from ctxbench.tuning.fits.trials import (
-    AbstentionData,
-    AbstentionTrial,
-    abstention_trial,
-    cut_trial,
-    fitted_probability,
-    similarity,
-)
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"

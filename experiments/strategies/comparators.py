@@ -19,14 +19,14 @@ import numpy as np
 from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, parse_metric
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import IntArray
-from ctxbench.core.candidates import Candidates, Origin, concatenated, stacked
+from ctxbench.core.candidate_tables import concatenated, session_rows, stacked
+from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.items import Catalog
-from ctxbench.core.pipeline import Pipeline, session_rows
+from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import Rule
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.index.ranked import ranked_by
 from ctxbench.index.resources import LocalResources, local_resources

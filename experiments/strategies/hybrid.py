@@ -18,16 +18,15 @@ from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, p
 from ctxbench.bench.stats import Comparison, compare, correct, holm, sign_flip
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin, stacked
+from ctxbench.core.candidate_tables import stacked
+from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, draw_sample
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import draw_sample
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.files import write_atomic
@@ -36,7 +35,7 @@ from ctxbench.report.charts.svg import axes_at, svg
 from ctxbench.report.pages import write_parted
 from ctxbench.steps.rank import NORMALISE, Rrf, Weighted
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fusion_weights import METRIC, N_ERRORS, FusionWeights, fit_weights
+from ctxbench.tuning.fits.fitted_weights import METRIC, N_ERRORS, FusionWeights, fit_weights
 
 APART = ("Test split", "Tuning split", "Server first, then tool")
 ROOT = Path(__file__).parents[2]

@@ -22,12 +22,10 @@ from ctxbench.bench.prepared import count_tokens
 from ctxbench.bench.stats import Comparison, correct
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.pipeline import Pipeline
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import select_queries
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.files import write_atomic

@@ -22,13 +22,12 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.limits import policy_measures
+from ctxbench.tuning.limits import Constraint, Policy, policy_measures
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.families import Counts, FixedK, StandardMargin, ThresholdSpan
+from ctxbench.tuning.sweep.families import FixedK, StandardMargin, sweep
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
 
 Cuts: TypeAlias = FixedK | StandardMargin
 

@@ -16,8 +16,7 @@ from ctxbench.bench.stats.intervals import hall_bounds
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.data.datasets import Dataset
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.selectors.definitions import definition

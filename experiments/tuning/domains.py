@@ -34,20 +34,18 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import LEVEL, Comparison, compare, correct, estimate, holm
 from ctxbench.cli.scripts import run_script
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.files import write_atomic
 from ctxbench.report.pages import write_parted
 from ctxbench.selectors.definition import Definition
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.common_lines import CommonLine, sweep_common
-from ctxbench.tuning.limits import COMPLETENESS, TOKENS
+from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.sweep.engine_runs import setting_line
-from ctxbench.tuning.sweep.threshold_lines import Measure
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
+from ctxbench.tuning.swept_settings import CommonLine, sweep_common
 
 DATASETS = ("workbench", "freight")
 BUDGETS = (0.25, 0.5, 1.0, 2.0)  # times the tokens of the documents' defaults

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from domains_types import MODES, TARGETS, Drawn, Values, optimum_of
+from one_domain import restrict_to_domain
 
 from ctxbench.bench.equal_tokens import AtTokens, Curve, at_equal_tokens
 from ctxbench.core.arrays import BoolArray, FloatArray
@@ -17,17 +18,15 @@ from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition
-from ctxbench.tuning.full_rankings import FullRanking, rank_with_pipeline
-from ctxbench.tuning.limits import COMPLETENESS, TOKENS, policy_measures
-from ctxbench.tuning.query_sets import QuerySet
-from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of, restrict_to_domain
-from ctxbench.tuning.sweep.drive import sweep
+from ctxbench.tuning.limits import policy_measures
+from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline
+from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of
 from ctxbench.tuning.sweep.engine_runs import measure_answers
-from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
-from ctxbench.tuning.sweep.front import Front
+from ctxbench.tuning.sweep.families import StandardMargin, sweep
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.shared_budget import DomainPair
-from ctxbench.tuning.sweep.threshold_lines import Measure
+from ctxbench.tuning.sweep.threshold_lines import Counts, Front, ThresholdSpan
 
 ROOT = Path(__file__).parents[2]
 ONE, TWO = definition("semantic"), definition("semantic-domains")

@@ -10,8 +10,8 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import Comparison, Estimate
 from ctxbench.core.arrays import FloatArray
 from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.limits import Constraint, Of, Policy
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.policies import Constraint, Of, Policy
 
 HELD = ("tools", "rules")  # the domains, in the order of the definition
 MODES = ("aggressive", "normal", "conservative")

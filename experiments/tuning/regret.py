@@ -17,17 +17,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "learned"))
+
 import numpy as np
+from pooled import fit_examples
 from regret_page import Team, page
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.data.datasets.dataset import draw_sample
 from ctxbench.data.datasets.lookup import open_dataset
-from ctxbench.data.datasets.sample import draw_sample
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.features.stored_fits import write_calibrations
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
@@ -36,26 +38,24 @@ from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.fitted import write_fitted
 from ctxbench.selectors.parameters import Value
 from ctxbench.text.tokens import open_counter
-from ctxbench.tuning.fits.query_fits import fit_examples, shipped_fit
+from ctxbench.tuning.fits.examples import ALL
+from ctxbench.tuning.fits.query_fits import shipped_fit
 from ctxbench.tuning.limits import (
-    COMPLETENESS,
     MAX_TOKENS,
     SAFETY_ERRORS,
-    TOKENS,
+    Constraint,
+    Policy,
     kept_measures,
     limits_of,
     policy_measures,
 )
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.policy_file import SelectorEntry
-from ctxbench.tuning.query_sets import ALL, TUNING, QuerySet
+from ctxbench.tuning.query_sets import TUNING, QuerySet
 from ctxbench.tuning.recommendation import choose
-from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.families import sweep
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.requirements import queries_by_type
 from ctxbench.tuning.tunables import Swept, Tunable, coarsen
 
 ROOT = Path(__file__).parents[2]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.experiment_file import read_experiment
 from ctxbench.bench.prepared import prepare
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.runner import run
 from ctxbench.bench.summary import RunSummary, summarise_run
+from tests.experiment_files import read_experiment
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,8 +12,9 @@ import pytest
 
 import ctxbench
 from ctxbench.bench import provenance
-from ctxbench.bench.experiment_file import SelectorSpec
-from ctxbench.bench.provenance import LIBRARIES, described, git_commit, versions
+from ctxbench.bench.provenance import LIBRARIES, git_commit, versions
+from ctxbench.bench.runner import described
+from ctxbench.bench.selector_specs import SelectorSpec
 
 
 def git(folder, *arguments):

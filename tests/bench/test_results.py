@@ -12,7 +12,8 @@ import os
 import numpy as np
 import pytest
 
-from ctxbench.bench.results import Part, RunFolder, content_key
+from ctxbench.bench.answer_rows import Part
+from ctxbench.bench.results import RunFolder, content_key
 from ctxbench.bench.slices import Slice, joined_slices
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import StorageError

@@ -27,7 +27,7 @@ from ctxbench.bench.summary import summarise_run
 from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import InputError, ParameterError, SelectorError, StorageError, UserError
 from ctxbench.data.datasets import read_dataset
-from ctxbench.data.labelling.query_weights import write_weights
+from ctxbench.data.labelling.query_files import write_weights
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.report.run_tables import comparison_table
 from ctxbench.selectors.pipelines import offered_sizes
@@ -155,7 +155,10 @@ def test_the_oracle_offers_what_is_required_and_random_as_much(tmp_path):
     found = offered(tmp_path / "run", "oracle")
     assert found["q04"][-1] == "tool:forge:create_issue"  # 67 tokens; the other create_issue has 82
     like = RunFolder(tmp_path / "run").load("tiny", "random")
-    assert offered_sizes(part.answers.joined()).tolist() == offered_sizes(like.answers.joined()).tolist()
+    assert (
+        offered_sizes(part.answers.joined().candidates).tolist()
+        == offered_sizes(like.answers.joined().candidates).tolist()
+    )
 
 
 def test_random_offers_as_many_as_the_other_for_each_query(tmp_path):
@@ -223,7 +226,8 @@ def test_one_whose_sizes_are_taken_is_asked_once_however_few_queries_at_once(tmp
     run_file(experiment(tmp_path, selectors), tmp_path / "run")
     assert sum(asked) == 10
     sizes = [
-        offered_sizes(RunFolder(tmp_path / "run").load("tiny", n).answers.joined()) for n in ("everything", "random")
+        offered_sizes(RunFolder(tmp_path / "run").load("tiny", n).answers.joined().candidates)
+        for n in ("everything", "random")
     ]
     assert sizes[0].tolist() == sizes[1].tolist()
 
@@ -805,7 +809,8 @@ def test_sizes_are_those_of_the_part_that_is_there_also_of_a_noisy_selector(tmp_
     run_file(experiment(tmp_path, f"{own_entry}\n  - {{selector: random, like: mine}}\n"), tmp_path / "run")
     assert len((tmp_path / "mine.log").read_text().split()) == 10
     sizes = [
-        offered_sizes(RunFolder(tmp_path / "run").load("tiny", name).answers.joined()) for name in ("mine", "random")
+        offered_sizes(RunFolder(tmp_path / "run").load("tiny", name).answers.joined().candidates)
+        for name in ("mine", "random")
     ]
     assert sizes[0].tolist() == sizes[1].tolist()
 

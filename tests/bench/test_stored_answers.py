@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxbench.bench import stored_answers
-from ctxbench.bench.results import Part, RunFolder
+from ctxbench.bench.answer_rows import Part
+from ctxbench.bench.results import RunFolder
 from ctxbench.bench.slices import Slice, continuing
 from ctxbench.bench.stored_answers import StoredAnswers, write_blocks
 from ctxbench.core.candidates import Candidates, Mode, Origin

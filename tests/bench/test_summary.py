@@ -10,7 +10,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from ctxbench.bench.results import FORMAT, Part, RunFolder
+from ctxbench.bench.answer_rows import Part
+from ctxbench.bench.results import FORMAT, RunFolder
 from ctxbench.bench.slices import Slice
 from ctxbench.bench.summary import HEADLINE, finite, summarise_run
 from ctxbench.core.candidates import Candidates

@@ -21,7 +21,7 @@ import pytest
 from ctxbench.embedding.embedder import EmbedderIdentity
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.model_files import find_weights
-from ctxbench.embedding.vector_store import VectorStore
+from ctxbench.embedding.vectors import VectorStore
 
 THREADS = 2
 ROUNDS = 5
@@ -121,7 +121,9 @@ def test_one_query(benchmark, minilm):
 
 
 def test_first_vector_in_a_fresh_process(benchmark):
-    script = "from ctxbench.embedding import open_embedder; open_embedder().embed(['where are the logs?'])"
+    script = (
+        "from ctxbench.embedding.embedder_names import open_embedder; open_embedder().embed(['where are the logs?'])"
+    )
     command = [sys.executable, "-c", script]
     subprocess.run(command, check=True, timeout=120)  # the weights' hash is checked here, once
     benchmark.pedantic(subprocess.run, args=(command,), kwargs={"check": True}, rounds=ROUNDS)

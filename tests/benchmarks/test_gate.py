@@ -21,7 +21,7 @@ import pytest
 
 from ctxbench.bench.prepared import prepare
 from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vector_store import VectorStore
+from ctxbench.embedding.vectors import VectorStore
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.index.resources import LocalResources

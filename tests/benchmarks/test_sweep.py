@@ -25,13 +25,12 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.steps.cut import Standard
+from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
-from ctxbench.tuning.sweep.front import Front
+from ctxbench.tuning.sweep.families import StandardMargin, sweep
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import Counts, Front, ThresholdSpan
 
 QUERIES, ITEMS = 1000, 500
 ROUNDS, SAMPLE = 3, 20

@@ -269,6 +269,9 @@ class TestCheck:
     def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
         write(place, AGENT | {"settings": {"n": 3}})
         assert "1 -> 3" in cli("check", "gate.yaml", "--verbose").out
+        write(place, AGENT | {"settings": {"n": 0}})
+        text = Path("agent.yaml").read_text().splitlines()
+        assert f"where: agent.yaml:{text.index('settings:') + 1};" in cli("check", "gate.yaml").out
 
     def test_its_settings_hold_in_presets_too(self, agent, cli, place):
         write(place, AGENT | {"selector": "learned", "settings": {"at_most": 2}})
@@ -328,6 +331,21 @@ class TestServers:
         assert done.code == 0
         assert done.json["verdict"] == "same"
         assert Path("agent.snapshot/capture.yaml").stat().st_mtime_ns > before
+
+    @pytest.mark.parametrize(("left", "place_told"), [({}, ".mcp.json"), ({"disabled": True}, ".mcp.json:1")])
+    def test_a_server_that_is_taken_out_is_where_its_tools_went(self, served, cli, left, place_told):
+        assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
+        tool = json.loads(Path("agent.snapshot/corpus.jsonl").read_text().splitlines()[0])["_id"]
+        Path("evals.jsonl").write_text(json.dumps({"query": "where is my parcel", "expected": [tool]}))
+        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+        Path("gate.yaml").write_text(GATE.replace("agent.yaml", "everything"))
+        assert cli("check", "gate.yaml", "--accept").code == 0
+        servers = json.loads(Path(".mcp.json").read_text())["mcpServers"]
+        servers = {"rich": {**servers["rich"], **left}} if left else {"other": {"command": "x", "disabled": True}}
+        Path(".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        done = cli("check", "gate.yaml")
+        assert (done.code, done.out.split(":")[0]) == (1, "worse")
+        assert f"where: {place_told};" in " ".join(done.out.split())
 
     def test_a_check_that_cannot_ask_them_names_the_command_that_goes_on_without(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0

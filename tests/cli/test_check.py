@@ -523,7 +523,7 @@ def test_a_reader_that_leaves_changes_no_verdict(process, accepted, gate, place)
 
 def test_a_step_that_prints_spoils_no_output(process, accepted):
     start = """
-import ctxbench.gate.current_answers as asking
+import ctxbench.gate.snapshot_sources as asking
 import ctxbench.gate.gate as gate
 taken = asking.take
 def take(*given, **named):

@@ -10,7 +10,7 @@ import pytest
 
 from ctxbench.bench.prepared import open_experiment
 from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vector_store import VectorStore
+from ctxbench.embedding.vectors import VectorStore
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.index.resources import LocalResources
 

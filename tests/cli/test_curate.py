@@ -14,7 +14,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.data.datasets import read_dataset
 from ctxbench.data.labelling.answer_log import KeyPress, state_of
 from ctxbench.data.labelling.folder import opened
-from ctxbench.data.labelling.query_weights import read_weights, write_weights
+from ctxbench.data.labelling.query_files import read_weights, write_weights
 from ctxbench.data.labelling.queue import Queue
 
 

@@ -11,11 +11,9 @@ from ctxbench import testing
 from ctxbench.core import registry
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
-from ctxbench.pytest_plugin.explained_request import ask
-from ctxbench.pytest_plugin.messages import report
+from ctxbench.pytest_plugin.explained_request import ask, report
 from ctxbench.selectors.definitions import read_definition
-from ctxbench.session.agent import Agent
-from ctxbench.session.session import Session
+from ctxbench.session.session import Agent, Session
 
 STEPS = """
 from dataclasses import dataclass, replace

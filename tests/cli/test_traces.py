@@ -9,8 +9,8 @@ import pytest
 from ctxbench.cli.traces import import_traces
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.labelling.exposure import read_exposures
-from ctxbench.data.traces.import_settings import TraceSettings
+from ctxbench.data.labelling.query_files import read_exposures
+from ctxbench.data.traces.importer import TraceSettings
 
 TURN = {
     "conversation": "c",

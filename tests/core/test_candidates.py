@@ -5,18 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxbench.core.candidates import (
-    SEARCHED,
-    Candidates,
-    Mode,
-    Origin,
-    brought_in,
-    concatenated,
-    joined,
-    order,
-    rescored,
-    stacked,
-)
+from ctxbench.core.candidate_tables import concatenated, joined, stacked
+from ctxbench.core.candidates import SEARCHED, Candidates, Mode, Origin, brought_in, order, rescored
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.rules import Rule
 

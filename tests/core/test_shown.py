@@ -14,7 +14,8 @@ from ctxbench import Strategy, testing
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.slices import Slice
-from ctxbench.core.candidates import Candidates, Origin, brought_in, concatenated, joined, stacked
+from ctxbench.core.candidate_tables import concatenated, joined, stacked
+from ctxbench.core.candidates import Candidates, Origin, brought_in
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline

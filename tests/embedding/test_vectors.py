@@ -15,8 +15,7 @@ from ctxbench.embedding import vectors as vectors_module
 from ctxbench.embedding.embedder import EmbedderIdentity, ModelError
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.minilm import MiniLM
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors, VectorStats
+from ctxbench.embedding.vectors import Vectors, VectorStats, VectorStore
 
 
 class Recorder(HashingEmbedder):
@@ -105,13 +104,13 @@ def test_the_next_run_embeds_nothing_and_asks_no_embedder(store):
     again.get(["b", "a", "a"])
     assert embedder.asked == []
     assert again.stats == VectorStats(embedded=0, found=2)
-    assert not again.stats.model_loaded
+    assert again.stats.embedded == 0
 
 
 def test_no_texts():
     vectors = Vectors(Recorder(), None)
     assert vectors.get([]).shape == (0, 16)
-    assert not vectors.stats.model_loaded
+    assert vectors.stats.embedded == 0
 
 
 def test_without_a_store_vectors_are_kept_in_memory():
@@ -211,7 +210,7 @@ def test_a_missing_model_is_not_blamed_on_a_text(store, tmp_path):
     vectors = Vectors(MiniLM(tmp_path), VectorStore(MiniLM().identity, tmp_path / "store"))
     with pytest.raises(ModelError, match=r"no model\.safetensors"):
         vectors.get(["a"])
-    assert not vectors.stats.model_loaded
+    assert vectors.stats.embedded == 0
 
 
 def test_vectors_of_another_length_than_the_identity_says(store):

@@ -16,10 +16,10 @@ from abstention_tables import (
     silence_table,
     trade_table,
 )
+from trials import AbstentionData, AbstentionTrial
 
 from ctxbench.bench.stats import Interval
 from ctxbench.tuning.fits.examples import Examples
-from ctxbench.tuning.fits.trials import AbstentionData, AbstentionTrial
 
 NEEDS = np.array([True, True, False, False])
 MADE = Examples(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ctxbench.bench.experiment_file import read_experiment
+from tests.experiment_files import read_experiment
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 

@@ -25,8 +25,7 @@ from ctxbench.features.columns import (
     resources_of,
     with_features,
 )
-from ctxbench.features.found import Found
-from ctxbench.features.labelled_requests import LABELLED
+from ctxbench.features.found import LABELLED, Found
 from tests.features.feature_cases import asked, table
 
 PLAIN = tuple(name for name in column_names() if name not in LABELLED)  # the others need a fit

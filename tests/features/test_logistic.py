@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.features.columns import VERSION
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import VERSION, Logistic
 
 VALUES = {
     "features": VERSION,

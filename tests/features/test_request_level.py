@@ -11,7 +11,7 @@ from ctxbench import testing
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
-from ctxbench.features.request_level import REQUEST, request_features, request_vectors
+from ctxbench.features.built_in import REQUEST, request_features, request_vectors
 from tests.features.feature_cases import asked, table
 
 

@@ -10,7 +10,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
 from ctxbench.features.columns import feature_rows
-from ctxbench.features.labelled_requests import LABELLED, NEIGHBOURS, LabelledRequests, needed_columns
+from ctxbench.features.found import LABELLED, NEIGHBOURS, LabelledRequests, needed_columns
 from tests.features.feature_cases import CATALOG, Plane, asked, table
 
 AREA, TONE, PRICES = CATALOG.ids

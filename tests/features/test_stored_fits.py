@@ -25,8 +25,7 @@ from ctxbench.features.stored_fits import (
     read_calibrations,
     write_calibrations,
 )
-from ctxbench.steps.calibrated import Abstain, Probability
-from ctxbench.steps.price import Price
+from ctxbench.steps.calibrated import Abstain, Price, Probability
 
 RESOURCES = testing.mock_resources()
 CATALOG = testing.mock_catalog()

@@ -68,7 +68,6 @@ def identity(**given: Any) -> Identity:
         "embedder": "minilm",
         "tokens": "o200k",
         "versions": {"python": "3.11", "ctxbench": "0.1.0", "code": "c0de"},
-        "git": "abc",
     }
     return Identity(**{**parts, **given})
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxbench.gate.baseline import without_texts
 from ctxbench.gate.causes import explain, shapley
 from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.snapshot_pair import SnapshotPair
-from ctxbench.gate.snapshots import without_texts
 from tests.gate.cause_cases import as_baseline, causes, explained, scored
 from tests.gate.gate_cases import answer, identity, item_id, offered, snapshot
 

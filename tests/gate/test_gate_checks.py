@@ -16,11 +16,11 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.prepared import open_experiment
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
+from ctxbench.gate.baseline import without_texts
 from ctxbench.gate.check_settings import CheckSettings, Pin, Tolerance
 from ctxbench.gate.checks import SnapshotPairs, check, pair_snapshots
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import without_texts
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.yaml_files import dump_yaml, load_yaml
 from ctxbench.text.tokens import open_counter

@@ -9,10 +9,11 @@ import pytest
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.requests import SessionItem
+from ctxbench.gate.baseline import without_texts
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import assess_comparability, unasked
-from ctxbench.gate.snapshots import Unasked, without_texts
-from ctxbench.selectors.circuit_breaker import NOT_ASKED
+from ctxbench.gate.snapshots import Unasked
+from ctxbench.selectors.protocol import NOT_ASKED
 from tests.gate.gate_cases import answer, identity, item, item_id, offered, snapshot
 
 SETTINGS = CheckSettings()

@@ -19,14 +19,14 @@ from ctxbench.core.errors import InputError
 from ctxbench.core.items import Catalog
 from ctxbench.data.curation.rebase import rebase_dataset
 from ctxbench.data.datasets import read_dataset, write_dataset
-from ctxbench.gate.baseline import read_baseline
+from ctxbench.gate.baseline import without_texts
+from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.baseline_rows import RowError, query_from_row, query_row
 from ctxbench.gate.edited_dataset import open_edited, restore_labels
 from ctxbench.gate.gate import accept, check_gate
 from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.model import CauseKind, Verdict
 from ctxbench.gate.snapshot_sources import take
-from ctxbench.gate.snapshots import without_texts
 from ctxbench.gate.stored_vectors import baseline_counts
 from ctxbench.sources.catalogs import read_catalog
 from tests.gate.gate_cases import identity, item, item_id, snapshot

@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.bench.experiment_file import read_experiment
-from ctxbench.bench.latency import interleaved
+from ctxbench.bench.latency import clock
 from ctxbench.bench.prepared import open_experiment
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.gate import warm_latency
+from ctxbench.gate.baseline import without_texts
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.checks import SnapshotPairs, check, pair_snapshots
 from ctxbench.gate.flat_steps import rebuild_pipeline
 from ctxbench.gate.model import Verdict
 from ctxbench.gate.snapshot_sources import silent, take
-from ctxbench.gate.snapshots import without_texts
 from ctxbench.gate.warm_latency import add_latency, time_pair
+from tests.experiment_files import read_experiment
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -66,7 +66,7 @@ def asked(monkeypatch):
         clock.seconds["whole"] = 0.001 if len(catalog) == ask.size else 0.002
 
     ask.size = 0
-    monkeypatch.setattr(interleaved, "ask", ask)
+    monkeypatch.setattr(clock, "ask", ask)
     found.append(ask)
     return found
 
@@ -266,7 +266,7 @@ def test_a_step_of_a_plugin_that_raises_while_it_is_timed_is_named(taken, resour
     def ask(*_arguments, **_named):
         raise RuntimeError("no such index")
 
-    monkeypatch.setattr(interleaved, "ask", ask)
+    monkeypatch.setattr(clock, "ask", ask)
     head = taken["bm25"]
     with pytest.raises(RuntimeError, match="no such index"):  # a bug of ours keeps its traceback
         timed(head, head, resources)

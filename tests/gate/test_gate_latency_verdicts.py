@@ -12,8 +12,8 @@ from hypothesis import strategies as some
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.gate.check_settings import CheckSettings
-from ctxbench.gate.latency_verdicts import LatencySamples, hodges_lehmann, join_latency, judge_latency, rank_test
 from ctxbench.gate.model import Check, SelectorCheck, Verdict
+from ctxbench.gate.warm_latency import LatencySamples, hodges_lehmann, join_latency, judge_latency, rank_test
 
 
 def samples(ratios, *, base=0.002, rounds=3, **given):

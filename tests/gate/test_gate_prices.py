@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.bench.metrics import parse_metric
+from ctxbench.gate.cause_groups import with_prices
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.checks import SnapshotPairs, check
 from ctxbench.gate.model import CauseKind, PriceChange, Verdict
-from ctxbench.gate.prices import with_prices
 from tests.gate.gate_cases import identity, item, item_id, offered, snapshot
 
 TOKENS, TOTAL = map(parse_metric, ("tokens", "total_tokens"))

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ctxbench.core.items import Item
 from ctxbench.core.requests import SessionItem
-from ctxbench.gate.baseline import read_baseline, write_baseline
+from ctxbench.gate.baseline import write_baseline
+from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.baseline_rows import RowError, item_from_row, item_row, query_from_row, query_row
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.comparability import assess_comparability

@@ -12,8 +12,9 @@ import pytest
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import InputError, StorageError
 from ctxbench.core.rules import Rule
-from ctxbench.gate.baseline import read_baseline, write_baseline
+from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_layout import file_hash, manifest_hash
+from ctxbench.gate.baseline_reader import read_baseline
 from tests.gate.gate_cases import answer, offered, snapshot
 
 ALWAYS = [offered("rule:style", mode="always")]

@@ -94,7 +94,7 @@ def test_what_is_reused_is_what_would_be_answered(gate, monkeypatch, selectors):
 
 def test_nothing_is_asked(gate, monkeypatch):
     gate.accepted()
-    monkeypatch.setattr("ctxbench.gate.current_answers.ask", lambda *_, **__: pytest.fail("asked"))
+    monkeypatch.setattr("ctxbench.gate.snapshot_sources.ask", lambda *_, **__: pytest.fail("asked"))
     assert gate.check().verdict is Verdict.SAME
 
 
@@ -127,7 +127,7 @@ def test_settings_of_the_gate_are_judged_by_without_asking(gate):
 def test_a_pin_of_a_query_that_is_not_asked_says_why_without_asking_selectors(gate, monkeypatch):
     gate.accepted(split="test")
     gate.write(gate={"pins": [{"query": "q01", "at_most_items": 3}]})
-    monkeypatch.setattr("ctxbench.gate.current_answers.take", None)
+    monkeypatch.setattr("ctxbench.gate.snapshot_sources.take", None)
     with pytest.raises(InputError, match="query q01 is in dataset tiny, but of split tuning, which is not asked"):
         gate.check()
 
@@ -253,15 +253,15 @@ def test_a_baseline_that_says_nothing_of_its_inputs_is_asked(gate):
 
 
 def test_a_dataset_written_to_while_it_is_read_is_not_taken_for_known(gate, monkeypatch):
-    from ctxbench.gate import current_answers
+    from ctxbench.gate import snapshot_sources
 
-    real = current_answers.take
+    real = snapshot_sources.take
 
     def writes(*args, **given):
         (gate.data / "queries.jsonl").write_bytes((gate.data / "queries.jsonl").read_bytes() + b"\n")
         return real(*args, **given)
 
-    monkeypatch.setattr(current_answers, "take", writes)
+    monkeypatch.setattr(snapshot_sources, "take", writes)
     gate.accepted()
     assert not gate.reused
 

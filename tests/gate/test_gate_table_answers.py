@@ -11,7 +11,7 @@ from ctxbench.bench.slices import Slice
 from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.items import Catalog
 from ctxbench.core.rules import Rule
-from ctxbench.gate.table_answers import TableAnswers, failures, offered_ids
+from ctxbench.gate.snapshots import TableAnswers, failures, offered_ids
 from tests.gate.gate_cases import answer, item, item_id
 
 CATALOG = Catalog([item(name) for name in "abcd"])

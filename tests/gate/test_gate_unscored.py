@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.rules import Rule
-from ctxbench.gate.baseline import read_baseline, write_baseline
+from ctxbench.gate.baseline import write_baseline
+from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.check_settings import CheckSettings, Pin
 from ctxbench.gate.checks import SnapshotPairs, check
 from ctxbench.gate.model import Verdict

@@ -21,14 +21,21 @@ from ctxbench.bench.prepared import prepare
 from ctxbench.core.errors import StorageError
 from ctxbench.embedding.embedder import ModelError
 from ctxbench.embedding.hashing import HashingEmbedder
-from ctxbench.embedding.vector_store import VectorStore, text_hash
-from ctxbench.gate.baseline import read_baseline, write_baseline
+from ctxbench.embedding.vectors import VectorStore, text_hash
+from ctxbench.gate.baseline import write_baseline
 from ctxbench.gate.baseline_layout import file_hash, manifest_hash
+from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.snapshot_sources import take
 from ctxbench.gate.snapshots import content_hash
-from ctxbench.gate.stored_vectors import BaselineCounter, BaselineStore, baseline_counts, gate_resources
-from ctxbench.gate.vectors_file import read_vectors, vectors_bytes
+from ctxbench.gate.stored_vectors import (
+    BaselineCounter,
+    BaselineStore,
+    baseline_counts,
+    gate_resources,
+    read_vectors,
+    vectors_bytes,
+)
 from ctxbench.text.tokens import CharsCounter, FileCounter
 from tests.gate.gate_cases import identity, item, snapshot
 
@@ -216,7 +223,7 @@ def test_the_machines_store_is_opened_only_for_what_the_baseline_lacks(tmp_path,
     path = tmp_path / "vectors.npz"
     path.write_bytes(vectors_bytes({"one": one}, embedder.identity.key))
     own = VectorStore(embedder.identity)
-    layered = BaselineStore(read_vectors(path), own)
+    layered = BaselineStore(read_vectors(path), own.identity)
     assert (layered.identity, layered.path) == (embedder.identity, own.path)
     assert layered.look_up(["one"])[0].all()
     assert not cache.exists()
@@ -231,7 +238,7 @@ def test_vectors_of_another_model_cannot_be_layered(tmp_path):
     path = tmp_path / "v.npz"
     path.write_bytes(vectors_bytes(VECTORS, "another"))
     with pytest.raises(ValueError, match="vectors of another"):
-        BaselineStore(read_vectors(path), VectorStore(HashingEmbedder().identity))
+        BaselineStore(read_vectors(path), HashingEmbedder().identity)
 
 
 # ---------------------------------------------------------------------------------------------- a check
@@ -431,7 +438,7 @@ def test_a_check_counts_no_item_that_the_baseline_knows_with_or_without_texts(ga
 CHECK = """
 import sys
 from pathlib import Path
-from ctxbench.gate.baseline import read_baseline
+from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.gate_file import read_gate
 from ctxbench.gate.stored_vectors import gate_resources, baseline_counts
 from ctxbench.gate.snapshot_sources import take

@@ -76,7 +76,7 @@ def steady(lost, **given):
         (steady(0), steady(12), False),  # outside, and asked once
         (steady(0, repeats=3), steady(12), False),
         (
-            *(steady(0, repeats=3), replace(steady(12, repeats=3), identity=identity(**OUTSIDE, git="x", values={}))),
+            *(steady(0, repeats=3), replace(steady(12, repeats=3), identity=identity(**OUTSIDE, values={}))),
             False,  # alike each time, but otherwise though nothing of it changed
         ),
         (

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.index.bm25 import Bm25Index
-from ctxbench.index.bm25f import Bm25fIndex, query_words
-from ctxbench.index.fields import FIELDS, field_words
+from ctxbench.index.bm25 import Bm25fIndex, Bm25Index, query_words
+from ctxbench.index.words import FIELDS, field_words
 
 ONE = dict.fromkeys(FIELDS, 1.0)
 FLAT = dict.fromkeys(FIELDS, 0.0)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.embedding.embedder import ModelError
-from ctxbench.index import dense
-from ctxbench.index.dense import ChunkMatrix, DenseIndex, chunks_of, multiply, row_dots, search
+from ctxbench.index import dense, products
+from ctxbench.index.dense import ChunkMatrix, DenseIndex, chunks_of, search
+from ctxbench.index.products import multiply, row_dots
 
 X, Y = [1.0, 0.0], [0.0, 1.0]
 
@@ -173,7 +174,7 @@ class TestProducts:
 
     @pytest.mark.parametrize("small", [0, 10**9])
     def test_one_thread_or_many_multiply_alike(self, monkeypatch, small):
-        monkeypatch.setattr(dense, "SMALL", small)
+        monkeypatch.setattr(products, "SMALL", small)
         left, right = np.array([[1, 2], [3, 4]], dtype=np.float32), np.array([[5, 6]], dtype=np.float32)
         assert multiply(left, right).tolist() == [[17.0], [39.0]]
 

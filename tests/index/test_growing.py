@@ -21,8 +21,7 @@ from ctxbench.index.dense import DenseIndex, dense_index
 from ctxbench.index.ranked import ranked_by
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
-from ctxbench.steps.retrieve import Dense, Random
-from ctxbench.steps.servers import Servers
+from ctxbench.steps.retrieve import Dense, Random, Servers
 from ctxbench.text.tokens import CharsCounter
 
 
@@ -38,7 +37,7 @@ class ItemWordsOf:
         for request in range(len(query.batch)):
             asked = query_stems(" ".join(query.chunks(request)))
             shares = [share for side in words.overlaps(asked) for share in side.values()]
-            rows.append(np.sum(shares, axis=0) + words.bm25(dict.fromkeys(asked, 1.0)))
+            rows.append(np.sum(shares, axis=0) + words.bm25.scores(dict.fromkeys(asked, 1.0)))
         return ranked_by(rows, [np.ones(len(row), dtype=bool) for row in rows], depth=5)
 
 

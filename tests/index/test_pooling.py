@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.index import dense
 from ctxbench.index.dense import ChunkMatrix, search
-from ctxbench.index.pooling import Pooling, pooled_search
+from ctxbench.index.pooling import Pooling
 
 EAST, NORTH, BETWEEN = [1.0, 0.0], [0.0, 1.0], [0.6, 0.8]
 POOLS = ("max", "mean", "top")
@@ -31,7 +31,7 @@ def hits_of(matrix, queries, pooling, *, depth=100, weight=None, start=None, eli
     n_items = int(matrix.item.max()) + 1
     eligible = np.ones((len(start) - 1, n_items), dtype=bool) if eligible is None else np.array(eligible, dtype=bool)
     weight = np.ones(len(queries)) if weight is None else np.array(weight)
-    return list(pooled_search(queries, start, eligible, matrix, depth=depth, weight=weight, pooling=pooling))
+    return list(pooling.search(queries, start, eligible, matrix, depth=depth, weight=weight))
 
 
 def scores(matrix, queries, pooling, **given_) -> dict[int, float]:
@@ -138,7 +138,7 @@ def test_it_equals_the_definition_and_a_batch_its_requests_to_the_bit(
     start = np.concatenate([[0], np.cumsum(chunks)]).astype(np.int64)
     eligible = np.ones((len(chunks), len(items)), dtype=bool)
     with mock.patch.object(dense, "BLOCK", block):
-        found = list(pooled_search(queries, start, eligible, matrix, depth=depth, weight=weight, pooling=pooling))
+        found = list(pooling.search(queries, start, eligible, matrix, depth=depth, weight=weight))
     for row, hits in enumerate(found):
         span = slice(start[row], start[row + 1])
         expected = naive(queries[span], weight[span], vectors, item, pooling)
@@ -147,8 +147,8 @@ def test_it_equals_the_definition_and_a_batch_its_requests_to_the_bit(
         assert got == pytest.approx({one: expected[one] for one in got}, abs=1e-12)
         left = [score for one, score in expected.items() if one not in got]
         assert not left or max(left) <= min(got.values()) + 1e-12
-        alone, = pooled_search(queries[span], np.array([0, chunks[row]]), eligible[:1], matrix, depth=depth,
-                               weight=weight[span], pooling=pooling)  # fmt: skip
+        alone, = pooling.search(queries[span], np.array([0, chunks[row]]), eligible[:1], matrix, depth=depth,
+                                weight=weight[span])  # fmt: skip
         assert alone.score.tolist() == hits.score.tolist()
         assert (alone.row.tolist(), alone.query_chunk.tolist()) == (hits.row.tolist(), hits.query_chunk.tolist())
 
@@ -162,7 +162,7 @@ def test_the_best_pair_pooled_is_what_the_search_finds(seed, n, chunks, top):
     given_ = {"depth": n, "weight": random.choice([0.5, 1.0], chunks)}
     start, eligible = np.array([0, chunks]), np.ones((1, n), dtype=bool)
     pooling = Pooling("top", "top", 1) if top else Pooling("max", "max")
-    (pooled,) = pooled_search(queries, start, eligible, matrix, pooling=pooling, **given_)
+    (pooled,) = pooling.search(queries, start, eligible, matrix, **given_)
     (hits,) = search(queries, start, eligible, matrix, **given_)
     _, first = np.unique(matrix.item[hits.row], return_index=True)
     kept = np.sort(first)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import ctxbench.index.related as related
 from ctxbench.index.dense import ChunkMatrix
-from ctxbench.index.pairs import best_pairs, every_pair
-from ctxbench.index.related import Asked, RelatedItems, Relatives, either
+from ctxbench.index.pairs import Edges, best_pairs, every_pair
+from ctxbench.index.related import Asked, Relatives, either
 
 
 def matrix(chunks: list[list[int]]) -> ChunkMatrix:
@@ -20,9 +20,7 @@ def matrix(chunks: list[list[int]]) -> ChunkMatrix:
     return ChunkMatrix.of(vectors, item, ordinal)
 
 
-def by_hand(
-    chunks: list[list[int]], leads: list[int], allowed: list[bool], threshold: float, limit: int
-) -> RelatedItems:
+def by_hand(chunks: list[list[int]], leads: list[int], allowed: list[bool], threshold: float, limit: int) -> Edges:
     """One pair of chunks at a time, by the definition."""
     vectors, best = matrix(chunks).vectors.astype(np.float64), {}
     row = [(i, c) for i, one in enumerate(chunks) for c in range(len(one))]
@@ -32,8 +30,8 @@ def by_hand(
             if lead in leads and allowed[item] and score >= threshold and score > best.get(item, (-2.0,))[0]:
                 best[item] = (score, lead, own, other)
     first = sorted(best, key=lambda item: (-best[item][0], item))[:limit]
-    columns = [np.array([best[item][place] for item in first]) for place in range(4)]
-    return RelatedItems(np.array(first, dtype=np.int64), *columns)
+    score, lead, own, other = (np.array([best[item][place] for item in first]) for place in range(4))
+    return Edges(lead, np.array(first, dtype=np.int64), score, own, other)
 
 
 @settings(max_examples=150, deadline=None)
@@ -48,7 +46,7 @@ def test_what_is_near_is_what_one_pair_at_a_time_gives(chunks, data):
     relatives = Relatives(matrix(chunks))
     found = relatives.near(relatives.lent(np.array(leads)), np.array(allowed), threshold=threshold, limit=limit)
     expected = by_hand(chunks, leads, allowed, threshold, limit)
-    for name in ("item", "score", "via", "own_chunk", "other_chunk"):
+    for name in ("item", "score", "owner", "own_chunk", "other_chunk"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
 
 
@@ -103,12 +101,12 @@ class TestLent:
 
 
 def test_either_keeps_the_higher_score_and_of_equals_the_first():
-    def found(*rows: tuple[int, float, int]) -> RelatedItems:
+    def found(*rows: tuple[int, float, int]) -> Edges:
         item, score, via = (np.array(column) for column in zip(*rows, strict=True))
-        return RelatedItems(item, score, via, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64))
+        return Edges(via, item, score, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64))
 
     joint = either(found((4, 0.9, 1), (2, 0.5, 1), (7, 0.3, 1)), found((2, 0.8, 2), (7, 0.3, 2), (1, 0.9, 2)))
-    assert list(zip(joint.item.tolist(), joint.score.tolist(), joint.via.tolist(), strict=True)) == [
+    assert list(zip(joint.item.tolist(), joint.score.tolist(), joint.owner.tolist(), strict=True)) == [
         (1, 0.9, 2),
         (4, 0.9, 1),
         (2, 0.8, 2),

@@ -15,8 +15,8 @@ from ctxbench.cli.review_command import review as review_command
 from ctxbench.cli.traces import import_traces
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError, UserError
 from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.labelling.answer_log import FOLDER, LOG
-from ctxbench.data.traces.import_settings import TraceSettings
+from ctxbench.data.labelling.query_files import FOLDER, LOG
+from ctxbench.data.traces.importer import TraceSettings
 from tests.library.conftest import SMOKE
 
 TWO = ["bm25", "dense"]

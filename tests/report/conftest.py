@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.bench.results import FORMAT, Part, RunFolder, Slice
+from ctxbench.bench.answer_rows import Part
+from ctxbench.bench.results import FORMAT, RunFolder, Slice
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.items import Catalog, Item, ItemKey

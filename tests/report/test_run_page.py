@@ -19,7 +19,7 @@ from ctxbench.bench.summary import summarise_run
 from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.report.drill import dataset_payload, script_json
+from ctxbench.report.page_payload import dataset_payload, script_json
 from ctxbench.report.run_page import render_page
 from ctxbench.report.scores import score_groups
 from ctxbench.report.thresholds import threshold_of

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ctxbench.core.notes import Note
-from ctxbench.report.drill import dataset_payload
+from ctxbench.report.page_payload import dataset_payload
 from tests.report.conftest import MadeRun, make_run, manifest
 
 NOTE = Note("plan", "fell back", "no model answered; the keywords were taken", query="q1")

@@ -48,7 +48,8 @@ from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import EmbeddingError, ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.embedding.embedder import ModelError
-from ctxbench.index.dense import ChunkMatrix, chunks_of, multiply, nearest
+from ctxbench.index.dense import ChunkMatrix, chunks_of, nearest
+from ctxbench.index.products import multiply
 from ctxbench.steps.cut import Standard, offered_length
 from ctxbench.steps.retrieve import best_of_items, joined_keys
 from ctxbench.text.original_rules import query_chunks
@@ -213,7 +214,7 @@ class OriginalEngine:
         asked = np.array(queries, dtype=np.float32)
         best = multiply(asked, matrix.vectors).max(axis=0)
         weight = np.ones(len(asked), dtype=np.float64)
-        hits = nearest(asked, best, matrix, allowed=None, depth=len(keys), weight=weight)
+        hits = nearest(asked, best, matrix, depth=len(keys), weight=weight)
         return best_of_items([hits], matrix, group=self._groups(keys), depth=len(keys))
 
     def _groups(self, keys: Iterable[ItemKey | None]) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.selectors.circuit_breaker import CircuitBreaker
+from ctxbench.selectors.protocol import CircuitBreaker
 
 
 def told(breaker, events, why="nothing"):

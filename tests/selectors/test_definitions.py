@@ -10,8 +10,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch
 from ctxbench.selectors import definitions
 from ctxbench.selectors.definitions import definition, find_definition, read_definition, shipped
-from ctxbench.steps.cut import Standard
-from ctxbench.steps.cut_relative import Margin
+from ctxbench.steps.cut import Margin, Standard
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 from ctxbench.testing.contract import shown
 

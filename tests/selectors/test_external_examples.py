@@ -14,14 +14,14 @@ import jsonschema
 import pytest
 import yaml
 
-from ctxbench.bench.experiment_file import read_experiment
 from ctxbench.core.selection import selections
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.selectors.command import CommandOptions
 from ctxbench.selectors.external import KINDS, External, _options, external_from_config, schema
-from ctxbench.selectors.http import HttpOptions
+from ctxbench.selectors.http_options import HttpOptions
 from ctxbench.testing import check_selector
 from tests.children import child
+from tests.experiment_files import read_experiment
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "own-selector"
 PAGE = (FOLDER / "README.md").read_text("utf-8")

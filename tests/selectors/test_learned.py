@@ -17,7 +17,7 @@ from ctxbench.features.columns import TEXT
 from ctxbench.features.found import RETRIEVED
 from ctxbench.features.stored_fits import SHIPPED, open_calibrations
 from ctxbench.selectors.definitions import definition
-from ctxbench.steps.price import PROBABILITY
+from ctxbench.steps.calibrated import PROBABILITY_COLUMN
 from ctxbench.testing import mock_catalog, mock_requests, mock_resources
 
 LEARNED = definition("learned")
@@ -55,9 +55,9 @@ class TestBatch:
 
     def test_columns_say_how_it_came_to_its_order(self):
         table = run(asked("Open a new issue with the label bug"))
-        assert {*TEXT, RETRIEVED, PROBABILITY} <= set(table.columns)
+        assert {*TEXT, RETRIEVED, PROBABILITY_COLUMN} <= set(table.columns)
         searched = table.origin == Origin.SEARCH
-        probability = table.columns[PROBABILITY][searched]
+        probability = table.columns[PROBABILITY_COLUMN][searched]
         assert ((probability >= 0) & (probability <= 1)).all()
         assert (np.diff(table.score[searched]) <= 0).all()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Batch, Request, SessionItem
 from ctxbench.selectors.definitions import find_definition
-from ctxbench.selectors.oracle import Oracle
+from ctxbench.selectors.pipelines import Oracle
 
 ITEMS = Catalog(
     [
@@ -73,8 +75,10 @@ def test_it_conforms():
     keys = [item.key for item in testing.mock_catalog()]
     required = {one.id: (tuple(keys[:2]), (keys[-1],)) for one in requests}
     alone = Oracle("oracle", testing.mock_resources())
-    testing.check_selector(alone.knowing(required), requests=requests)
-    assert alone.describe() == alone.knowing(required).describe(), "labels are the dataset's, not the selector's"
+    testing.check_selector(replace(alone, required=required), requests=requests)
+    assert alone.describe() == replace(alone, required=required).describe(), (
+        "labels are the dataset's, not the selector's"
+    )
 
 
 def test_scores_are_equal_so_that_the_catalog_orders():

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated, joined
+from ctxbench.core.candidate_tables import concatenated, joined
+from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Step
-from ctxbench.selectors.pair_texts import Chunkings
+from ctxbench.selectors.explain import Chunkings
 from ctxbench.text.chunking.chunk_rules import WholeRule
 from ctxbench.text.chunking.finer import Marked, WindowRule
 from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking

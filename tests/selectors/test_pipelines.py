@@ -61,20 +61,20 @@ def test_selectors_with_one_memo_share_their_first_steps():
 
 def test_sizes_leave_the_session_out():
     answers = cut(2).select(BATCH)
-    sizes = dict(zip(BATCH.ids, offered_sizes(answers), strict=True))
+    sizes = dict(zip(BATCH.ids, offered_sizes(answers.candidates), strict=True))
     assert sizes["plain"] == sizes["session"] == 2
     assert sizes["one item"] == 1
     assert sizes["empty"] == sizes["nothing available"] == 0
-    assert offered_sizes(cut(2).select(BATCH.take([]))).tolist() == []
+    assert offered_sizes(cut(2).select(BATCH.take([])).candidates).tolist() == []
 
 
 def test_as_many_as_another_offers_each_time():
     random = selector("random", {"retrieve": "random", "refine": [{"first": {"n": 1}}]})
     like = selector("standard", {"retrieve": "dense", "refine": [{"standard": {"topN": 1, "includeScore": 0.2}}]})
     answers = AsManyAs("r", random, like).select(BATCH)
-    sizes = offered_sizes(like.select(BATCH))
+    sizes = offered_sizes(like.select(BATCH).candidates)
     assert len(set(sizes.tolist())) > 2
-    assert np.array_equal(offered_sizes(answers), sizes)
+    assert np.array_equal(offered_sizes(answers.candidates), sizes)
     # what is offered is the beginning of the ranking's own order, its own cut undone
     ranking = random.select(BATCH).candidates
     assert np.array_equal(answers.candidates.item, ranking.item)

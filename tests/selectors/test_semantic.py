@@ -14,8 +14,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.core.selection import selections
 from ctxbench.embedding.embedder import EmbedderIdentity, ModelError
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
 from ctxbench.testing.contract import shown

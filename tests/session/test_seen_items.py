@@ -11,10 +11,9 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.io.rows import Row
 from ctxbench.selectors.definitions import read_definition
-from ctxbench.session.agent import Agent
 from ctxbench.session.context_comparison import compare, rebuild
 from ctxbench.session.exchange import Exchange, read_exchange
-from ctxbench.session.session import Session
+from ctxbench.session.session import Agent, Session
 from ctxbench.session.session_files import read_session, write_session
 
 ITEMS = (

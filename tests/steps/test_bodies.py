@@ -9,7 +9,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Step
-from ctxbench.selectors.pair_texts import Chunkings
+from ctxbench.selectors.explain import Chunkings
 from ctxbench.steps.diversity import Mmr
 from ctxbench.steps.lexical import Bm25
 from ctxbench.steps.retrieve import Dense

@@ -14,7 +14,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
-from ctxbench.steps.cut_relative import Gap, Margin, fallen
+from ctxbench.steps.cut import Gap, Margin, fallen
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # no cut looks at the query
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)

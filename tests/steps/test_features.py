@@ -11,8 +11,8 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.registry import build
 from ctxbench.core.requests import Batch
 from ctxbench.features.columns import TEXT, column_names
-from ctxbench.features.labelled_requests import LABELLED
-from ctxbench.steps.features import Features
+from ctxbench.features.found import LABELLED
+from ctxbench.steps.calibrated import Features
 
 BATCH = Batch.of(testing.mock_catalog(), testing.mock_requests())
 PLAIN = [name for name in column_names() if name not in LABELLED]  # the others need a fit

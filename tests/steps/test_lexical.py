@@ -8,7 +8,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
-from ctxbench.index.fields import FIELDS
+from ctxbench.index.words import FIELDS
 from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
 
 

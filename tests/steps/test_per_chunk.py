@@ -14,7 +14,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
-from ctxbench.steps.per_chunk import PerChunk
+from ctxbench.steps.cut import PerChunk
 
 QUERY = Query.of_chunks(Batch.of(Catalog([]), []), [])  # the step looks at the candidates only
 PROPERTY = settings(max_examples=300, deadline=None, database=None, derandomize=True)

@@ -14,7 +14,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
-from ctxbench.steps.price import PROBABILITY, Price
+from ctxbench.steps.calibrated import PROBABILITY_COLUMN, Price
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in ("one", "two", "three", "four")])
 COSTS = (50, 150, 50, 0)
@@ -45,7 +45,7 @@ def test_log_odds_less_the_log_of_the_price():
     assert by_item(after.score, after) == pytest.approx(
         [math.log(4) - math.log(100), math.log(4) - math.log(200), -math.log(100), -math.log(50)], abs=1e-12
     )
-    assert by_item(after.columns[PROBABILITY], after) == [0.8, 0.8, 0.5, 0.5]
+    assert by_item(after.columns[PROBABILITY_COLUMN], after) == [0.8, 0.8, 0.5, 0.5]
 
 
 def test_the_likely_for_its_price_comes_first():
@@ -61,7 +61,7 @@ def test_a_cheaper_item_overtakes_a_likelier_one():
     # 0.015, 0.0117, 0.01; 2/3 / 50 = 0.0133
     assert after.item.tolist() == [0, 3, 1, 2]
     assert after.chunk_rank.tolist() == [0, 1, 2, 3]
-    assert after.columns[PROBABILITY].tolist() == [0.6, 0.4, 0.7, 0.5]
+    assert after.columns[PROBABILITY_COLUMN].tolist() == [0.6, 0.4, 0.7, 0.5]
 
 
 def test_the_overhead_says_how_much_the_price_counts():
@@ -80,7 +80,7 @@ def test_certain_ones_are_finite_and_stand_at_the_ends():
     after = priced([1.0, 0.999999, 0.0, 1e-9])
     assert after.item.tolist() == [0, 1, 3, 2]
     assert np.isfinite(after.score).all()
-    assert after.columns[PROBABILITY].tolist() == [1.0, 0.999999, 1e-9, 0.0]
+    assert after.columns[PROBABILITY_COLUMN].tolist() == [1.0, 0.999999, 1e-9, 0.0]
     assert after.score[3] == pytest.approx(math.log(1e-15) - math.log(100), rel=1e-9)
 
 
@@ -93,12 +93,12 @@ def test_session_items_stay_as_they_are_and_expansions_are_priced():
     after = priced([math.nan, 0.5, 0.5], origin=[0, 1, 2])
     assert (sorted(after.item.tolist()), after.tier.tolist()) == ([0, 1, 2], [0, 1, 1])
     assert after.score[after.item == 1].tolist() == pytest.approx([-math.log(200)], rel=1e-12)
-    assert np.isnan(after.columns[PROBABILITY]).tolist() == [True, False, False]
+    assert np.isnan(after.columns[PROBABILITY_COLUMN]).tolist() == [True, False, False]
 
 
 def test_nothing_found_is_nothing_priced():
     after = priced([])
-    assert (len(after), after.columns[PROBABILITY].tolist()) == (0, [])
+    assert (len(after), after.columns[PROBABILITY_COLUMN].tolist()) == (0, [])
 
 
 @pytest.mark.parametrize("wrong", [1.5, -0.25])

@@ -10,8 +10,7 @@ from ctxbench.core.requests import Batch, Request
 from ctxbench.embedding.embedder import EmbedderIdentity
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
-from ctxbench.steps.retrieve import Dense
-from ctxbench.steps.servers import Servers, best_servers
+from ctxbench.steps.retrieve import Dense, Servers, best_servers
 from ctxbench.text.tokens import CharsCounter
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ctxbench.core.candidates import Candidates, Mode, Origin, concatenated
+from ctxbench.core.candidate_tables import concatenated, session_rows
+from ctxbench.core.candidates import Candidates, Mode, Origin
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.core.pipeline import session_rows
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request, SessionItem
 from ctxbench.steps.tool_rules import ToolRules

@@ -16,8 +16,7 @@ from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.features.stored_fits import write_calibrations
 from ctxbench.index.resources import LocalResources
 from ctxbench.text.tokens import open_counter

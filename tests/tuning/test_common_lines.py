@@ -9,10 +9,11 @@ import pytest
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import estimate
-from ctxbench.tuning.common_lines import GRID, CommonLine, sweep_common
+from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.optima import COMPLETENESS, TOKENS, Optimum
-from ctxbench.tuning.policies import Constraint, Policy
-from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
+from ctxbench.tuning.swept_settings import GRID, CommonLine, sweep_common
 
 NAN = math.nan
 ABSTENTION = Measure(Metric("abstention"))

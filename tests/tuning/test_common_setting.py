@@ -10,11 +10,10 @@ import pytest
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.presets import read_presets
-from ctxbench.tuning.common_setting import READING, CommonSetting, _join_values
-from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.preset_files import write_presets_of
 from ctxbench.tuning.query_sets import TEST, TUNING
-from ctxbench.tuning.tuner import tune
+from ctxbench.tuning.tuner import READING, CommonSetting, _join_values, tune
 from ctxbench.tuning.tuning_results import TOGETHER
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")

@@ -7,7 +7,7 @@ import pytest
 
 from ctxbench.bench.equal_tokens import LENGTHS
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.tuning.first_items import compare_at_tokens, first_items_curve
+from ctxbench.tuning.dataset_tuning import compare_at_tokens, first_items_curve
 from ctxbench.tuning.held_out_figures import SettingValues
 from ctxbench.tuning.query_sets import TUNING
 from ctxbench.tuning.search import Competitor

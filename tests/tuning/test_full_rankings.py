@@ -18,8 +18,7 @@ from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.fits.examples import folds_of
 from ctxbench.tuning.fits.query_fits import fit
-from ctxbench.tuning.full_rankings import OUT_OF_FOLD, count_fit_datasets, is_fitted_on, read_ranking
-from ctxbench.tuning.query_sets import TEST, TUNING
+from ctxbench.tuning.query_sets import OUT_OF_FOLD, TEST, TUNING, count_fit_datasets, is_fitted_on, read_ranking
 from ctxbench.tuning.sweep.engine_runs import measure_answers
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings

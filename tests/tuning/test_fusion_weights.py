@@ -9,7 +9,8 @@ from ctxbench import testing
 from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.bench.slices import Slice
-from ctxbench.core.candidates import Candidates, Origin, concatenated, joined
+from ctxbench.core.candidate_tables import concatenated, joined
+from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
@@ -17,7 +18,7 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.steps.rank import Weighted
-from ctxbench.tuning.fusion_weights import N_ERRORS, best_by_lower_bound, compositions, fit_weights
+from ctxbench.tuning.fits.fitted_weights import N_ERRORS, best_by_lower_bound, compositions, fit_weights
 
 ITEMS = 40
 NDCG = parse_metric("nDCG@10")

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.stats import estimate, grouped_compare, grouped_estimate, wilson_bounds, worth
-from ctxbench.tuning.common_lines import CommonLine, sweep_common
 from ctxbench.tuning.dataset_tuning import DatasetTuner
-from ctxbench.tuning.limits import COMPLETENESS, TOKENS
+from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.query_sets import TEST, TUNING
-from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Pairing
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
+from ctxbench.tuning.swept_settings import CommonLine, sweep_common
 from ctxbench.tuning.tuner import no_progress, tune
 
 COMPLETE, COST = COMPLETENESS.metric, TOKENS.metric

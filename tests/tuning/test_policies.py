@@ -14,7 +14,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.tuning.policies import Constraint
+from ctxbench.tuning.limits import Constraint
 from ctxbench.tuning.policy_file import SET_METRICS, SelectorEntry, read_policies
 from ctxbench.tuning.recommendation import unanswerable
 

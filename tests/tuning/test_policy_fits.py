@@ -9,7 +9,7 @@ from ctxbench.core.errors import InputError
 from ctxbench.features.stored_fits import read_calibrations
 from ctxbench.tuning.opened_inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
-from ctxbench.tuning.policy_fits import asks_for_fits, fit_selectors
+from ctxbench.tuning.preset_files import asks_for_fits, fit_selectors
 
 POLICIES = {
     "normal": {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": 0.9, "of": "base"}]}

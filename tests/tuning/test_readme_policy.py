@@ -12,7 +12,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.report.tuning import console_table, write_report
 from ctxbench.tuning.policy_file import read_policies
-from ctxbench.tuning.policy_fits import open_fitted
+from ctxbench.tuning.preset_files import open_fitted
 from ctxbench.tuning.tuner import tune
 
 ROOT = Path(__file__).parents[2]

@@ -12,19 +12,18 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import estimate, wilson
 from ctxbench.core.errors import ParameterError
 from ctxbench.tuning.limits import (
-    COMPLETENESS,
     SAFETY_ERRORS,
-    TOKENS,
+    Constraint,
+    Policy,
     kept_measures,
     policy_measures,
     reach_ratio,
     room_of,
 )
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
-from ctxbench.tuning.policies import Constraint, Policy
 from ctxbench.tuning.recommendation import choose, setting_text
-from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.swept_settings import bounds
 
 NAN = math.nan

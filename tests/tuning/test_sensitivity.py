@@ -10,8 +10,7 @@ from ctxbench.bench.stats import grouped_estimate
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.dataset_tuning import Base
 from ctxbench.tuning.query_sets import TUNING
-from ctxbench.tuning.search import Competitor, search
-from ctxbench.tuning.sensitivity import (
+from ctxbench.tuning.recommendation import (
     FIRST,
     MAP_CELLS,
     MAPS,
@@ -23,7 +22,8 @@ from ctxbench.tuning.sensitivity import (
     parameter_traces,
     trace,
 )
-from ctxbench.tuning.sweep.threshold_lines import Measure
+from ctxbench.tuning.search import Competitor, search
+from ctxbench.tuning.sweep.measures import Measure
 
 COMPLETE, TOKENS = parse_metric("completeness"), parse_metric("tokens")
 SMALL = {"contextTopK": [20, 50], "contextTopN": [0, 1, 3, 5]}

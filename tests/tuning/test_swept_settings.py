@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import estimate
-from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.swept_settings import LineSettings, best_place, bounds
 
 COMPLETENESS, TOKENS, RECALL, PRECISION = map(Measure, map(Metric, ("completeness", "tokens", "recall", "precision")))

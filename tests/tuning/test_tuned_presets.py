@@ -12,7 +12,7 @@ from ctxbench.bench.metrics import evaluate, parse_metric
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.presets import read_presets
-from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.preset_files import policy_block, write_presets_of
 from ctxbench.tuning.query_sets import TEST, TUNING
 from ctxbench.tuning.tuner import tune

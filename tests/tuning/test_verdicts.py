@@ -9,10 +9,9 @@ import pytest
 
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import wilson
-from ctxbench.tuning.limits import COMPLETENESS, SAFETY_ERRORS, TOKENS, Limit
-from ctxbench.tuning.policies import Constraint
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.verdicts import VerdictQueries, verdict
+from ctxbench.tuning.held_out_figures import VerdictQueries, verdict
+from ctxbench.tuning.limits import SAFETY_ERRORS, Constraint, Limit
+from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure
 
 
 def ground(n, *, chosen_here=False, size=1):

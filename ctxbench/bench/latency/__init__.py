@@ -1,7 +1,7 @@
 """How long one request takes: by step, cold and warm, as the catalog grows; indexing and peak memory.
 
-`measure` runs every configuration in fresh child processes (`python -m ctxbench.bench.latency`, a private entry),
-several rounds of all configurations in turns, and keeps every sample.
+`measure` runs every configuration in fresh child processes, several rounds of all configurations in turns, and keeps
+every sample.
 """
 
 from ctxbench.bench.latency.latency_results import (
@@ -17,7 +17,7 @@ from ctxbench.bench.latency.latency_results import (
     summarise,
 )
 from ctxbench.bench.latency.measurement import LatencySettings, measure
-from ctxbench.bench.latency.sized_catalogs import grown, requests_like
+from ctxbench.bench.latency.trial_inputs import grown, requests_like
 
 __all__ = [
     "PARTS_OF_A_STEP",

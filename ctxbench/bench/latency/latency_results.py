@@ -142,10 +142,6 @@ class Trial:
     peak_mib: float | None
     states: Mapping[str, Timings]
 
-    def as_dict(self) -> dict[str, Any]:
-        """The trial as JSON, every sample included."""
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Beside:
@@ -315,7 +311,7 @@ class LatencyResult:
             "states": dict(STATES),
             "figures": self.figures(),
             "documents": [dataclasses.asdict(row) for row in self.beside()],
-            "trials": [trial.as_dict() for trial in self.trials],
+            "trials": [dataclasses.asdict(trial) for trial in self.trials],
         }
 
 

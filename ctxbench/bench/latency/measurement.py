@@ -1,29 +1,32 @@
-"""Measuring latency: which configurations there are, in which order they run, and what comes of it."""
+"""Measuring latency: which configurations there are, in which order they run in child processes, what comes of it."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from ctxbench.bench.latency.child_process import run_child
-from ctxbench.bench.latency.jobs import Job, spec_of, write_items
 from ctxbench.bench.latency.latency_results import STATES, LatencyResult, Timings, Trial
-from ctxbench.bench.latency.sized_catalogs import grown, requests_like
+from ctxbench.bench.latency.trial_inputs import Job, grown, requests_like, write_items
 from ctxbench.bench.machine import machine
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.bench.provenance import versions
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, UserError, check_range
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
 from ctxbench.core.stages import EMBEDDER, kind_of
+from ctxbench.core.stored_pipelines import pipelines_in
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.files import temporary_folder
@@ -31,6 +34,7 @@ from ctxbench.selectors.definitions import find_definition
 from ctxbench.text.tokens import open_counter
 
 _MAX_SIZE = 1_000_000
+_LAST_LINES = 3  # of the standard error of a child that failed
 _SAID = {"cold": "an empty store", "restart": "a new process", "warm": "a warm process"}
 
 
@@ -62,8 +66,7 @@ class LatencySettings:
                 f"sizes must be one or more numbers of items from 1 to {_MAX_SIZE:,}, got {self.sizes}"
             )
         for name in ("repeats", "requests"):
-            if getattr(self, name) < 1:
-                raise ParameterError(f"{name} must be 1 or more, got {getattr(self, name)}")
+            check_range(name, getattr(self, name), 1)
         if not self.time_limit_s > 0:
             raise ParameterError(f"time_limit_s must be above 0, got {self.time_limit_s}")
 
@@ -120,7 +123,7 @@ def measure(
     open_counter(settings.tokens)
     started, host = datetime.now(UTC).isoformat(timespec="seconds"), machine()
     with _own_folder() as folder:
-        bench = _Bench.of(pipeline, catalog, asked, settings=settings, folder=folder)
+        bench = _Bench(pipeline, catalog, asked, settings=settings, folder=folder)
         plan = bench.plan()
         for order, (turn, job, size) in enumerate(plan):
             progress(f"{_SAID[job]}, {size:,} items, round {turn + 1} of {settings.repeats}", order, len(plan))
@@ -162,33 +165,18 @@ def _own_folder() -> Iterator[Path]:
         yield folder
 
 
-@dataclass
 class _Bench:
     """Runs trials in a folder and collects them."""
 
-    settings: LatencySettings
-    folder: Path
-    sizes: tuple[int, ...]
-    reference: int
-    spec: Mapping[str, Any]
-    stores: bool
-    catalogs: Mapping[int, Catalog]
-    first: Request
-    second: Request | None
-    others: tuple[Request, ...]
-    trials: list[Trial] = field(default_factory=list)
-    blas: list[dict[str, Any]] = field(default_factory=list)
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         pipeline: Pipeline,
         catalog: Catalog,
         requests: Sequence[Request],
         *,
         settings: LatencySettings,
         folder: Path,
-    ) -> _Bench:
+    ) -> None:
         """Make the catalogs of all sizes and choose the requests.
 
         Raises:
@@ -196,27 +184,21 @@ class _Bench:
         """
         if not requests:
             raise ParameterError("there is no request; latency needs at least one, better 101 or more")
-        largest = max(settings.sizes)
-        reference = min(len(catalog), largest)
-        sizes = tuple(sorted({*settings.sizes, max(reference, 1)}))
-        catalogs = {size: grown(catalog, size) for size in sizes}
-        for size, one in catalogs.items():
+        self.settings = settings
+        self.folder = folder
+        self.reference = min(len(catalog), max(settings.sizes))
+        self.sizes = tuple(sorted({*settings.sizes, max(self.reference, 1)}))
+        self.catalogs = {size: grown(catalog, size) for size in self.sizes}
+        for size, one in self.catalogs.items():
             write_items(one, folder / f"items-{size}.jsonl")
         first = next((place for place, request in enumerate(requests) if request.text.strip()), 0)
-        second = next((r for r in requests if r.text.strip() and r.text != requests[first].text), None)
-        others = [request for place, request in enumerate(requests) if place != first]
-        return cls(
-            settings=settings,
-            folder=folder,
-            sizes=sizes,
-            reference=reference,
-            spec=spec_of(pipeline),
-            stores=any("embedder" in step.uses for step in (pipeline.retrieve, *pipeline.refine)),
-            catalogs=catalogs,
-            first=requests[first],
-            second=second,
-            others=tuple(others[: settings.requests]),
-        )
+        self.first = requests[first]
+        self.second = next((r for r in requests if r.text.strip() and r.text != self.first.text), None)
+        self.others = [request for place, request in enumerate(requests) if place != first][: settings.requests]
+        self.spec = next(pipelines_in({"pipeline": pipeline.describe()})).specification()
+        self.stores = any("embedder" in step.uses for step in (pipeline.retrieve, *pipeline.refine))
+        self.trials: list[Trial] = []
+        self.blas: list[dict[str, Any]] = []
 
     def plan(self) -> list[tuple[int, str, int]]:
         """(round, job, size) of every trial in order; the first round makes each store before it is used."""
@@ -242,9 +224,19 @@ class _Bench:
         store = place / "vectors"
         if job != "cold" and filled.exists():
             shutil.copytree(filled, store)
-        made = run_child(
-            self._job(job, size, store), place, what=f"{_SAID[job]} at {size} items", limit_s=self.settings.time_limit_s
+        first = self.second if job == "restart" and self.second is not None else self.first
+        asked = Job(
+            job=job,
+            pipeline=self.spec,
+            embedder=self.settings.embedder,
+            tokens=self.settings.tokens,
+            items=str(self.folder / f"items-{size}.jsonl"),
+            store=str(store),
+            first=self._fitted(first, size).as_dict(),
+            others=[self._fitted(request, size).as_dict() for request in self.others if job == "warm"],
         )
+        what = f"{_SAID[job]} at {size} items"
+        made = run_child(asked, place, what=what, limit_s=self.settings.time_limit_s)
         if job == "cold" and store.exists() and not filled.exists():
             store.rename(filled)
         shutil.rmtree(place, ignore_errors=True)
@@ -259,20 +251,6 @@ class _Bench:
         }
         self.trials.append(Trial(job=job, size=size, round=turn, order=order, **{**made, "states": states}))
 
-    def _job(self, job: str, size: int, store: Path) -> Job:
-        first = self.second if job == "restart" and self.second is not None else self.first
-        others = self.others if job == "warm" else ()
-        return Job(
-            job=job,
-            pipeline=self.spec,
-            embedder=self.settings.embedder,
-            tokens=self.settings.tokens,
-            items=str(self.folder / f"items-{size}.jsonl"),
-            store=str(store),
-            first=self._fitted(first, size).as_dict(),
-            others=[self._fitted(request, size).as_dict() for request in others],
-        )
-
     def _fitted(self, request: Request, size: int) -> Request:
         """The request over the whole of a catalog, without what the catalog lacks."""
         catalog = self.catalogs[size]
@@ -283,3 +261,69 @@ class _Bench:
             session=None if session is None else tuple(s for s in session if catalog.find(s.key) is not None),
             explicit=tuple(key for key in request.explicit if catalog.find(key) is not None),
         )
+
+
+def run_child(job: Job, folder: Path, *, what: str, limit_s: float) -> dict[str, Any]:
+    """Do a job in a fresh process.
+
+    Args:
+        job: the job.
+        folder: an empty folder for the job and the child's output.
+        what: how messages call it.
+        limit_s: seconds after which the child is ended.
+
+    Returns:
+        What `worker.work` returned.
+
+    Raises:
+        UserError: the child failed (with the last lines of its standard error), or took too long.
+    """
+    path = folder / "job.json"
+    job.write(path)
+    with (folder / "stdout").open("w+b") as out, (folder / "stderr").open("w+b") as err:
+        code = _ended(_command(path), out=out, err=err, limit_s=limit_s, what=what)
+        answer, words = _read(out), _read(err)
+    if code != 0:
+        raise UserError(f"measuring {what} failed: {_fate(code, words)}")
+    try:
+        made: dict[str, Any] = json.loads(answer)
+    except ValueError as error:
+        raise UserError(f"measuring {what} failed: the process answered {answer[:80]!r}, which is no JSON") from error
+    return made
+
+
+def _command(path: Path) -> list[str]:
+    # -P: the folder that the user happens to be in does not go before the installed modules.
+    return [sys.executable, "-P", "-m", "ctxbench.bench.latency.worker", str(path), str(time.monotonic_ns())]
+
+
+def _ended(command: list[str], *, out: IO[bytes], err: IO[bytes], limit_s: float, what: str) -> int:
+    """Run a command to its end and return its exit code; on any exception, Ctrl-C included, it is ended first."""
+    # Its standard input stays open as long as this process lives: the child ends when it closes.
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=err)  # noqa: S603 - our own module
+    try:
+        return child.wait(limit_s)
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"measuring {what} took more than {limit_s:g} s and was ended; raise the time limit, or lower the sizes"
+        ) from error
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+        if child.stdin is not None:
+            child.stdin.close()
+
+
+def _read(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode("utf-8", "replace").strip()
+
+
+def _fate(code: int, words: str) -> str:
+    """Why a child ended: its own message, or how it ended with its last words."""
+    if code == UserError.exit_code and words:
+        return words
+    how = f"the process ended with exit code {code}" if code > 0 else f"the process was ended by signal {-code}"
+    lines = [line.strip() for line in words.splitlines() if line.strip()][-_LAST_LINES:]
+    return f"{how}; its standard error ends: {' | '.join(lines)}" if lines else f"{how} without a word"

@@ -1,22 +1,32 @@
-"""What happens in a child process: one trial of one configuration, in a fresh state."""
+"""A child process, `python -m ctxbench.bench.latency.worker JOB SPAWNED_NS`: one trial of one configuration.
+
+The answer is one line of JSON on standard output; whatever else is written there goes to standard error. The process
+ends as soon as its standard input does, so that none is left behind however its parent ended.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.latency.clock import Clock, TimedEmbedder, TimedResources, ask, timed
-from ctxbench.bench.latency.jobs import Job, read_items, read_request
+from ctxbench.bench.latency.trial_inputs import Job, read_items, read_request
 from ctxbench.bench.machine import blas, peak_mib
+from ctxbench.core.errors import UserError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Request
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vector_store import VectorStore
-from ctxbench.embedding.vectors import Vectors
+from ctxbench.embedding.vectors import Vectors, VectorStore
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
+from ctxbench.io.console import say
+from ctxbench.io.json_files import dump_json
+from ctxbench.io.visible import message_lines
 from ctxbench.text.tokens import open_counter
 
 _FIRST = {"cold": "cold", "restart": "restarted", "warm": "restarted_cached"}  # the state that a job's first finds
@@ -99,3 +109,27 @@ class _Samples:
             }
             for state, rows in self._rows.items()
         }
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+def main() -> int:
+    """Do the job named on the command line."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
+        os.dup2(2, 1)
+        try:
+            made = work(Job.read(Path(sys.argv[1])), spawned_ns=int(sys.argv[2]))
+        except UserError as error:
+            say(*message_lines(str(error)), err=True)
+            return UserError.exit_code
+        answer.write(dump_json(made) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

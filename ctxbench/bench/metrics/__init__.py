@@ -13,14 +13,16 @@ from ctxbench.bench.metrics.inputs import (
     Via,
     name_stem,
 )
-from ctxbench.bench.metrics.metric_names import Metric, parse_metric, parse_metrics
-from ctxbench.bench.metrics.values_by_query import (
+from ctxbench.bench.metrics.named_metrics import (
     GroupMean,
     Mean,
+    Metric,
     bits_over_random,
     evaluate,
     group_means,
     mean,
+    parse_metric,
+    parse_metrics,
     summarise,
     unavailable,
     worst_group,

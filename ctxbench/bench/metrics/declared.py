@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 import ctxbench.bench.metrics.kernels as kernels
-from ctxbench.bench.metrics.inputs import DEPTH
+from ctxbench.bench.metrics.inputs import DEPTH, Via
 from ctxbench.bench.metrics.joined import Joined
+from ctxbench.core import registry
 from ctxbench.core.arrays import FloatArray
+from ctxbench.core.errors import ParameterError, UnknownNameError
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount", "bits"]
 Need: TypeAlias = Literal["rankings", "item_tokens", "body_tokens", "kinship", "pool", "model_use"]
@@ -91,14 +96,14 @@ _SETS = (
         title="Recall of what is needed directly",
         text="Recall over the required items that are needed for themselves.",
         empty="NaN where nothing is needed directly; 0 where something is and nothing is in the prompt.",
-        compute=_set(kernels.direct_recall),
+        compute=_set(partial(kernels.recall_via, via=Via.DIRECT)),
     ),
     Declaration(
         name="dependency_recall",
         title="Recall of dependencies",
         text="Recall over the required items that are needed only because another one leans on them.",
         empty="NaN where there are no dependencies; 0 where there are and nothing is in the prompt.",
-        compute=_set(kernels.dependency_recall),
+        compute=_set(partial(kernels.recall_via, via=Via.DEPENDENCY)),
     ),
     Declaration(
         name="precision",
@@ -113,7 +118,7 @@ _SETS = (
         title="Precision, upper bound",
         text="Precision if every unlabelled item were relevant; `precision` is the lower bound.",
         empty="As precision.",
-        compute=_set(kernels.precision_upper),
+        compute=_set(partial(kernels.precision, lowest=-1)),
     ),
     Declaration(
         name="unlabelled",
@@ -133,7 +138,7 @@ _SETS = (
         better="lower",
         scale="amount",
         unit="items",
-        compute=_set(kernels.items),
+        compute=_set(lambda joined: joined.n_added),
     ),
     Declaration(
         name="tokens",
@@ -155,7 +160,7 @@ _SETS = (
         scale="amount",
         unit="tokens",
         needs=("item_tokens",),
-        compute=_set(kernels.total_tokens),
+        compute=_set(lambda joined: kernels.tokens(joined, np.ones(len(joined.added), dtype=np.bool_))),
     ),
     Declaration(
         name="loaded_tokens",
@@ -179,7 +184,7 @@ _SETS = (
         scale="amount",
         unit="tokens",
         needs=("model_use",),
-        compute=_set(kernels.model_tokens),
+        compute=_set(partial(kernels.model_use, row=0)),
     ),
     Declaration(
         name="model_seconds",
@@ -190,7 +195,7 @@ _SETS = (
         scale="amount",
         unit="seconds",
         needs=("model_use",),
-        compute=_set(kernels.model_seconds),
+        compute=_set(partial(kernels.model_use, row=1)),
     ),
     Declaration(
         name="wrong_siblings",
@@ -336,3 +341,26 @@ _RANKINGS = (
 
 METRICS: dict[str, Declaration] = {declared.name: declared for declared in (*_SETS, *_RANKINGS)}
 ALIASES = {"COMP": "Comp", "recall_all": "Comp"}
+
+
+@cache
+def find_metric(name: str) -> Declaration:
+    """What is declared for a metric's name, here or by a package (an entry point of the group `ctxbench.metric`).
+
+    Raises:
+        UnknownNameError: nothing is.
+        ParameterError: what the package has under the name is no declaration of it.
+    """
+    if name in METRICS:
+        return METRICS[name]
+    if name not in registry.names("metric"):
+        raise UnknownNameError("metric", name, metric_names())
+    found = registry.find("metric", name)
+    if not isinstance(found, Declaration) or found.name != name:
+        raise ParameterError(f"the entry point {name!r} of ctxbench.metric gives {found!r:.80}, no Declaration of it")
+    return found
+
+
+def metric_names() -> tuple[str, ...]:
+    """The names of all metrics, those of packages last."""
+    return (*METRICS, *registry.names("metric"))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, owners
 from ctxbench.core.errors import ParameterError
+from ctxbench.core.facts import FactCodes
 
 DEPTH = 100  # how far down a ranking is read
 
@@ -162,8 +163,8 @@ class Kinship:
             raise ParameterError(f"{len(names)} names, {len(servers)} servers and {len(types)} types; expected as many")
         telling = len(set(servers) - {""}) > 1
         rows = [
-            _codes([(t, s) if s and telling else None for t, s in zip(types, servers, strict=True)]),
-            _codes([(t, name_stem(n)) for n, t in zip(names, types, strict=True)]),
+            FactCodes.of((t, s) if s and telling else None for t, s in zip(types, servers, strict=True)).code,
+            FactCodes.of((t, name_stem(n)) for n, t in zip(names, types, strict=True)).code,
         ]
         if near is not None:
             rows.append(np.asarray(near, dtype=np.int64))
@@ -198,15 +199,14 @@ class Evidence:
 
     def __post_init__(self) -> None:
         n = self.judgments.n_queries
-        lengths = {"offered": len(self.offered.start) - 1}
-        if self.rankings is not None:
-            lengths["rankings"] = len(self.rankings.start) - 1
-        if self.pool is not None:
-            lengths["pool"] = len(self.pool)
-        if self.model_use is not None:
-            lengths["model_use"] = self.model_use.shape[1]
+        lengths = {
+            "offered": len(self.offered.start) - 1,
+            "rankings": None if self.rankings is None else len(self.rankings.start) - 1,
+            "pool": None if self.pool is None else len(self.pool),
+            "model_use": None if self.model_use is None else self.model_use.shape[1],
+        }
         for name, length in lengths.items():
-            if length != n:
+            if length not in (n, None):
                 raise ParameterError(f"{name}: {length} queries, but the judgments have {n}; join them by query id")
         highest = max((int(part.item.max()) for part in (self.offered, self.judgments) if len(part.item)), default=-1)
         catalogs = {
@@ -233,20 +233,13 @@ def name_stem(name: str) -> str:
     return " ".join(words[:2]).lower() or name
 
 
-def _codes(keys: Sequence[object | None]) -> IntArray:
-    """Number equal keys alike, None as -1, in order of first appearance; shape (n,)."""
-    seen: dict[object, int] = {}
-    return np.array([-1 if key is None else seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
-
-
 def _hold(table: Judgments | OfferedItems | Rankings, what: str, *columns: str) -> None:
     """Turn the columns of a new table into read-only int64 and check shapes, starts, and that no item is twice."""
     for name in ("start", *columns):
         value = getattr(table, name)
         if value is not None:
             array = np.array(value, dtype=np.bool_ if name == "enough" else np.int64)
-            frozen(array)
-            object.__setattr__(table, name, array)
+            object.__setattr__(table, name, frozen(array))
     n = len(table.item)
     for name in columns:
         value = getattr(table, name)

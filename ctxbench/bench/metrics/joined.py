@@ -18,16 +18,38 @@ class Joined:
 
     A group is one alternatives group of one query; groups are numbered over all queries. A group is *held* if the
     session holds one of its items, *open* otherwise.
+
+    Attributes:
+        evidence, labels: what is joined; `n` queries.
+        label_query, label_group: the query of each label, and its group, -1 if none.
+        group_query: the query of each group.
+        need: how many groups each query has.
+        offered_query: the query of each row of the prompts.
+        in_session, added: True where a row of the prompts was held by the session, or was added by the selector: found
+            or expanded to.
+        n_added: how many items the selector added to each query.
     """
 
     def __init__(self, evidence: Evidence) -> None:
-        self.evidence = evidence
-        self.labels = evidence.judgments
-        self.n = evidence.judgments.n_queries
-        tables = [evidence.judgments.item, evidence.offered.item]
+        self.evidence, self.labels, offered = evidence, evidence.judgments, evidence.offered
+        self.n = self.labels.n_queries
+        tables = [self.labels.item, offered.item]
         if evidence.rankings is not None:
             tables.append(evidence.rankings.item)
         self._width = 1 + max((int(table.max()) for table in tables if len(table)), default=0)
+        self.label_query = owners(self.labels.start)
+        required = self.labels.grade == Grade.REQUIRED
+        base = int(self.labels.group.max(initial=0)) + 1
+        keys = self.label_query[required] * base + self.labels.group[required]
+        groups, number = np.unique(keys, return_inverse=True)
+        self.label_group = np.full(len(required), -1, dtype=np.int64)
+        self.label_group[required] = number
+        self.group_query: IntArray = groups // base
+        self.need = self.total(self.group_query)
+        self.offered_query = owners(offered.start)
+        self.in_session = np.equal(offered.origin, SESSION)
+        self.added = ~self.in_session
+        self.n_added = self.total(self.offered_query[self.added])
 
     def total(self, query: IntArray, weight: npt.NDArray[np.generic] | None = None) -> FloatArray:
         """Sum `weight` (1 if none) of rows by their query, shape (n_queries,)."""
@@ -36,41 +58,10 @@ class Joined:
     # labels
 
     @cached_property
-    def label_query(self) -> IntArray:
-        """The query of each label."""
-        return owners(self.labels.start)
-
-    @cached_property
     def _by_key(self) -> tuple[IntArray, IntArray]:
         key = self.label_query * self._width + self.labels.item
         by_key = np.argsort(key, kind="stable")
         return key[by_key], by_key
-
-    @cached_property
-    def _groups(self) -> tuple[IntArray, IntArray]:
-        """The group of each label (-1 if none), and the query of each group."""
-        required = self.labels.grade == Grade.REQUIRED
-        base = int(self.labels.group.max(initial=0)) + 1
-        key = self.label_query[required] * base + self.labels.group[required]
-        keys, number = np.unique(key, return_inverse=True)
-        group = np.full(len(required), -1, dtype=np.int64)
-        group[required] = number
-        return group, keys // base
-
-    @property
-    def label_group(self) -> IntArray:
-        """The group of each label, -1 if none."""
-        return self._groups[0]
-
-    @property
-    def group_query(self) -> IntArray:
-        """The query of each group."""
-        return self._groups[1]
-
-    @cached_property
-    def need(self) -> FloatArray:
-        """How many groups each query has."""
-        return self.total(self.group_query)
 
     def label_of(self, query: IntArray, item: IntArray) -> IntArray:
         """The row of the label of each (query, item), -1 if there is none."""
@@ -94,33 +85,13 @@ class Joined:
     # what was offered
 
     @cached_property
-    def offered_query(self) -> IntArray:
-        """The query of each row of the prompts."""
-        return owners(self.evidence.offered.start)
-
-    @cached_property
     def _offered_label(self) -> IntArray:
         return self.label_of(self.offered_query, self.evidence.offered.item)
-
-    @cached_property
-    def in_session(self) -> BoolArray:
-        """True where a row of the prompts was held by the session."""
-        return np.equal(self.evidence.offered.origin, SESSION)
-
-    @cached_property
-    def added(self) -> BoolArray:
-        """True where a row of the prompts was added by the selector: found or expanded to."""
-        return ~self.in_session
 
     @cached_property
     def offered_grade(self) -> IntArray:
         """The grade of each row of the prompts, -1 if it is not labelled."""
         return self._grade_of(self._offered_label, self.evidence.offered.enough)
-
-    @cached_property
-    def n_added(self) -> FloatArray:
-        """How many items the selector added to each query."""
-        return self.total(self.offered_query[self.added])
 
     def _touched(self, rows: BoolArray) -> BoolArray:
         """True for each group that one of these rows of the prompts belongs to."""

@@ -37,8 +37,8 @@ def recall(j: Joined) -> FloatArray:
     return _ratio(j.total(j.group_query[j.met]), j.need)
 
 
-def _recall_via(j: Joined, via: Via) -> FloatArray:
-    """Recall over the groups needed in one way. A group with a direct item is needed directly."""
+def recall_via(j: Joined, via: Via) -> FloatArray:
+    """Recall over the groups needed in one way, NaN where there are none; one with a direct item is needed directly."""
     direct = np.zeros(len(j.group_query), dtype=np.bool_)
     label_via = j.labels.via if j.labels.via is not None else np.zeros_like(j.labels.item)
     group = j.label_group[label_via == Via.DIRECT]
@@ -47,30 +47,14 @@ def _recall_via(j: Joined, via: Via) -> FloatArray:
     return _ratio(j.total(j.group_query[chosen & j.met]), j.total(j.group_query[chosen]))
 
 
-def direct_recall(j: Joined) -> FloatArray:
-    """Recall over the groups that are needed directly; NaN where there are none."""
-    return _recall_via(j, Via.DIRECT)
+def precision(j: Joined, lowest: int = Grade.HELPFUL) -> FloatArray:
+    """Items of grade >= 1 / items added, an unlabelled item counting as irrelevant: the lower bound.
 
-
-def dependency_recall(j: Joined) -> FloatArray:
-    """Recall over the groups that are needed as dependencies only; NaN where there are none."""
-    return _recall_via(j, Via.DEPENDENCY)
-
-
-def _precision(j: Joined, lowest: int) -> FloatArray:
+    With -1, the grade of an unlabelled item, as `lowest` it counts as relevant: the upper bound.
+    """
     good = j.total(j.offered_query[j.added & ((j.offered_grade >= Grade.HELPFUL) | (j.offered_grade == lowest))])
     value = np.where((j.n_added == 0) & (j.open_need > 0), 0.0, _ratio(good, j.n_added))
     return _only(value, j.need > 0)
-
-
-def precision(j: Joined) -> FloatArray:
-    """Items of grade >= 1 / items added, an unlabelled item counting as irrelevant: the lower bound."""
-    return _precision(j, Grade.REQUIRED)
-
-
-def precision_upper(j: Joined) -> FloatArray:
-    """The same with an unlabelled item counting as relevant: the upper bound."""
-    return _precision(j, -1)
 
 
 def unlabelled(j: Joined) -> FloatArray:
@@ -78,27 +62,13 @@ def unlabelled(j: Joined) -> FloatArray:
     return j.total(j.offered_query[j.added & (j.offered_grade < 0)])
 
 
-def items(j: Joined) -> FloatArray:
-    """How many items the selector added."""
-    return j.n_added
-
-
-def _tokens(j: Joined, rows: BoolArray) -> FloatArray:
-    offered = j.evidence.offered
+def tokens(j: Joined, rows: BoolArray | None = None) -> FloatArray:
+    """Prompt tokens of what is shown of some rows of the prompts: of what the selector added, if none are named."""
+    rows, offered = j.added if rows is None else rows, j.evidence.offered
     if offered.tokens is not None:
         return j.total(j.offered_query[rows], offered.tokens[rows])
     size = np.asarray(j.evidence.item_tokens, dtype=np.float64)
     return j.total(j.offered_query[rows], size[offered.item[rows]])
-
-
-def tokens(j: Joined) -> FloatArray:
-    """Prompt tokens of what is shown of the items that the selector added."""
-    return _tokens(j, j.added)
-
-
-def total_tokens(j: Joined) -> FloatArray:
-    """Prompt tokens of what is shown of all items in the prompt, the session's included."""
-    return _tokens(j, np.ones(len(j.added), dtype=np.bool_))
 
 
 def loaded_tokens(j: Joined) -> FloatArray:
@@ -108,19 +78,9 @@ def loaded_tokens(j: Joined) -> FloatArray:
     return tokens(j) + j.total(j.offered_query[rows], bodies)
 
 
-def model_tokens(j: Joined) -> FloatArray:
-    """Tokens sent to a model and got from it by the selector itself."""
-    return _model_use(j, 0)
-
-
-def model_seconds(j: Joined) -> FloatArray:
-    """Seconds that the selector itself waited for a model."""
-    return _model_use(j, 1)
-
-
-def _model_use(j: Joined, row: int) -> FloatArray:
-    use: FloatArray = np.asarray(j.evidence.model_use, dtype=np.float64)[row]
-    return use
+def model_use(j: Joined, row: int) -> FloatArray:
+    """What the selector itself asked of a model: tokens sent to it and got from it (row 0), or seconds waited (1)."""
+    return np.asarray(np.asarray(j.evidence.model_use, dtype=np.float64)[row])
 
 
 def wrong_siblings(j: Joined) -> FloatArray:

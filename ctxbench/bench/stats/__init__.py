@@ -1,8 +1,15 @@
 """Statistics: intervals that say where they hold, and paired comparisons. numpy and the standard library only."""
 
-from ctxbench.bench.stats.by_metric import compare_metric, estimates
 from ctxbench.bench.stats.gains_losses import agreeing, gain_loss_interval
-from ctxbench.bench.stats.groups import by_group, grouped_compare, grouped_estimate, worth, worth_of
+from ctxbench.bench.stats.groups import (
+    by_group,
+    compare_metric,
+    estimates,
+    grouped_compare,
+    grouped_estimate,
+    worth,
+    worth_of,
+)
 from ctxbench.bench.stats.intervals import (
     LEVEL,
     Estimate,
@@ -26,7 +33,6 @@ from ctxbench.bench.stats.paired import (
     difference_interval,
     holm,
     mcnemar_exact,
-    needed_n,
     sign_flip,
     standardised_difference,
 )
@@ -54,7 +60,6 @@ __all__ = [
     "holm",
     "mcnemar_exact",
     "moment_bounds",
-    "needed_n",
     "share_bounds",
     "share_interval",
     "sign_flip",

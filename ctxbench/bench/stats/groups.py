@@ -1,4 +1,4 @@
-"""Intervals where queries come in groups, such as paraphrases of one request or turns of one conversation.
+"""Estimates and comparisons of metrics, also where queries come in groups, such as paraphrases or turns of one session.
 
 Queries of one group share what makes them easy or hard, so that a sample says less than as many independent ones: at a
 correlation of 0.5 within groups of three an interval by query that is called 95% covers 82 to 89%, one by group 92 to
@@ -8,11 +8,13 @@ correlation of 0.5 within groups of three an interval by query that is called 95
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from ctxbench.bench.metrics.named_metrics import Metric, summarise
 from ctxbench.bench.stats.intervals import (
     FEW,
     LEVEL,
@@ -20,6 +22,7 @@ from ctxbench.bench.stats.intervals import (
     Estimate,
     Interval,
     Scale,
+    bootstrap_interval,
     estimate,
     hall_bounds,
     wilson_bounds,
@@ -239,3 +242,70 @@ def _amount(sample: FloatArray, group: IntArray, *, level: float) -> Interval:
     differ = int(np.count_nonzero(np.bincount(group[place != counts.argmax()])))
     holds = groups >= SMALL and differ >= FEW
     return Interval(low=max(0.0, low), high=high, level=level, method=method, holds=holds)
+
+
+def estimates(
+    metrics: Iterable[Metric],
+    values: Mapping[Metric, FloatArray],
+    *,
+    level: float = LEVEL,
+    seed: int = 0,
+    groups: IntArray | None = None,
+) -> dict[Metric, Estimate]:
+    """Mean and interval of each metric, from values by query.
+
+    Args:
+        metrics: what is asked; one whose values (or whose parts') are not in `values` is left out.
+        values: as `ctxbench.bench.metrics.evaluate` gives them: shape (n_queries,), NaN = does not apply.
+        level: nominal coverage.
+        seed: of the bootstrap, which only metrics made of several means use (BoR).
+        groups: of each query, shape (n_queries,), for intervals that hold where only queries of different groups are
+            independent (see `grouped_estimate`); a bootstrap takes no account of it. Every query alone if not given.
+    """
+    out = {}
+    asked = list(metrics)
+    for metric, mean in summarise(asked, values).items():
+        scale = metric.declaration.scale
+        if scale == "bits":
+            rows = np.stack([values[part] for part in metric.parts], axis=1)
+            rows = rows[~np.isnan(rows).any(axis=1)]
+            interval = bootstrap_interval(rows, _bits, level=level, seed=seed)
+            out[metric] = Estimate(value=mean.value, interval=interval, n=mean.n, left_out=mean.left_out)
+        else:
+            own = np.arange(len(values[metric])) if groups is None else groups
+            out[metric] = grouped_estimate(values[metric], own, scale=scale, level=level)
+    return out
+
+
+def compare_metric(
+    metric: Metric,
+    base: Mapping[Metric, FloatArray],
+    other: Mapping[Metric, FloatArray],
+    *,
+    alpha: float = 0.05,
+    seed: int = 0,
+    groups: IntArray | None = None,
+) -> Comparison:
+    """Compare two selectors on one metric: see `compare`, and `grouped_compare` where groups are given.
+
+    A metric made of several is compared by its first part: the chance in Bits-over-Random is the same for both, so its
+    difference is one of Success@k.
+
+    Raises:
+        ParameterError: one side has no values of the metric.
+    """
+    part = metric.parts[0]
+    scale = part.declaration.scale
+    if part not in base or part not in other or scale == "bits":
+        raise ParameterError(f"{metric} cannot be compared: one side has no values of {part}")
+    if groups is None:
+        return compare(base[part], other[part], scale=scale, alpha=alpha, seed=seed)
+    return grouped_compare(base[part], other[part], groups, scale=scale, alpha=alpha, seed=seed)
+
+
+def _bits(means: FloatArray) -> FloatArray:
+    """Bits over random from mean success and mean chance, shape (m, 2); minus infinity at no success."""
+    ratio = means[:, 0] / means[:, 1]
+    out = np.full(len(ratio), -np.inf)
+    np.log2(ratio, out=out, where=ratio > 0)
+    return out

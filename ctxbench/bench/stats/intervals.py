@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.core.arrays import FloatArray
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, check_range
 
 Scale: TypeAlias = Literal["yes/no", "share", "amount"]
 LEVEL = 0.95
@@ -126,8 +126,7 @@ def wilson(successes: int, n: int, *, level: float = LEVEL) -> Interval:
     Raises:
         ParameterError: not 0 <= successes <= n.
     """
-    if not 0 <= successes <= n:
-        raise ParameterError(f"successes must be 0 to {n}, got {successes}")
+    check_range("successes", successes, 0, n)
     low, high = wilson_bounds(successes / n if n else 0.0, n, level=level)
     return Interval(low=float(low), high=float(high), level=level, method="Wilson", holds=n >= FEW)
 
@@ -304,9 +303,7 @@ def bootstrap_interval(
     below = (np.count_nonzero(draws < value) + 0.5 * np.count_nonzero(draws == value)) / resamples
     bias = _NORMAL.inv_cdf(min(max(below, 1.0 / resamples), 1.0 - 1.0 / resamples))
     acceleration = _acceleration(statistic((rows.sum(axis=0) - rows) / (n - 1)))
-    ends = []
-    for deviate in (bias - z, bias + z):
-        ends.append(_NORMAL.cdf(bias + deviate / max(1.0 - acceleration * deviate, 1e-9)))
+    ends = [_NORMAL.cdf(bias + away / max(1.0 - acceleration * away, 1e-9)) for away in (bias - z, bias + z)]
     low, high = (float(end) for end in np.quantile(draws, ends, method="inverted_cdf"))
     holds = n >= SMALL and low < high
     return Interval(low=low, high=high, level=level, method="BCa bootstrap", holds=holds)

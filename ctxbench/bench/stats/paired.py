@@ -20,6 +20,7 @@ from ctxbench.core.errors import ParameterError
 _EXACT = 20  # up to so many differences that are not 0 all sign flips are tried
 _WHOLE = 1000  # up to so many discordant pairs the exact test counts in whole numbers
 _ROWS = 512
+_POWER = 0.8  # the chance wanted of telling a difference apart
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -141,7 +142,7 @@ def _with_needed(comparison: Comparison, *, family: int) -> Comparison:
     n, differing = comparison.n, comparison.higher + comparison.lower
     if not differing:
         return replace(comparison, needed=None)
-    needed = _needed(comparison.difference, comparison.square, differing / n, comparison.alpha / family)
+    needed = needed_n(comparison.difference, comparison.square, differing / n, comparison.alpha / family)
     needed = None if needed is None else math.ceil(needed / comparison.worth)
     if needed is not None and needed <= n and not comparison.distinguishable:
         needed = None  # the formula is normal theory; n queries were asked, and did not tell
@@ -292,38 +293,27 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
     return out
 
 
-def needed_n(differences: npt.ArrayLike, *, alpha: float = 0.05, power: float = 0.8) -> int | None:
-    """How many queries would tell the observed mean difference apart, if it and the spread are as observed.
+def needed_n(mean: float, square: float, differing: float, alpha: float) -> int | None:
+    """How many queries would tell the observed mean difference apart with power 0.8, if it and the spread are as seen.
 
     n = ((z_a sqrt(E d^2) + z_b sd) / mean d)^2, with z_a for alpha two-sided and z_b for the power: Connor's
     formula for McNemar's test where d is -1, 0 or 1. At least as many as it takes for the share of queries that
     differ to give an exact test a chance: with m differing queries its p-value is never below 2^(1 - m).
 
     Args:
-        differences: shape (n,), finite.
+        mean, square: of the differences d, and of their squares.
+        differing: the share of differences that are not 0, above 0.
         alpha: of the test; divide by the number of comparisons read together for the strictest step of Holm's.
-        power: the chance wanted of telling the difference apart, in (0.5, 1).
 
     Returns:
-        The number of queries (those that the metric applies to), or None if the mean difference is 0 or n is 0.
+        The number of queries (those that the metric applies to), or None if the mean difference is 0.
 
     Source: Connor, Sample size for testing differences in proportions for the paired-sample design, Biometrics
         43, 1987.
     """
-    if not 0.5 < power < 1.0:
-        raise ParameterError(f"power must be above 0.5 and below 1, got {power}")
-    away = _differences(differences)
-    if not np.any(away):
-        return None
-    mean, square = math.fsum(away.tolist()) / len(away), float((away**2).mean())
-    return _needed(mean, square, np.count_nonzero(away) / len(away), alpha, power)
-
-
-def _needed(mean: float, square: float, differing: float, alpha: float, power: float = 0.8) -> int | None:
-    """`needed_n` from the mean, the mean square and the share of differences that are not 0, which is above 0."""
     if abs(mean) <= 1e-12 * math.sqrt(square):
         return None
-    z_alpha, z_power = critical(1.0 - alpha), critical(2.0 * power - 1.0)
+    z_alpha, z_power = critical(1.0 - alpha), critical(2.0 * _POWER - 1.0)
     sd = math.sqrt(max(square - mean**2, 0.0))
     plain = ((z_alpha * math.sqrt(square) + z_power * sd) / mean) ** 2
     least = math.ceil(1.0 - math.log2(alpha)) / differing

@@ -36,8 +36,8 @@ from ctxbench.core.candidates import Origin
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.importers.formats.beir import HEADER
 from ctxbench.data.importers.formats.conversion import EXPORT_FILE, EXPORT_KEY
+from ctxbench.data.importers.formats.qrels import HEADER
 from ctxbench.io.files import atomic_folder, file_name, write_atomic
 from ctxbench.io.json_files import dump_json, dump_jsonl, read_json
 

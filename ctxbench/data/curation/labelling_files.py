@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctxbench.data.labelling.answer_log import FOLDER, LOG
-from ctxbench.data.labelling.exposure import EXPOSURE
-from ctxbench.data.labelling.query_weights import WEIGHTS
+from ctxbench.data.labelling.query_files import EXPOSURE, FOLDER, LOG, WEIGHTS
 from ctxbench.io.files import read_bytes, write_atomic
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -213,10 +213,10 @@ class _Checker:
         contents, self._listed = self._contents, set()
         first: dict[tuple[str, ItemKey], int] = {}
         for i, label in enumerate(contents.labels):
-            messages = [*self._references(label), *self._values(label), *self._hidden(label)]
+            messages = list(self._label_messages(label))
             if first.setdefault((label.query, label.item), i) != i:  # those of a file are reported where it is read
                 messages.append("occurs twice")
-            yield from (_label_fault(label, message, contents.place_label(i)) for message in messages)
+            yield from (label_fault(label, message, contents.place_label(i)) for message in messages)
         required = (
             ((label.query, label.alternatives, None if label.alternatives else label.item), i)
             for i, label in enumerate(contents.labels)
@@ -228,16 +228,14 @@ class _Checker:
                     f"stands alone in its group of alternatives {group!r}; give the items that stand for each other "
                     "the same text, or leave it empty"
                 )
-                yield _label_fault(contents.labels[rows[0]], message, contents.place_label(rows[0]))
+                yield label_fault(contents.labels[rows[0]], message, contents.place_label(rows[0]))
             if query_id in self._queries:
                 yield from self._reachable(self._queries[query_id], rows)
 
-    def _references(self, label: Label) -> Iterable[str]:
+    def _label_messages(self, label: Label) -> Iterable[str]:
         if label.query not in self._queries and self._contents.queries_complete:
             yield f"is for a query that queries.jsonl does not hold{self._suggest('query', label.query, self._queries)}"
         yield from self._unknown_items([label.item], "label")
-
-    def _values(self, label: Label) -> Iterable[str]:
         if label.grade not in (0, 1, 2):
             yield f"has score {label.grade}; expected 0 irrelevant, 1 helpful or 2 required"
         if label.via not in ("direct", "dependency"):
@@ -252,10 +250,6 @@ class _Checker:
             yield f"quotes {label.quote!r:.100}, which the item's prompt text does not hold; quote it word for word"
         if query is not None and query.needs_nothing and label.grade == 2:
             yield "says required, but the query says `needs: nothing`"
-
-    def _hidden(self, label: Label) -> Iterable[str]:
-        """Reasons why the query does not see an item that it requires."""
-        item, query = self._contents.items.get(label.item), self._queries.get(label.query)
         if item is None or query is None or label.grade != 2:
             return
         yield from (f"says required, but the item {why}" for why in _hidden_because(query.request, item))
@@ -268,9 +262,7 @@ class _Checker:
         contents, request = self._contents, query.request
         labels = [contents.labels[row] for row in rows]
         items = {label.item: contents.items[label.item] for label in labels if label.item in contents.items}
-        available: Container[ItemKey] | None = request.available
-        if query.scope is not None:
-            available = self._scopes.get(query.scope)
+        available = request.available if query.scope is None else self._scopes.get(query.scope)
         if any(label.item not in items for label in labels) or (query.scope is not None and available is None):
             return  # reported already
         lost = {item.id for item in items.values() if not item.enabled or item.include == "manual"}
@@ -289,7 +281,8 @@ class _Checker:
             yield Fault(message + self._next_remedy(), *contents.place_label(rows[0]))
 
 
-def _label_fault(label: Label, message: str, place: Place) -> Fault:
+def label_fault(label: Label, message: str, place: Place) -> Fault:
+    """The fault of a label."""
     return Fault(f"label of {label.item.id!r} for query {label.query!r} {message}", *place)
 
 

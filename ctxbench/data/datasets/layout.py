@@ -8,10 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ctxbench.core.errors import UserError
+from ctxbench.core.items import ItemKey
 from ctxbench.io.files import read_bytes
+from ctxbench.io.json_files import iter_jsonl
+from ctxbench.io.jsonc import entry_lines, read_jsonc
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.agent_file import read_agent
 from ctxbench.sources.catalogs import CORPUS
@@ -29,13 +34,22 @@ def own_files(folder: Path) -> set[str]:
     return {CARD, *corpus, QUERIES, *(f"{QRELS}/{path.name}" for path in (folder / QRELS).glob("*.tsv"))}
 
 
+def read_card(folder: Path) -> Mapping[str, Any]:
+    """The card of a dataset; empty if the file holds no mapping.
+
+    Raises:
+        StorageError, InputError: it cannot be read.
+    """
+    card, _ = load_yaml(folder / CARD)
+    return card if isinstance(card, Mapping) else {}
+
+
 def agent_of(folder: Path) -> Path | None:
     """The agent file that a dataset's card names; None where it names none, or cannot be read."""
     try:
-        card, _ = load_yaml(folder / CARD)
+        name = read_card(folder).get(AGENT)
     except UserError:
         return None
-    name = card.get(AGENT) if isinstance(card, Mapping) else None
     return Path(os.path.normpath(folder / name)) if isinstance(name, str) and name else None
 
 
@@ -56,3 +70,65 @@ def files_hash(folder: Path) -> str:
         beside = (folder / CORPUS).exists()  # a fault, which whoever reads the dataset says
         digest.update(f"{AGENT} {read_agent(agent).catalog().hash} {beside}\n".encode())
     return digest.hexdigest()
+
+
+class DatasetLines:
+    """Lines in the files of datasets, by id; each file is read once, when it is first needed.
+
+    Lines are 1-based; 0 where the id is not in the file, or the file cannot be read: a line is a convenience.
+    """
+
+    def __init__(self) -> None:
+        self._lines_of = cache(_lines_of)
+        self._places_of = cache(_places_of)
+
+    def item(self, folder: Path, item: str) -> tuple[Path, int]:
+        """The catalog of a dataset and the line of an item in it.
+
+        Of an agent's item it is the file that it comes from; of a tool that the agent no longer has, the configuration
+        of its servers, and the line of the tool's server where that is still there.
+        """
+        if (agent := agent_of(folder)) is not None:
+            return self._places_of(agent).get(item) or _place_of_server(agent, item)
+        return folder / CORPUS, self._lines_of(folder / CORPUS).get(item, 0)
+
+    def query(self, folder: Path, query: str) -> tuple[Path, int]:
+        """The path of a dataset's queries, and the line of one of them."""
+        return folder / QUERIES, self._lines_of(folder / QUERIES).get(query, 0)
+
+    def labels(self, folder: Path, query: str) -> tuple[Path, int]:
+        """The first file with labels of a query, and the line; the path of the queries and 0 where it has none."""
+        for path in sorted((folder / QRELS).glob("*.tsv")):
+            if line := self._lines_of(path).get(query):
+                return path, line
+        return folder / QUERIES, 0
+
+
+def _places_of(agent: Path) -> Mapping[str, tuple[Path, int]]:
+    try:
+        return read_agent(agent).places()
+    except UserError:
+        return {}
+
+
+def _place_of_server(agent: Path, item: str) -> tuple[Path, int]:
+    """The place of the server of a tool; the agent file where that is not known."""
+    try:
+        config, server = read_agent(agent).mcp, ItemKey.parse(item).server
+        if config is None or server is None:
+            return agent, 0
+        lines = entry_lines(read_jsonc(config)[1])
+    except UserError:
+        return agent, 0
+    return config, next((line for path, line in lines.items() if path[-1:] == (server,)), 0)
+
+
+def _lines_of(path: Path) -> Mapping[str, int]:
+    """The line of each row of a file by id; of a file of labels, the first line of each query."""
+    try:
+        if path.suffix != ".tsv":
+            return {str(row.get("_id")): line for line, row in iter_jsonl(path, [])}
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except (UserError, OSError):
+        return {}
+    return {line.split("\t", 1)[0]: number for number, line in reversed(list(enumerate(lines, 1)))}

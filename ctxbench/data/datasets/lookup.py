@@ -11,13 +11,12 @@ from ctxbench.bench.progress_listener import Notify, nothing_said
 from ctxbench.core import registry
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset, name_fault
-from ctxbench.data.datasets.layout import CARD, own_files
+from ctxbench.data.datasets.layout import CARD, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_files
-from ctxbench.data.importers.interface import Importer
+from ctxbench.data.importers.published_files import FileImporter, Importer
 from ctxbench.io.cache import altered, cache_dir, is_sealed, seal_folder
 from ctxbench.io.files import atomic_folder, recover_folder
-from ctxbench.io.yaml_files import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +139,6 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = no
     importer = by_dataset[name]
     if source is None:
         return _import(name, importer, notify)
-    from ctxbench.data.importers.published_files import FileImporter  # few read a folder
-
     if not isinstance(importer, FileImporter):
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
     return _write_to_cache(name, importer.with_folder(source).load(name), notify)
@@ -204,8 +201,7 @@ def _cache_folder(name: str) -> Path:
 
 def _cache_fault(name: str, importer: Importer | None) -> str:
     """Why a cached dataset cannot be used: it is damaged or, where it can be made again, outdated. Empty if it can."""
-    damaged = altered(_cache_folder(name))
-    if damaged:
+    if damaged := altered(_cache_folder(name)):
         return f"{', '.join(damaged)} in the cache {'is' if len(damaged) == 1 else 'are'} damaged"
     if importer is None or not importer.available():
         return ""
@@ -225,7 +221,6 @@ def _cached_names() -> set[str]:
 def _cached_version(name: str) -> str:
     """The version in a cached card; empty if the card cannot be read, which is a fault when the dataset is read."""
     try:
-        card, _ = load_yaml(_cache_folder(name) / CARD)
+        return str(read_card(_cache_folder(name)).get("version", ""))
     except (InputError, StorageError):
         return ""
-    return str(card.get("version", "")) if isinstance(card, dict) else ""

@@ -1,12 +1,28 @@
-"""Queries of a dataset, and the labels that say how much a query needs an item."""
+"""Queries of a dataset, and the labels that say how much a query needs an item.
+
+The fields of a query are read from rows of a dataset's files: every field is checked, every fault has its line.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
-from ctxbench.core.requests import Request
+from ctxbench.core.requests import Message, Only, Request, SessionItem
+from ctxbench.core.times import instant
+from ctxbench.io.rows import Row, read_key, read_text_value
+
+T = TypeVar("T", bound=Hashable)
+
+QUERY_FIELDS = (
+    *("_id", "text", "split", "group", "tags", "needs", "labelled", "history", "session", "removed", "explicit"),
+    *("available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time", "only"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,20 +58,17 @@ class DatasetQuery:
 
     def as_row(self) -> dict[str, Any]:
         """The query as a row of `queries.jsonl`: `_id`, text and split, then the fields that are not their defaults."""
-        listed = self.scope is None  # a scope's items are in the card, and may be many
-        rest = (self.request if listed else replace(self.request, available=None)).as_dict()
-        row: dict[str, Any] = {"_id": rest.pop("id"), "text": rest.pop("text"), "split": self.split}
-        if self.group is not None:
-            row["group"] = self.group
-        if self.tags:
-            row["tags"] = list(self.tags)
-        if self.needs_nothing:
-            row["needs"] = "nothing"
-        if self.partly_labelled:
-            row["labelled"] = "partly"
-        if self.scope is not None:
-            row["scope"] = self.scope
-        return row | rest
+        # a scope's items are in the card, and may be many
+        rest = (self.request if self.scope is None else replace(self.request, available=None)).as_dict()
+        own = {
+            "group": self.group,
+            "tags": list(self.tags) or None,
+            "needs": "nothing" if self.needs_nothing else None,
+            "labelled": "partly" if self.partly_labelled else None,
+            "scope": self.scope,
+        }
+        stated = {name: value for name, value in own.items() if value is not None}
+        return {"_id": rest.pop("id"), "text": rest.pop("text"), "split": self.split} | stated | rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +95,183 @@ class Label:
     alternatives: str = ""
     source: str = ""
     quote: str = ""
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+def read_query(row: Row, scopes: Mapping[str, tuple[ItemKey, ...]]) -> DatasetQuery | None:
+    """Turn a row of `queries.jsonl` into a query; None if it has no `_id`."""
+    row.refuse_unknown(QUERY_FIELDS)
+    query_id = row.take("_id", str, "", required=True)
+    if not query_id:
+        return None
+    if "text" not in row.data:
+        row.fault("field 'text' is missing; expected a text (it may be empty)")
+    needs = row.optional("needs", str)
+    if needs not in (None, "nothing"):
+        row.fault(f"field 'needs' must be 'nothing' or absent, got {needs!r}; what is needed stands in qrels")
+    labelled = row.optional("labelled", str)
+    if labelled not in (None, "partly"):
+        row.fault(f"field 'labelled' must be 'partly' or absent, got {labelled!r}")
+    scope = row.optional("scope", str)
+    if scope is not None and row.data.get("available") is not None:
+        row.fault("fields 'available' and 'scope' exclude each other")
+    available = None if scope is None else scopes.get(scope)
+    if scope is None and row.data.get("available") is not None:
+        available = row.each("available", read_key, expected="an item id")
+    return DatasetQuery(
+        request=_request(row, query_id, available),
+        split=row.take("split", str, "", required=True),
+        group=row.optional("group", str),
+        tags=row.each("tags", read_text_value, expected="a text"),
+        scope=scope,
+        needs_nothing=needs == "nothing",
+        partly_labelled=labelled == "partly",
+    )
+
+
+def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> Request:
+    session = None
+    if row.data.get("session") is not None:
+        session = row.each("session", _session_item, expected='{"id", "mode"}')
+    return Request(
+        id=query_id,
+        text=row.take("text", str, ""),
+        history=row.each("history", _message, expected='{"role", "content"}, both texts'),
+        session=session,
+        removed=row.each("removed", read_key, expected="an item id"),
+        explicit=row.each("explicit", read_key, expected="an item id"),
+        available=available,
+        tool_results=row.each("tool_results", _tool_result, expected='{"tool", "text"}, both texts'),
+        user=row.filled("user"),
+        workspace=row.filled("workspace"),
+        conversation=row.optional("conversation", str),
+        turn=_turn(row),
+        time=_time(row),
+        only=_only(row),
+    )
+
+
+def _only(row: Row) -> Only | None:
+    """The restriction of the search; None if there is none."""
+    if row.optional("only", dict) is None:
+        return None
+    inner = row.nested(row.data["only"])
+    inner.refuse_unknown(("types", "since", "before", "confidence", "conversation"))
+    try:
+        return Only(
+            types=inner.each("types", read_text_value, expected="an item type"),
+            since=inner.optional("since", str),
+            before=inner.optional("before", str),
+            confidence=inner.number("confidence"),
+            conversation=inner.optional("conversation", str),
+        )
+    except ParameterError as error:
+        row.fault(f"field 'only': {error}")
+        return None
+
+
+def _turn(row: Row) -> int | None:
+    turn = row.optional("turn", int)
+    if turn is not None and turn < 0:
+        row.fault(f"field 'turn' is a place in the conversation, 0 or more, got {turn}")
+    return turn
+
+
+def _time(row: Row) -> str | None:
+    time = row.optional("time", str)
+    if time is not None:
+        try:
+            instant(time)
+        except ParameterError as error:
+            row.fault(f"field 'time' {error}")
+            return None
+    return time
+
+
+def _fields(value: Any, *names: str, optional: str = "") -> Mapping[str, str]:
+    """An object of texts with exactly these fields."""
+    if not isinstance(value, dict) or not set(names) <= set(value) <= {*names, optional}:
+        raise TypeError
+    return {name: read_text_value(entry) for name, entry in value.items()}
+
+
+def _message(value: Any) -> Message:
+    return Message(**_fields(value, "role", "content"))
+
+
+def _session_item(value: Any) -> SessionItem:
+    fields = _fields(value, "id", optional="mode")
+    return SessionItem(read_key(fields["id"]), fields.get("mode", "manual"))
+
+
+def _tool_result(value: Any) -> tuple[str, str]:
+    fields = _fields(value, "tool", "text")
+    return fields["tool"], fields["text"]
+
+
+# ---------------------------------------------------------------------------------------------- labels of a query
+
+
+def minimal_groups(groups: Iterable[Sequence[T]]) -> tuple[list[list[T]], int, bool]:
+    """Leave out the groups of alternatives that another group implies.
+
+    Returns:
+        The other groups, in order, each member once; how many groups were implied; and whether two of the other
+        groups share a member.
+    """
+    distinct = [list(dict.fromkeys(group)) for group in groups if group]
+    minimal = [
+        group
+        for i, group in enumerate(distinct)
+        if not any(set(other) < set(group) or (set(other) == set(group) and j < i) for j, other in enumerate(distinct))
+    ]
+    members = [member for group in minimal for member in group]
+    return minimal, len(distinct) - len(minimal), len(members) != len(set(members))
+
+
+def group_labels(
+    query: str, groups: Iterable[Sequence[ItemKey]], *, name: str = "group", source: str = ""
+) -> Iterator[Label]:
+    """Labels for groups of items of which a query requires one each.
+
+    Args:
+        query: the query id.
+        groups: of alternatives; one item alone has none, and an empty group has no label.
+        name: what a group is called in `alternatives`, before its number from 1.
+        source: of the labels.
+    """
+    for number, group in enumerate(groups, start=1):
+        alternatives = f"{name} {number}" if len(group) > 1 else ""
+        yield from (Label(query, key, Grade.REQUIRED, alternatives=alternatives, source=source) for key in group)
+
+
+def graded(
+    labels: Mapping[ItemKey, Label], query: str, item: ItemKey, grade: int, *, source: str
+) -> dict[ItemKey, Label]:
+    """The labels with an item at a grade. What was required and stays so remains in its group of alternatives.
+
+    What of the item was quoted stays quoted, unless it is irrelevant now.
+    """
+    old = labels.get(item)
+    via = old.via if old is not None else "direct"
+    group = old.alternatives if old is not None and old.grade == grade == 2 else ""
+    quote = old.quote if old is not None and grade else ""
+    return _without_lonely({**labels, item: Label(query, item, grade, via, group, source, quote)})
+
+
+def standing_in(
+    labels: Mapping[ItemKey, Label], query: str, item: ItemKey, of: ItemKey, *, source: str
+) -> dict[ItemKey, Label]:
+    """The labels with an item as an alternative of another one, which must be required."""
+    other = labels[of]
+    group = other.alternatives or f"like {of.id}"
+    new = Label(query, item, 2, other.via, group, source)
+    return _without_lonely({**labels, of: replace(other, alternatives=group), item: new})
+
+
+def _without_lonely(labels: Mapping[ItemKey, Label]) -> dict[ItemKey, Label]:
+    """A group of alternatives of which one is left is none any more."""
+    sizes = Counter(label.alternatives for label in labels.values())
+    return {key: replace(i, alternatives="") if sizes[i.alternatives] == 1 else i for key, i in labels.items()}

@@ -12,11 +12,10 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
-from ctxbench.data.datasets.content_checks import Contents, check_contents
+from ctxbench.data.datasets.content_checks import Contents, check_contents, label_fault
 from ctxbench.data.datasets.dataset import FORMAT, Dataset, name_fault
 from ctxbench.data.datasets.layout import ABOUT, AGENT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.query_rows import read_query
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
 from ctxbench.io.files import iter_lines, recover_folder, special
 from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.merge_conflicts import without_marks
@@ -184,8 +183,7 @@ class _FolderReader:
         if row.take("format", int, FORMAT) != FORMAT:
             row.fault(f"format must be {FORMAT}, got {data['format']}; another release wrote this", at="format")
         name = row.take("name", str, "", required=True)
-        fault = name_fault(name) if name else None
-        if fault:
+        if name and (fault := name_fault(name)):
             row.fault(fault, at="name")
         for required in ("version", "licence", "labelling"):
             row.take(required, str, "", required=True)
@@ -219,7 +217,6 @@ class _FolderReader:
     def _read_agent(self, corpus: Path) -> None:
         """Read the items that the agent has which the card names."""
         card, line = self.folder / CARD, line_of(self.card_lines, (AGENT,))
-        self.items_complete = False
         if not isinstance(self.card[AGENT], str):
             return  # the card's reader says so
         if corpus.exists():
@@ -227,11 +224,11 @@ class _FolderReader:
             self.faults.append(Fault(what, card, line))
         try:
             self.items = list(read_agent(Path(os.path.normpath(self.folder / self.card[AGENT]))).catalog())
-        except UserError as error:
-            found = error.faults if isinstance(error, InputError) else [Fault(str(error), card, line)]
-            self.faults += found
-        else:
             self.items_complete = True
+        except InputError as error:
+            self.faults += error.faults
+        except UserError as error:
+            self.faults.append(Fault(str(error), card, line))
 
     def _read_queries(self) -> None:
         path = self.folder / QUERIES
@@ -271,8 +268,8 @@ class _FolderReader:
             place = (path, line)
             first_path, first_line = first.setdefault((label.query, label.item), place)
             if (first_path, first_line) != place:
-                what = f"label of {label.item.id!r} for query {label.query!r} occurs twice"
-                repeats.append(Fault(f"{what}, first in {first_path.name}, line {first_line}", path, line))
+                message = f"occurs twice, first in {first_path.name}, line {first_line}"
+                repeats.append(label_fault(label, message, place))
                 continue
             self.labels.append(label)
             self.label_places.append(place)
@@ -314,22 +311,17 @@ def read_labels(path: Path, faults: list[Fault]) -> Iterable[tuple[int, Label]]:
         fields += [""] * (len(columns) + 1 - len(fields))
         query, item, score, via, *rest = fields_in_order(fields)
         try:
-            yield number, Label(query, ItemKey.parse(item), _grade(score), via or "direct", *rest)
+            yield number, Label(query, ItemKey.parse(item), _GRADES[score.strip()], via or "direct", *rest)
         except ParameterError as error:
             faults.append(Fault(str(error), path, number))
+        except KeyError:
+            what = f"score must be 0 irrelevant, 1 helpful or 2 required, got {score.strip()!r}"
+            faults.append(Fault(what, path, number))
 
 
 def labelled_items(folder: Path) -> frozenset[str]:
     """The ids of all items that the labels of a dataset name; what cannot be read is left out."""
-    paths = sorted((folder / QRELS).glob("*.tsv"))
-    return frozenset(label.item.id for path in paths for _, label in read_labels(path, []))
-
-
-def _grade(score: str) -> int:
-    grade = _GRADES.get(score.strip())
-    if grade is None:
-        raise ParameterError(f"score must be 0 irrelevant, 1 helpful or 2 required, got {score.strip()!r}")
-    return grade
+    return frozenset(label.item.id for path in (folder / QRELS).glob("*.tsv") for _, label in read_labels(path, []))
 
 
 def _frozen_faults(dataset: Dataset, reader: _FolderReader) -> list[Fault]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.layout import AGENT, CARD, QRELS, QRELS_HEADER, QUERIES, own_files
-from ctxbench.data.datasets.query_labels import Label
+from ctxbench.data.datasets.layout import AGENT, CARD, QRELS, QRELS_HEADER, QUERIES, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.io.files import atomic_folder, read_bytes, write_atomic
 from ctxbench.io.json_files import dump_jsonl
-from ctxbench.io.yaml_files import dump_yaml, load_yaml
+from ctxbench.io.yaml_files import dump_yaml
 from ctxbench.sources.catalogs import CORPUS, corpus_rows
 
 
@@ -88,12 +87,9 @@ def write_files(dataset: Dataset, folder: Path, *, home: Path | None = None) -> 
     columns = [column for column, name in enumerate(QRELS_HEADER) if optional.get(name, True)]
     for split in dataset.split_names:
         labels = (i for q in dataset.queries if q.split == split for i in dataset.labels_of(q.id))
-        write_atomic(folder / QRELS / f"{split}.tsv", _qrels(labels, columns))
-
-
-def _qrels(labels: Iterable[Label], columns: Sequence[int]) -> str:
-    fields = ((i.query, i.item.id, str(i.grade), i.via, i.alternatives, i.source, i.quote) for i in labels)
-    return "".join("\t".join(row[column] for column in columns) + "\n" for row in (QRELS_HEADER, *fields))
+        fields = ((i.query, i.item.id, str(i.grade), i.via, i.alternatives, i.source, i.quote) for i in labels)
+        lines = ("\t".join(row[column] for column in columns) for row in (QRELS_HEADER, *fields))
+        write_atomic(folder / QRELS / f"{split}.tsv", "".join(f"{line}\n" for line in lines))
 
 
 def _is_frozen(folder: Path) -> bool:
@@ -108,10 +104,7 @@ def _is_frozen(folder: Path) -> bool:
         raise StorageError(f"cannot write {folder}: {error.strerror or error}") from error
     if other:
         raise ParameterError(f"{folder} is there and is no dataset; expected a new folder, or a dataset to replace")
-    if not (folder / CARD).is_file():
-        return False
-    card, _ = load_yaml(folder / CARD)
-    return isinstance(card, dict) and bool(card.get("frozen"))
+    return (folder / CARD).is_file() and bool(read_card(folder).get("frozen"))
 
 
 def _refuse_change(old: Path, new: Path) -> None:

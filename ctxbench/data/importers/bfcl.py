@@ -22,7 +22,7 @@ from ctxbench.core.requests import Message, Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import connected_rows, group_pairs
-from ctxbench.data.importers.published_files import text_key
+from ctxbench.data.importers.published_files import sha256_of, text_key
 from ctxbench.io.json_files import iter_jsonl
 
 RELEASE = "2026.3.23"
@@ -115,10 +115,7 @@ class BFCL:
 
     def _rows(self, file: str) -> list[dict[str, Any]]:
         path = self._data_folder() / file
-        try:
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError as error:
-            raise StorageError(f"cannot read {path}: {error.strerror or error}; expected {self.install}") from error
+        digest = sha256_of(path, remedy=f"expected {self.install}")
         if digest != self._sha256[file]:
             raise StorageError(
                 f"{path} is not the file of bfcl-eval {RELEASE}: its SHA-256 is {digest}, expected "
@@ -260,14 +257,16 @@ def _notes(entries: Sequence[_BfclEntry], tools: Mapping[str, Item], *, every_de
         f"The source defines {len(definitions)} function names; {several} of them have several definitions "
         f"({len(tools)} in all, {n_most} of {most}). {choice}"
     )
-    notes = [names, _equal_texts_note(entries), _history_note(entries)]
     repeated = sum(len({f["name"] for f in entry.functions}) < len(entry.functions) for entry in entries)
-    if repeated:
-        notes.append(f"{repeated} queries list a function name more than once; the last one counts.")
     empty = sum(not entry.functions for entry in entries)
-    if empty:
-        notes.append(f"For {empty} queries no function is listed: nothing is available to them.")
-    notes.append("Schemas are in BFCL's dialect, not JSON Schema: types such as dict, float and tuple.")
+    notes = [
+        names,
+        _equal_texts_note(entries),
+        _history_note(entries),
+        f"{repeated} queries list a function name more than once; the last one counts." if repeated else "",
+        f"For {empty} queries no function is listed: nothing is available to them." if empty else "",
+        "Schemas are in BFCL's dialect, not JSON Schema: types such as dict, float and tuple.",
+    ]
     return [note for note in notes if note]
 
 
@@ -287,17 +286,13 @@ def _definition_text(function: Mapping[str, Any]) -> str:
 
 def _replaced_definitions_note(entries: Sequence[_BfclEntry], tools: Mapping[str, Item]) -> str:
     """A note on queries that were written for another definition of their required function than the catalog's."""
-    n_different = n_descriptions = 0
-    for entry in entries:
-        for function in entry.functions:
-            if function["name"] in entry.answer_names:
-                tool = tools[_definition_text(function)]
-                n_different += function != {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.schema,
-                }
-                n_descriptions += function["description"] != tool.description
+    required = [one for entry in entries for one in entry.functions if one["name"] in entry.answer_names]
+    held = [(function, tools[_definition_text(function)]) for function in required]
+    n_descriptions = sum(function["description"] != tool.description for function, tool in held)
+    n_different = sum(
+        function != {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+        for function, tool in held
+    )
     return (
         f"{n_different} queries were written for another definition of the function they require; in {n_descriptions} "
         "of these the description differs, in the others only the schema."

@@ -109,13 +109,14 @@ class LiveMCPBench(FileImporter):
             task_labels = _task_labels(task, keys_by_name, name)
             labels += task_labels
             unresolved = _has_unresolved_name(task, keys_by_name)
-            query = DatasetQuery(
-                request=Request(id=task.id, text=task.text),
-                split=split_of(task.id),
-                tags=(task.category.lower(), *(("unresolved",) if unresolved else ())),
-                partly_labelled=unresolved and bool(task_labels),
+            queries.append(
+                DatasetQuery(
+                    request=Request(id=task.id, text=task.text),
+                    split=split_of(task.id),
+                    tags=(task.category.lower(), *(("unresolved",) if unresolved else ())),
+                    partly_labelled=unresolved and bool(task_labels),
+                )
             )
-            queries.append(query)
         return Dataset(
             name=name,
             version=self.version,
@@ -148,13 +149,14 @@ class LiveMCPBench(FileImporter):
         for entry in json_entries(self.read(TASKS), faults, expected="tasks with task_id, Question and labels"):
             metadata = entry.nested(entry.take("Annotator Metadata", dict, {}, required=True))
             names = _listed_names(metadata.take("Tools", str, ""), entry)
-            task = _Task(
-                id=entry.take("task_id", str, "", required=True),
-                text=entry.take("Question", str, "", required=True),
-                category=entry.take("category", str, "", required=True),
-                names=tuple(dict.fromkeys(names)),
+            tasks.append(
+                _Task(
+                    id=entry.take("task_id", str, "", required=True),
+                    text=entry.take("Question", str, "", required=True),
+                    category=entry.take("category", str, "", required=True),
+                    names=tuple(dict.fromkeys(names)),
+                )
             )
-            tasks.append(task)
         return tasks
 
 

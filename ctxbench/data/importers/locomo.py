@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
-from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.importers.alternatives import group_labels, minimal_groups
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label, group_labels, minimal_groups
 from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
@@ -136,8 +134,7 @@ class LoCoMo(FileImporter):
                 if name == ANSWERABLE and question.category == ADVERSARIAL:
                     continue
                 query_id = f"{conversation.id}/q{question.number}"
-                label_question = _observation_labels if name == OBSERVATIONS else _turn_labels
-                query_labels, complete = label_question(query_id, question, conversation)
+                query_labels, complete = _labels(query_id, question, conversation, name)
                 partly = bool(query_labels) and not (complete and not question.unknown)
                 labels += query_labels
                 queries.append(_query(query_id, question, scopes[conversation.id], conversation.id, partly=partly))
@@ -291,25 +288,23 @@ def _query(
     )
 
 
-def _turn_labels(query: str, question: _Question, conversation: _Conversation) -> tuple[list[Label], bool]:
-    """Labels of turns, and whether there is one for every known turn of the evidence: always."""
-    turns = [conversation.turns[turn] for turn in question.evidence]
-    return [Label(query, turn.key, Grade.REQUIRED, source=OWNER) for turn in turns], True
-
-
-def _observation_labels(query: str, question: _Question, conversation: _Conversation) -> tuple[list[Label], bool]:
-    """Labels of observations, and whether there is one for every turn of the evidence.
+def _labels(query: str, question: _Question, conversation: _Conversation, dataset: str) -> tuple[list[Label], bool]:
+    """Labels of turns, or of observations, and whether there is one for every known turn of the evidence.
 
     The observations of one turn are alternatives. What one turn's imply of another's is left out; those of turns that
     share an observation otherwise cannot be said, and are left unlabelled.
     """
+    observed = dataset == OBSERVATIONS
     by_turn = [
-        [item.key for item in conversation.observations if turn in item.metadata["turns"]] for turn in question.evidence
+        [item.key for item in conversation.observations if turn in item.metadata["turns"]]
+        if observed
+        else [conversation.turns[turn].key]
+        for turn in question.evidence
     ]
     groups, _, overlap = minimal_groups(by_turn)
     n_groups = Counter(key for group in groups for key in group)
     separate = [group if all(n_groups[key] == 1 for key in group) else [] for group in groups]
-    labels = list(group_labels(query, separate, name="turn", source="derived"))
+    labels = list(group_labels(query, separate, name="turn", source="derived" if observed else OWNER))
     return labels, all(by_turn) and not overlap
 
 

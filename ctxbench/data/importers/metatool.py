@@ -200,15 +200,12 @@ def _counts(rows: Sequence[_MetatoolEntry], entries: Sequence[_MetatoolEntry], *
         "rows merged into another": len(rows) - len(entries),
         "texts of several rows": sum(entry.rows > 1 for entry in entries),
         "texts of several rows that name different tools": sum(e.rows > 1 and len(e.tools) > 1 for e in entries),
-        "queries that hold the name of their tool": sum(_holds_tool_name(entry) for entry in entries),
+        "queries that hold the name of their tool": sum(
+            any(tool.casefold() in entry.text.casefold() for tool in entry.tools) for entry in entries
+        ),
         "queries with an unfilled slot such as [topic]": sum("[" in entry.text for entry in entries),
         "tools that no query requires": n_tools - len(required),
     }
-
-
-def _holds_tool_name(entry: _MetatoolEntry) -> bool:
-    text = entry.text.casefold()
-    return any(tool.casefold() in text for tool in entry.tools)
 
 
 def _frequency_remarks(entries: Sequence[_MetatoolEntry]) -> list[str]:

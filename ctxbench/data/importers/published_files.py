@@ -1,4 +1,4 @@
-"""Read the files that the owner of a dataset has published, and check each by its SHA-256."""
+"""What an importer of a dataset is, and the base of those that read published files, each checked by its SHA-256."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset
@@ -93,6 +93,37 @@ class SourceText:
     text: str
 
 
+class Importer(Protocol):
+    """Makes datasets of published data; registered under the kind `importer`, made without arguments.
+
+    Attributes:
+        provides: names of the datasets it makes; no other importer may provide them.
+        version: of source and importer together. It is the version of the datasets; those that are cached under
+            another version are imported again.
+    """
+
+    provides: ClassVar[tuple[str, ...]]
+    version: ClassVar[str]
+
+    @property
+    def install(self) -> str:
+        """The command that installs the source; a class attribute will do."""
+        ...
+
+    def available(self) -> bool:
+        """Whether the source is installed, in any version."""
+        ...
+
+    def load(self, name: str) -> Dataset:
+        """Make a dataset; the same source gives the same dataset.
+
+        Raises:
+            UnknownNameError: it does not provide the name.
+            StorageError: the source is not installed, or is not the version that is expected.
+        """
+        ...
+
+
 class FileImporter:
     """Base of the importers that read published files.
 
@@ -173,10 +204,7 @@ class FileImporter:
         if place is None:
             missing = (self._folder or self._expected.folder) / path
             raise StorageError(f"cannot read {missing}: no such file; {self._remedy()}")
-        try:
-            digest = hashlib.sha256(place.read_bytes()).hexdigest()
-        except OSError as error:
-            raise StorageError(f"cannot read {place}: {error.strerror or error}; {self._remedy()}") from error
+        digest = sha256_of(place, remedy=self._remedy())
         if digest != file.sha256:
             raise StorageError(
                 f"{place} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
@@ -193,6 +221,19 @@ class FileImporter:
         if self._folder is None:
             return f"get it with `{self.install}`"
         return f"get it with `{self.install}`, or name a folder that holds {self._expected.files[0].path} as published"
+
+
+def sha256_of(path: Path, *, remedy: str) -> str:
+    """The SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        StorageError: it cannot be read; says what to do.
+    """
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}; {remedy}") from error
 
 
 def json_entries(source: SourceText, faults: list[Fault], *, expected: str) -> Iterator[Row]:

@@ -17,8 +17,8 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.data.importers.formats.beir import read_qrels
 from ctxbench.data.importers.formats.conversion import unique_entries
+from ctxbench.data.importers.formats.qrels import read_qrels
 from ctxbench.data.importers.published_files import OWNER, FileImporter, PublishedSource, SourceFile, SourceText
 from ctxbench.io.rows import Row, jsonl_rows
 
@@ -96,7 +96,11 @@ class ToolLens(FileImporter):
         """Make the dataset; about two seconds."""
         faults: list[Fault] = []
         items = _read_items(self.read(CORPUS), faults)
-        texts = _read_texts(self.read(QUERIES), faults)
+        rows = jsonl_rows(self.read(QUERIES).path, faults)
+        entries = (
+            (row.take("_id", str, "", required=True), row, row.take("text", str, "", required=True)) for row in rows
+        )
+        texts = unique_entries("query", entries)
         qrels = {split: _read_qrels(self.read(path), texts, items, faults) for split, path in QRELS.items()}
         split_of_query = _splits(qrels, texts, faults)
         raise_faults(faults, subject="ToolLens")
@@ -169,23 +173,14 @@ def _schema(text: str) -> dict[str, Any] | None:
         optional, _ = decoder.raw_decode(rest)
         if before.strip() != ",":
             return None
-        properties = {}
-        for parameter in [*required, *optional]:
-            kind = _TYPES.get(parameter["type"].upper(), "string")  # of dates and choices, too, as they are sent
-            properties[parameter["name"]] = {"type": kind, "description": parameter["description"]}
+        properties = {
+            one["name"]: {"type": _TYPES.get(one["type"].upper(), "string"), "description": one["description"]}
+            for one in [*required, *optional]  # dates and choices are sent as texts, too
+        }
         names = [parameter["name"] for parameter in required]
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     return {"type": "object", "properties": properties, "required": names}
-
-
-def _read_texts(source: SourceText, faults: list[Fault]) -> dict[str, str]:
-    """The queries' texts by id, in file order."""
-    entries = (
-        (row.take("_id", str, "", required=True), row, row.take("text", str, "", required=True))
-        for row in jsonl_rows(source.path, faults)
-    )
-    return unique_entries("query", entries)
 
 
 def _read_qrels(

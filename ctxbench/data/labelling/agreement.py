@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import Fault, ParameterError, raise_faults
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import Batch
 from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.reader import read_labels
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.labelling.pool import Pool
 
 GRADES = (0, 1, 2)
@@ -70,16 +71,12 @@ def pooled_pairs(
     pairs = []
     for place, row in enumerate(rows):
         query = dataset.queries[row].id
-        sources: dict[int, list[str]] = {}
-        for one in pool.offers:
-            for item in one.ranking[row][:depth]:
-                sources.setdefault(item, []).append(one.name)
-        for label in dataset.labels_of(query):
-            sources.setdefault(dataset.catalog.position(label.item), []).append("labelled")
+        ranked = [(item, one.name) for one in pool.offers for item in one.ranking[row][:depth]]
+        labelled = [(dataset.catalog.position(label.item), "labelled") for label in dataset.labels_of(query)]
+        sources = group_pairs([*ranked, *labelled])
         rest = [int(item) for item in np.flatnonzero(batch.eligible[place]) if int(item) not in sources]
         rest.sort(key=lambda item: _draw(seed, query, dataset.catalog.ids[item]))
-        for item in rest[:random]:
-            sources[item] = ["random"]
+        sources |= {item: ["random"] for item in rest[:random]}
         shuffled = sorted(sources, key=lambda item: _draw(seed, "order", query, dataset.catalog.ids[item]))
         pairs += [PooledPair(query, dataset.catalog[item].key, tuple(sources[item])) for item in shuffled]
     return tuple(pairs)
@@ -217,6 +214,5 @@ def read_labelling(path: Path) -> tuple[Label, ...]:
             what = f"{label.item.id!r} is labelled for query {label.query!r} in line {known} already; name a pair once"
             faults.append(Fault(what, path, line))
         labels.append(label)
-    if faults:
-        raise InputError(sorted(faults, key=lambda fault: fault.line), subject=str(path))
+    raise_faults(sorted(faults, key=lambda fault: fault.line), subject=str(path))
     return tuple(labels)

@@ -11,18 +11,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, raise_faults
 from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.labelling.grades import graded, standing_in
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label, graded, standing_in
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.io.json_files import dump_json, parse_json
 
-FOLDER, LOG, QUEUE = "labelling", "answers.jsonl", "queue.json"
 PERSON = "person"
 KINDS = ("needed", "wrong", "helpful", "done", "nothing", "alternative", "skip", "undo")
 
@@ -61,19 +61,20 @@ class KeyPress:
 
     def as_row(self) -> dict[str, Any]:
         """The answer as a line of the log; what is empty is left out."""
-        row: dict[str, Any] = {"n": self.number, "kind": self.kind, "query": self.query}
-        if self.item is not None:
-            row["item"] = self.item.id
-        if self.of is not None:
-            row["of"] = self.of.id
-        if self.yes is not None:
-            row["yes"] = self.yes
-        if self.takes_back:
-            row["takes_back"] = self.takes_back
-        row |= {"seconds": round(self.seconds, 3), "at": self.at, "stratum": self.stratum}
-        if self.before is not None:
-            row["before"] = dict(self.before)
-        return row
+        row = {
+            "n": self.number,
+            "kind": self.kind,
+            "query": self.query,
+            "item": self.item and self.item.id,
+            "of": self.of and self.of.id,
+            "yes": self.yes,
+            "takes_back": self.takes_back or None,
+            "seconds": round(self.seconds, 3),
+            "at": self.at,
+            "stratum": self.stratum,
+            "before": self.before,
+        }
+        return {name: value for name, value in row.items() if value is not None}
 
     @classmethod
     def from_row(cls, row: Any) -> KeyPress:
@@ -135,13 +136,9 @@ class State:
         """What a dataset holds of it, as JSON."""
         rows = [
             [i.item.id, i.grade, i.via, i.alternatives, i.source, *filter(None, [i.quote])]
-            for i in sorted(self.labels, key=_by_item)
+            for i in sorted(self.labels, key=lambda label: label.item.id)
         ]
         return {"labels": rows, "partly": self.partly, "nothing": self.nothing}
-
-
-def _by_item(label: Label) -> str:
-    return label.item.id
 
 
 def state_of(dataset: Dataset, query: DatasetQuery) -> State:
@@ -173,10 +170,7 @@ def active(answers: Iterable[KeyPress]) -> list[KeyPress]:
 
 def after(before: State, answers: Iterable[KeyPress]) -> State:
     """The state of a query after its (active) answers."""
-    state = before
-    for answer in answers:
-        state = _step(state, answer)
-    return state
+    return reduce(_step, answers, before)
 
 
 def _step(state: State, answer: KeyPress) -> State:
@@ -235,9 +229,7 @@ class Applied:
 
 def apply_answers(dataset: Dataset, answers: Sequence[KeyPress]) -> Applied:
     """The dataset with the answers of a log in it, whatever part of them is in it already."""
-    by_query: dict[str, list[KeyPress]] = {}
-    for answer in answers:
-        by_query.setdefault(answer.query, []).append(answer)
+    by_query = group_pairs((answer.query, answer) for answer in answers)
     queries = {query.id: query for query in dataset.queries}
     states: dict[str, State] = {}
     changed, left = [], []
@@ -253,10 +245,8 @@ def apply_answers(dataset: Dataset, answers: Sequence[KeyPress]) -> Applied:
             continue
         if states[query_id].as_row() != now.as_row():
             changed.append(query_id)
-    made = dataset
-    if changed:
-        made = _with_states(dataset, {query_id: states[query_id] for query_id in changed})
     gone = tuple(query_id for query_id in by_query if query_id not in queries)
+    made = _with_states(dataset, {query_id: states[query_id] for query_id in changed})
     return Applied(dataset=made, changed=tuple(changed), left=tuple(left), gone=gone)
 
 
@@ -266,6 +256,8 @@ def in_catalog(state: State, dataset: Dataset) -> bool:
 
 
 def _with_states(dataset: Dataset, states: Mapping[str, State]) -> Dataset:
+    if not states:
+        return dataset
     labels = [label for label in dataset.labels if label.query not in states]
     labels += [label for state in states.values() for label in state.labels]
     queries = tuple(
@@ -304,14 +296,12 @@ class AnswerLog:
             if not line.strip():
                 continue
             try:
-                row = parse_json(line.decode("utf-8"), path=self.path, line=number)
-                self.answers.append(KeyPress.from_row(row))
+                self.answers.append(KeyPress.from_row(parse_json(line.decode("utf-8"), path=self.path, line=number)))
             except InputError as error:
                 faults += error.faults
             except (ParameterError, UnicodeDecodeError) as error:
                 faults.append(Fault(str(error), self.path, number))
-        if faults:
-            raise InputError(faults, subject="the log of answers")
+        raise_faults(faults, subject="the log of answers")
 
     def add(self, answer: KeyPress) -> None:
         """Put an answer on disk.

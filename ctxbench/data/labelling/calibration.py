@@ -97,11 +97,7 @@ class Emulator:
             for query in logged
             if not (exposure := pool.exposures[query.id]).full and exposure.offered
         ]
-        find = pool.dataset.catalog.find
-        self._shown = [
-            (row, frozenset(place for key in keys if (place := find(key)) is not None))
-            for row, keys in part[:: max(len(part) // _LOOKED_AT, 1)]
-        ]
+        self._shown = [(row, frozenset(pool.positions(keys))) for row, keys in part[:: max(len(part) // _LOOKED_AT, 1)]]
 
     def cases(self, *, seed: int = 0) -> list[Case]:
         """One a fully labelled query and kind of open query (logged, not logged); none if no query is open."""

@@ -32,8 +32,9 @@ Sources: Wilson, JASA 22, 1927; Tango, Statistics in Medicine 17, 1998; Cochran,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -49,8 +50,7 @@ class Figure:
     Attributes:
         name: of the selector, or the two of a difference, as "A - B".
         value: the estimate; NaN where no query is known to need anything.
-        low, high: the ends of the interval.
-        level: its nominal coverage.
+        low, high, level: the ends of the interval, and its nominal coverage.
         known: queries that count as they are.
         sampled: answered queries that stand for others.
         open: queries that they stand for, themselves included.
@@ -78,13 +78,11 @@ class Tally:
     """Answers counted by stratum; each array has shape (n_strata,).
 
     Attributes:
-        size: queries whose value is not known but by the sample, the sampled ones included.
-        n: how many of them are sampled.
+        size, n: queries whose value is not known but by the sample, and how many of them are sampled.
         plus, minus: how many of these are complete and incomplete, or, of a difference, complete with the first
             selector only and with the second only. The rest are neither.
         guess_plus, guess_minus: guessed shares, where there is no answer yet.
-        known: queries whose value is known.
-        known_plus, known_minus: how many of these are which.
+        known, known_plus, known_minus: queries whose value is known, and how many of these are which.
         needing: for a difference, how many queries need something (an estimate); not used for a share.
     """
 
@@ -100,39 +98,38 @@ class Tally:
     needing: float = 0.0
 
 
-def share(name: str, tally: Tally, *, level: float = LEVEL) -> Figure:
+def share(name: str, tally: Tally) -> Figure:
     """Completeness: plus / (plus + minus) over all queries."""
     p, m = _shares(tally)
     plus = tally.known_plus + float((tally.size * p).sum())
-    minus = tally.known_minus + float((tally.size * m).sum())
-    needing = plus + minus
-    if needing <= 0:
-        return _figure(name, tally, math.nan, (0.0, 1.0), level)
-    ratio = plus / needing
+    needing = plus + (tally.known_minus + float((tally.size * m).sum()))
+    ratio = plus / needing if needing > 0 else math.nan
     # The ratio is off by the mean of plus - ratio * (plus + minus), to first order.
-    down, up = _distances(tally, (1.0 - ratio, -ratio), level)
-    return _figure(name, tally, ratio, (max(0.0, ratio - down / needing), min(1.0, ratio + up / needing)), level)
+    return _figure(name, tally, ratio, (1.0 - ratio, -ratio), needing=needing, least=0.0)
 
 
-def difference(name: str, tally: Tally, *, level: float = LEVEL) -> Figure:
+def difference(name: str, tally: Tally) -> Figure:
     """Completeness of one selector less that of another: (plus - minus) by the queries that need something."""
     p, m = _shares(tally)
     gap = tally.known_plus - tally.known_minus + float((tally.size * (p - m)).sum())
-    if tally.needing <= 0:
-        return _figure(name, tally, math.nan, (-1.0, 1.0), level)
-    value = gap / tally.needing
-    down, up = _distances(tally, (1.0, -1.0), level)
-    low, high = max(-1.0, value - down / tally.needing), min(1.0, value + up / tally.needing)
-    return _figure(name, tally, value, (low, high), level)
+    value = gap / tally.needing if tally.needing > 0 else math.nan
+    return _figure(name, tally, value, (1.0, -1.0), needing=tally.needing, least=-1.0)
 
 
-def _figure(name: str, tally: Tally, value: float, ends: tuple[float, float], level: float) -> Figure:
+def _figure(
+    name: str, tally: Tally, value: float, values: tuple[float, float], *, needing: float, least: float
+) -> Figure:
+    """A value between `least` and 1 with its interval, which is all of that where nothing needs anything."""
+    low, high = least, 1.0
+    if needing > 0:
+        down, up = _distances(tally, values)
+        low, high = max(least, value - down / needing), min(1.0, value + up / needing)
     return Figure(
         name=name,
         value=value,
-        low=ends[0],
-        high=ends[1],
-        level=level,
+        low=low,
+        high=high,
+        level=LEVEL,
         known=tally.known,
         sampled=round(float(tally.n.sum())),
         open=round(float(tally.size.sum())),
@@ -145,7 +142,7 @@ def _shares(tally: Tally) -> tuple[FloatArray, FloatArray]:
     return np.where(asked, tally.plus / n, tally.guess_plus), np.where(asked, tally.minus / n, tally.guess_minus)
 
 
-def _distances(tally: Tally, values: tuple[float, float], level: float) -> tuple[float, float]:
+def _distances(tally: Tally, values: tuple[float, float]) -> tuple[float, float]:
     """How far below and above its estimate the sum of values[0] x plus + values[1] x minus may lie, in queries.
 
     values[0] is not negative, values[1] not positive; (1, -1) is a difference.
@@ -160,13 +157,13 @@ def _distances(tally: Tally, values: tuple[float, float], level: float) -> tuple
         return extra_down, extra_up
     shares = _smoothed(tally)[:, open_]
     size, n = tally.size[open_], tally.n[open_]
-    strata: Tilted | Shifted
-    if a == b == 1.0:
-        strata = Shifted(shares=shares, gaps=(p - m)[open_], size=size, n=n)
-    else:
-        strata = Tilted(shares=shares, values=np.array([a, -b, 0.0]), size=size, n=n)
+    strata: Tilted | Shifted = (
+        Shifted(shares=shares, gaps=(p - m)[open_], size=size, n=n)
+        if a == b == 1.0
+        else Tilted(shares=shares, values=np.array([a, -b, 0.0]), size=size, n=n)
+    )
     estimate = float((tally.size * (a * p - b * m))[open_].sum())
-    z = float(student_critical(level, max(int(tally.n[open_].sum()) - int(open_.sum()), _FEWEST)))
+    z = float(student_critical(LEVEL, max(int(tally.n[open_].sum()) - int(open_.sum()), _FEWEST)))
     low, high = end_of(strata, estimate, -z), end_of(strata, estimate, z)
     return max(estimate - low, 0.0) + extra_down, max(high - estimate, 0.0) + extra_up
 
@@ -189,9 +186,7 @@ def _smoothed(tally: Tally) -> FloatArray:
     return np.asarray(shares / shares.sum(axis=0))
 
 
-def halving(
-    tally: Tally, turns: Sequence[int], *, kind: str, upper: Tally | None = None, level: float = LEVEL
-) -> int | None:
+def halving(tally: Tally, turns: Sequence[int], *, kind: str, upper: Tally | None = None) -> int | None:
     """How many more queries, in the order of the queue, bring the width down to half.
 
     Each stratum is taken to go on as it went so far, its shares smoothed by one observation's worth of the guess.
@@ -201,18 +196,16 @@ def halving(
         turns: the strata of the queries still to come, in order.
         kind: `share` or `difference`.
         upper: the counts for the upper end, where queries in doubt make them others than those for the lower one.
-        level: of the interval.
 
     Returns:
         The number; 0 if the width is 0 already; None if even all of them do not (which an exact end would exclude).
     """
     make = share if kind == "share" else difference
-    n_strata = len(tally.n)
 
     def width(more: int) -> float:
-        added = np.bincount(np.array(turns[:more], dtype=np.int64), minlength=n_strata)
-        low = make("", _grown(tally, added), level=level)
-        return (make("", _grown(upper, added), level=level).high if upper is not None else low.high) - low.low
+        added = np.bincount(np.array(turns[:more], dtype=np.int64), minlength=len(tally.n))
+        low = make("", _grown(tally, added))
+        return (low if upper is None else make("", _grown(upper, added))).high - low.low
 
     goal = width(0) / 2.0
     if goal <= 0:
@@ -264,21 +257,19 @@ class Known:
             selector: its number.
             end: -1 for the worst that it may be, 1 for the best, 0 for what is sure; None if nothing is.
         """
-        if not self.needs:
-            return 0
         worst, best = self._range(selector)
-        if end == 0 and worst != best:
-            return None
-        return 1 if (best if end > 0 else worst) else -1
+        return self._at(end, 2 * worst - 1, 2 * best - 1)
 
     def gap(self, first: int, second: int, end: int) -> int | None:
         """1 if only the first is complete, -1 if only the second is, else 0; `end` as for `value`."""
+        (low1, high1), (low2, high2) = self._range(first), self._range(second)
+        return self._at(end, low1 - high2, high1 - low2)
+
+    def _at(self, end: int, worst: int, best: int) -> int | None:
         if not self.needs:
             return 0
-        (low1, high1), (low2, high2) = self._range(first), self._range(second)
-        worst, best = int(low1) - int(high2), int(high1) - int(low2)
-        if end == 0 and worst != best:
-            return None
+        if end == 0:
+            return worst if worst == best else None
         return best if end > 0 else worst
 
     def _range(self, selector: int) -> tuple[bool, bool]:
@@ -320,54 +311,36 @@ class Sample:
 
     def share_tally(self, selector: int, *, end: int = 0) -> Tally:
         """Counts for the completeness of one selector; `end` as for `Known.value`."""
-        rows = np.zeros((4, len(self.strata)))
-        for number, queries in enumerate(self.strata):
+        rows = []
+        for queries in self.strata:
             found = [self.answered[query].value(selector, end) for query in queries if query in self.answered]
-            rows[:, number] = len(queries), len(found) - found.count(None), found.count(1), found.count(-1)
+            rows.append((len(queries), len(found) - found.count(None), found.count(1), found.count(-1)))
         guess = np.array([one[0][selector] for one in self.guesses])
-        known = [one.value(selector, end) for one in self.census]
-        return Tally(
-            size=rows[0],
-            n=rows[1],
-            plus=rows[2],
-            minus=rows[3],
-            guess_plus=guess,
-            guess_minus=1.0 - guess,
-            known=len(known) - known.count(None),
-            known_plus=known.count(1),
-            known_minus=known.count(-1),
-        )
+        return _tally(rows, [one.value(selector, end) for one in self.census], guess, 1.0 - guess)
 
     def difference_tally(self, pair: int, first: int, second: int, *, end: int = 0) -> Tally:
         """Counts for the difference of two selectors; where they offer the same, it is known to be 0."""
-        rows = np.zeros((4, len(self.strata)))
+        rows = []
         same = self.same[pair]
         alike = 0
-        for number, queries in enumerate(self.strata):
+        for queries in self.strata:
             gaps = {q: self.answered[q].gap(first, second, end) for q in queries if q in self.answered}
             gaps = {query: gap for query, gap in gaps.items() if gap is not None}
             differing = sum(query not in same for query in queries)
             found = [gap for query, gap in gaps.items() if query not in same]
             if gaps and not found and differing:  # rare ones were not hit: the stratum speaks as a whole
-                rows[:, number] = len(queries), len(gaps), 0, 0
+                rows.append((len(queries), len(gaps), 0, 0))
             else:
-                rows[:, number] = differing, len(found), found.count(1), found.count(-1)
+                rows.append((differing, len(found), found.count(1), found.count(-1)))
                 alike += len(queries) - differing
-        part = np.maximum(rows[0], 1.0) / np.maximum([len(queries) for queries in self.strata], 1)
+        part = np.array(
+            [max(row[0], 1.0) / max(len(queries), 1) for row, queries in zip(rows, self.strata, strict=True)]
+        )
         guesses = np.array([(one[1][pair], one[2][pair]) for one in self.guesses]).reshape(-1, 2).T / part
         known = [one.gap(first, second, end) for one in self.census]
-        return Tally(
-            size=rows[0],
-            n=rows[1],
-            plus=rows[2],
-            minus=rows[3],
-            guess_plus=np.clip(guesses[0], 0.0, 1.0),
-            guess_minus=np.clip(guesses[1], 0.0, 1.0 - np.clip(guesses[0], 0.0, 1.0)),
-            known=len(known) - known.count(None) + alike,
-            known_plus=known.count(1),
-            known_minus=known.count(-1),
-            needing=self.needing(end=end),
-        )
+        plus = np.clip(guesses[0], 0.0, 1.0)
+        tally = _tally(rows, [*known, *[0] * alike], plus, np.clip(guesses[1], 0.0, 1.0 - plus))
+        return replace(tally, needing=self.needing(end=end))
 
     def needing(self, *, end: int = 0) -> float:
         """An estimate of how many queries need something."""
@@ -375,37 +348,52 @@ class Sample:
         p, m = _shares(tally)
         return tally.known_plus + tally.known_minus + float((tally.size * (p + m)).sum())
 
-    def complete(self, selector: int, *, level: float = LEVEL) -> Figure:
+    def complete(self, selector: int) -> Figure:
         """Completeness of a selector over all queries."""
-        name = self.selectors[selector]
-        return self._figure([share(name, self.share_tally(selector, end=end), level=level) for end in self._ends()])
+        return self._figure(share, self.selectors[selector], partial(self.share_tally, selector))
 
-    def ahead(self, pair: int, first: int, second: int, *, level: float = LEVEL) -> Figure:
+    def ahead(self, pair: int, first: int, second: int) -> Figure:
         """Completeness of the first selector less that of the second, over all queries."""
         name = f"{self.selectors[first]} - {self.selectors[second]}"
-        tallies = [self.difference_tally(pair, first, second, end=end) for end in self._ends()]
-        return self._figure([difference(name, tally, level=level) for tally in tallies])
+        return self._figure(difference, name, partial(self.difference_tally, pair, first, second))
 
-    def _ends(self) -> tuple[int, ...]:
-        return (0, -1, 1) if self.unsure else (0,)
-
-    def _figure(self, figures: Sequence[Figure]) -> Figure:
+    def _figure(self, make: Callable[[str, Tally], Figure], name: str, tally: Callable[..., Tally]) -> Figure:
         """One figure of those for what is sure, for the worst and for the best that may be."""
-        sure = figures[0]
-        if len(figures) == 1:
+        sure = make(name, tally(end=0))
+        if not self.unsure:
             return sure
-        low, high = min(one.low for one in figures[1:]), max(one.high for one in figures[1:])
+        worst, best = make(name, tally(end=-1)), make(name, tally(end=1))
+        low, high = min(worst.low, best.low), max(worst.high, best.high)
         value = sure.value if math.isnan(sure.value) else min(max(sure.value, low), high)
         return replace(sure, value=value, low=low, high=high, unsure=self.unsure)
 
     def halving_of(self, selector: int, turns: Sequence[int]) -> int | None:
         """`halving` of a selector's completeness."""
-        ends = self._ends()[1:] or (0, 0)
-        low, high = (self.share_tally(selector, end=end) for end in ends)
-        return halving(low, turns, kind="share", upper=high if self.unsure else None)
+        return self._halving("share", partial(self.share_tally, selector), turns)
 
     def halving_between(self, pair: int, first: int, second: int, turns: Sequence[int]) -> int | None:
         """`halving` of a difference."""
-        ends = self._ends()[1:] or (0, 0)
-        low, high = (self.difference_tally(pair, first, second, end=end) for end in ends)
-        return halving(low, turns, kind="difference", upper=high if self.unsure else None)
+        return self._halving("difference", partial(self.difference_tally, pair, first, second), turns)
+
+    def _halving(self, kind: str, tally: Callable[..., Tally], turns: Sequence[int]) -> int | None:
+        if not self.unsure:
+            return halving(tally(end=0), turns, kind=kind)
+        return halving(tally(end=-1), turns, kind=kind, upper=tally(end=1))
+
+
+def _tally(
+    rows: Sequence[tuple[int, int, int, int]], known: Sequence[int | None], plus: FloatArray, minus: FloatArray
+) -> Tally:
+    """Counts of the strata (size, n, plus, minus), of what is known, and the guessed shares."""
+    size, n, n_plus, n_minus = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+    return Tally(
+        size=size,
+        n=n,
+        plus=n_plus,
+        minus=n_minus,
+        guess_plus=plus,
+        guess_minus=minus,
+        known=len(known) - known.count(None),
+        known_plus=known.count(1),
+        known_minus=known.count(-1),
+    )

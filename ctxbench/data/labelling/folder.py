@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxbench.core.errors import ParameterError
@@ -13,14 +14,17 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.layout import CARD
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.data.labelling.answer_log import FOLDER, LOG, QUEUE, AnswerLog, Applied, active, apply_answers
+from ctxbench.data.labelling.answer_log import AnswerLog, Applied, active, apply_answers
 from ctxbench.data.labelling.labelling_session import LabellingSession
 from ctxbench.data.labelling.predict import Predictor
-from ctxbench.data.labelling.query_weights import write_weights
+from ctxbench.data.labelling.query_files import FOLDER, LOG, QUEUE, write_weights
 from ctxbench.data.labelling.queue import Queue, extended, make_queue
 from ctxbench.data.labelling.review import patched
-from ctxbench.data.labelling.sources import with_sources
 from ctxbench.io.files import exclusive
+
+_UNSEEN = "Nobody has looked at the labels."  # what an import of a log says
+_MARK = "Since then people have labelled: "
+UNNAMED = "as the card says"  # labels without a source of their own
 
 
 @dataclass(eq=False)
@@ -94,8 +98,8 @@ class LabelFolder:
             write_dataset(made, self.path)
         self.dataset, self.left = made, applied.left
         if session is not None:
-            found = session.sample().weights()
-            write_weights(self.path, {q: round(w, 6) for q, w in found.items()}, session.queue.stratum_of())
+            weights = {query: round(weight, 6) for query, weight in session.sample().weights().items()}
+            write_weights(self.path, weights, session.queue.stratum_of())
         return applied
 
     def correct(self, patch: Path) -> int:
@@ -160,3 +164,32 @@ def refuse_frozen(dataset: Dataset, path: Path) -> None:
             f"dataset {path} is frozen and must stay as it is; copy the folder, take `frozen` out of the copy's card, "
             "give it a new version, and work on that"
         )
+
+
+def with_sources(dataset: Dataset) -> Dataset:
+    """The dataset with counts and shares of its labels by source in its card; the same if they are there already.
+
+    `labelling` gets a closing sentence in place of an older one, and `notes`, unless they are a text, `label_sources`.
+    """
+    counts = Counter(label.source or UNNAMED for label in dataset.labels)
+    found = {name: {"labels": n, "share": round(n / counts.total(), 4)} for name, n in sorted(counts.items())}
+    about = dict(dataset.about)
+    if isinstance(about.get("labelling"), str):
+        about["labelling"] = _told(about["labelling"], dataset, counts)
+    notes = about.get("notes")
+    if notes is None or isinstance(notes, Mapping):
+        about["notes"] = {**(notes or {}), "label_sources": found}
+    return dataset if about == dict(dataset.about) else replace(dataset, about=about)
+
+
+def _told(labelling: str, dataset: Dataset, counts: Counter[str]) -> str:
+    start = labelling.split(_MARK, maxsplit=1)[0].replace(_UNSEEN, "").rstrip()
+    total = counts.total()
+    shares = ", ".join(f"{n:,} {name} ({n / total:.1%})" for name, n in sorted(counts.items(), key=lambda one: -one[1]))
+    queries = dataset.queries
+    partly = sum(query.partly_labelled for query in queries)
+    nothing = sum(query.needs_nothing for query in queries)
+    return (
+        f"{start} {_MARK}of {total:,} labels now, by source: {shares or 'none'}. Of {len(queries):,} queries, "
+        f"{len(dataset.judged().queries):,} are labelled wholly ({nothing:,} of them need nothing), {partly:,} partly."
+    ).lstrip()

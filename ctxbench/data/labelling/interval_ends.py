@@ -10,20 +10,29 @@ import numpy as np
 from ctxbench.core.arrays import FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class Tilted:
-    """Strata whose shares are tilted towards higher or lower totals.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Strata:
+    """Strata with their shares.
 
     Attributes:
-        shares: of the categories, shape (n_categories, n_strata).
-        values: of the categories.
+        shares: of the categories, shape (n_categories, n_strata); of a difference smoothed, of plus, minus and neither.
         size, n: of the strata; n is below size.
     """
 
     shares: FloatArray
-    values: FloatArray
     size: FloatArray
     n: FloatArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tilted(_Strata):
+    """Strata whose shares are tilted towards higher or lower totals.
+
+    Attributes:
+        values: of the categories.
+    """
+
+    values: FloatArray
 
     def at(self, tilt: float) -> tuple[float, float]:
         """The expected total and the standard error of its estimate."""
@@ -41,20 +50,15 @@ class Tilted:
         return _STEEPEST / max(float(self.values.max() - self.values.min()), 1e-9)
 
 
-@dataclass(frozen=True, eq=False)
-class Shifted:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Shifted(_Strata):
     """Strata whose differences are shifted up or down; what one selector alone is complete for does not shrink.
 
     Attributes:
-        shares: smoothed, of plus, minus and neither, shape (3, n_strata).
         gaps: observed shares of plus less those of minus.
-        size, n: of the strata; n is below size.
     """
 
-    shares: FloatArray
     gaps: FloatArray
-    size: FloatArray
-    n: FloatArray
 
     def at(self, shift: float) -> tuple[float, float]:
         """The expected total and the standard error of its estimate."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import combinations
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import ItemKey
 from ctxbench.data.labelling.answer_log import AnswerLog, KeyPress, State, active
-from ctxbench.data.labelling.estimate import Known, Sample
+from ctxbench.data.labelling.estimate import Figure, Known, Sample
 from ctxbench.data.labelling.pool import Pool
 from ctxbench.data.labelling.predict import Predictor, pairs
 from ctxbench.data.labelling.queue import Queue
-from ctxbench.data.labelling.report import Report, report_on
 from ctxbench.data.labelling.states import States
+
+LONG = 120.0  # seconds from which an answer counts as a break
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,12 @@ class PromptAnswer:
 
 
 class LabellingSession:
-    """Asks, takes answers, estimates. All of it is in the log: a new session over the same log goes on."""
+    """Asks, takes answers, estimates. All of it is in the log: a new session over the same log goes on.
+
+    Attributes:
+        state: gives what is known of a query by now.
+        through: says whether the needs of a query are known, as far as they decide the figures (`States.through`).
+    """
 
     def __init__(
         self,
@@ -95,19 +101,11 @@ class LabellingSession:
         self._clock = clock or (lambda: datetime.now(UTC).isoformat(timespec="seconds"))
         self._stratum = queue.stratum_of()
         self._states = States(self.pool, log.answers, left=left)
-        self._active = len(active(log.answers))
+        self.state, self.through = self._states.now, self._states.through
         self._turns = queue.turns()
         self._cursor = 0  # turns before this one are answered through
         self._passed = [0] * len(queue.strata)
         self._given_up: set[str] = set()  # skipped again at the end
-
-    def state(self, query_id: str) -> State:
-        """What is known of a query by now."""
-        return self._states.now(query_id)
-
-    def through(self, query_id: str) -> bool:
-        """Whether the needs of a query are known, as far as they decide the figures (`States.through`)."""
-        return self._states.through(query_id)
 
     def unsettled(self) -> list[str]:
         """The queries whose needs are not known, in order: what a queue is made of."""
@@ -130,7 +128,7 @@ class LabellingSession:
         for query_id in self._states.touched:
             state = self.state(query_id)
             doubtful = state.skipped or state.unsure or self._states.waits(query_id)
-            done = self._states.left(query_id) or self.through(query_id) or query_id in self._given_up
+            done = query_id in self._states.left or self.through(query_id) or query_id in self._given_up
             if doubtful and not done:
                 return self._prompt(query_id)
         return next(self._rest(), None)
@@ -147,7 +145,7 @@ class LabellingSession:
         state = self.state(query_id)
         exposure = self.pool.exposures.get(query_id)
         signals = tuple(exposure.signals) if exposure else ()
-        known = tuple(self._position(label.item) for label in state.required)
+        known = self.pool.positions(label.item for label in state.required)
         if state.required and not state.partly:
             pair = self._states.undecided(query_id, state) or self._states.undecided(query_id, state, again=True)
             if pair is not None:
@@ -164,24 +162,20 @@ class LabellingSession:
 
     def _candidates(self, query_id: str, state: State, known: Sequence[int]) -> Iterator[LikelyItem]:
         row, guess = self.pool.row[query_id], self.predictor.guess(query_id)
-        settled = {self._position(label.item) for label in state.labels}
-        called = [item for item in guess.called if item not in settled]
-        ranked = [item for item in guess.ranked() if item not in settled]
+        settled = self.pool.positions(label.item for label in state.labels)
         like = {other: item for item in reversed(known) for other in self.pool.likenesses.of(item)}
-        for item in dict.fromkeys([*called, *ranked]):
-            offered_by = tuple(one.name for one in self.pool.offers if item in one.offered[row])
-            yield LikelyItem(item=item, offered_by=offered_by, called=item in called, like=like.get(item))
-
-    def _position(self, key: ItemKey) -> int:
-        return self.pool.dataset.catalog.position(key)
+        for item in dict.fromkeys([*guess.called, *guess.ranked()]):
+            if item not in settled:
+                offered_by = tuple(one.name for one in self.pool.offers if item in one.offered[row])
+                yield LikelyItem(item=item, offered_by=offered_by, called=item in guess.called, like=like.get(item))
 
     def _rest(self) -> Iterator[LabelPrompt]:
         """When no query is left: other items that might stand for needed ones."""
         for query_id in self._states.touched:
             state = self.state(query_id)
-            if state.required and not state.partly and not self._states.left(query_id):
+            if state.required and not state.partly and query_id not in self._states.left:
                 for item, of in self._states.open_pairs(query_id, state, deciding=False):
-                    known = tuple(self._position(label.item) for label in state.required)
+                    known = self.pool.positions(label.item for label in state.required)
                     yield LabelPrompt(query=query_id, kind="alternative", known=known, item=item, of=of)
 
     # ------------------------------------------------------------------------------------------ answering
@@ -199,18 +193,17 @@ class LabellingSession:
             raise ParameterError(f"this question takes {', '.join(allowed)}; got {reply.kind!r}")
         if prompt.kind == "alternative" and reply.kind == "skip":
             reply = PromptAnswer("alternative")  # neither yes nor no
+        catalog = self.pool.dataset.catalog
         item = prompt.item if reply.kind == "alternative" else reply.item
-        if reply.kind in ("needed", "wrong", "helpful") and not 0 <= item < len(self.pool.dataset.catalog):
+        if reply.kind in ("needed", "wrong", "helpful") and not 0 <= item < len(catalog):
             raise ParameterError(f"{reply.kind!r} needs an item of the catalog, got position {item}")
         if reply.kind == "needed" and not self.can_need(prompt.query, item):
-            named = self.pool.dataset.catalog.ids[item]
             raise ParameterError(
-                f"query {prompt.query!r} cannot need {named!r}: it may not get it, or it is not enabled"
+                f"query {prompt.query!r} cannot need {catalog.ids[item]!r}: it may not get it, or it is not enabled"
             )
         state = self.state(prompt.query)
         if reply.kind == "done" and not state.required:
             reply = PromptAnswer("nothing")  # nothing more than nothing
-        catalog = self.pool.dataset.catalog
         skipped = reply.kind == "skip" or (reply.kind == "alternative" and reply.yes is None)
         if skipped and self._cursor >= len(self._turns):
             self._given_up.add(prompt.query)
@@ -224,7 +217,7 @@ class LabellingSession:
             seconds=seconds,
             at=self._clock(),
             stratum=self._stratum.get(prompt.query, -1),
-            before=None if self._states.logged(prompt.query) else state.as_row(),
+            before=None if prompt.query in self._states.entries else state.as_row(),
         )
         self._add(made)
         return made
@@ -232,11 +225,9 @@ class LabellingSession:
     def can_need(self, query_id: str, item: int) -> bool:
         """Whether a query may get an item at all: it is enabled, available, and not by hand only."""
         request, found = self.pool.dataset.queries[self.pool.row[query_id]].request, self.pool.dataset.catalog[item]
-        if not found.enabled:
-            return False
-        if any(held.key == found.key for held in request.session or ()):
-            return True
-        return found.include != "manual" and (request.available is None or found.key in request.available)
+        held = any(one.key == found.key for one in request.session or ())
+        offered = found.include != "manual" and (request.available is None or found.key in request.available)
+        return found.enabled and (held or offered)
 
     def grade_of(self, query_id: str, item: int) -> int | None:
         """What an item is marked as for a query by now: 2 needed, 1 helpful, 0 not needed; None = not marked."""
@@ -261,24 +252,22 @@ class LabellingSession:
     def _add(self, answer: KeyPress) -> None:
         self.log.add(answer)
         self._states.add(answer)
-        self._active += -1 if answer.kind == "undo" else 1
 
     @property
     def answers(self) -> int:
         """How many answers stand."""
-        return self._active
+        return len(active(self.log.answers))
 
     # ------------------------------------------------------------------------------------------ figures
 
     @cached_property
     def _same(self) -> list[frozenset[str]]:
         """By pair of selectors, the queries of the queue for which the two offer the same."""
-        found = []
-        for i, j in pairs(len(self.pool.offers)):
-            first, second = self.pool.offers[i].offered, self.pool.offers[j].offered
-            rows = ((query, self.pool.row.get(query)) for query in self._stratum)
-            found.append(frozenset(q for q, row in rows if row is not None and first[row] == second[row]))
-        return found
+        rows = {query: self.pool.row[query] for query in self._stratum if query in self.pool.row}
+        return [
+            frozenset(query for query, row in rows.items() if one.offered[row] == other.offered[row])
+            for one, other in combinations(self.pool.offers, 2)
+        ]
 
     def sample(self) -> Sample:
         """All queries as the estimate sees them.
@@ -318,3 +307,79 @@ class LabellingSession:
     def report(self) -> Report:
         """Where the figures stand."""
         return report_on(self.sample(), self.queue, self.log.answers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Where the figures stand.
+
+    Attributes:
+        completeness: one a selector.
+        differences: one a pair of selectors.
+        halving: by figure name, how many more answers bring its width down to half; None = even all do not.
+        answers: pressed so far, taken back ones not counted.
+        queries: labelled through by them.
+        unsure: queries in doubt: skipped, or not asked what would do as well.
+        minutes_per_answer: median, breaks left out; NaN before the first.
+        answers_per_query: so far, or as guessed before the first.
+    """
+
+    completeness: tuple[Figure, ...]
+    differences: tuple[Figure, ...]
+    halving: Mapping[str, int | None]
+    answers: int
+    queries: int
+    unsure: int
+    minutes_per_answer: float
+    answers_per_query: float
+
+
+def report_on(sample: Sample, queue: Queue, answers: Sequence[KeyPress]) -> Report:
+    """Estimate every figure.
+
+    Args:
+        sample: of now.
+        queue: that it was drawn by.
+        answers: the log.
+    """
+    n = len(sample.selectors)
+    complete = tuple(sample.complete(i) for i in range(n))
+    ahead = tuple(sample.ahead(k, i, j) for k, (i, j) in enumerate(pairs(n)))
+    to_come = _turns_to_come(sample, queue)
+    standing = active(answers)
+    per_query = len(standing) / len(sample.answered) if sample.answered else _guessed_answers(queue)
+    more = [
+        *(sample.halving_of(i, to_come) for i in range(n)),
+        *(sample.halving_between(k, i, j, to_come) for k, (i, j) in enumerate(pairs(n))),
+    ]
+    names = (figure.name for figure in (*complete, *ahead))
+    times = sorted(answer.seconds for answer in standing if 0 < answer.seconds < LONG)
+    return Report(
+        completeness=complete,
+        differences=ahead,
+        halving={
+            name: None if queries is None else round(queries * per_query + 0.499)
+            for name, queries in zip(names, more, strict=True)
+        },
+        answers=len(standing),
+        queries=sum(one.sure for one in sample.answered.values()),
+        unsure=sample.unsure,
+        minutes_per_answer=times[len(times) // 2] / 60.0 if times else float("nan"),
+        answers_per_query=per_query,
+    )
+
+
+def _turns_to_come(sample: Sample, queue: Queue) -> list[int]:
+    left = [sum(query in sample.answered for query in queries) for queries in sample.strata]
+    to_come = []
+    for stratum in queue.turns():
+        if left[stratum] > 0:
+            left[stratum] -= 1
+        else:
+            to_come.append(stratum)
+    return to_come
+
+
+def _guessed_answers(queue: Queue) -> float:
+    total = sum(len(stratum.queries) for stratum in queue.strata)
+    return sum(len(stratum.queries) * stratum.answers for stratum in queue.strata) / total if total else 1.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from ctxbench.bench.dataset_run import answered
@@ -14,13 +14,15 @@ from ctxbench.bench.experiment_file import examine
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import content_key
 from ctxbench.bench.slices import Slice
+from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog, Item
+from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.labelling.exposure import Exposure
+from ctxbench.data.datasets.row_groups import group_pairs
+from ctxbench.data.labelling.query_files import Exposure
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.pipelines import PipelineSelector
@@ -31,6 +33,7 @@ SELECTORS = ("bm25", "dense", "semantic/documents")
 DEPTH = 20  # places of a ranking that are looked at
 ALIKE = 0.7  # share of words, rare ones counting more, that two items have in common from which one may stand in
 ALIKE_NAMED = 0.5  # the same where their names start with the same word, which for tools is what they do
+_WORD, _NAME_WORD = re.compile(r"[^\W_]+"), re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
 BLOCK = 256  # queries whose answers are kept in one file, so that an interrupted start goes on
 
 
@@ -82,15 +85,17 @@ class Pool:
         """Which items of the catalog may stand for each other."""
         return Likenesses(self.dataset.catalog)
 
+    def positions(self, keys: Iterable[ItemKey]) -> tuple[int, ...]:
+        """The catalog positions of items; those that the catalog does not hold are left out."""
+        found = map(self.dataset.catalog.find, keys)
+        return tuple(place for place in found if place is not None)
+
     def groups(self, labels: Sequence[Label]) -> list[tuple[int, ...]]:
         """The requirements that labels state: of each, the catalog positions that meet it."""
         position = self.dataset.catalog.position
-        found: dict[str, list[int]] = {}
-        for label in labels:
-            if label.grade == 2:
-                key = f"a{label.alternatives}" if label.alternatives else f"i{label.item.id}"
-                found.setdefault(key, []).append(position(label.item))
-        return [tuple(members) for members in found.values()]
+        required = (label for label in labels if label.grade == 2)
+        groups = group_pairs((label.alternatives or label.item, position(label.item)) for label in required)
+        return [tuple(members) for members in groups.values()]
 
     def complete(self, row: int, groups: Sequence[tuple[int, ...]]) -> tuple[bool, ...]:
         """By selector, whether it offers what is required of the query in `row`."""
@@ -98,28 +103,23 @@ class Pool:
 
 
 class Likenesses:
-    """Pairs of items of one type that may stand for each other: by name, or by much the same words."""
+    """Pairs of items of one type that may stand for each other: by name, or by much the same words.
+
+    Attributes:
+        of: gives the positions of the items like the one at a position.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._words = [_words(item) for item in catalog]
-        self._names = [_name_words(item) for item in catalog]
-        self._holding: dict[str, list[int]] = {}
-        for place, words in enumerate(self._words):
-            for word in words:
-                self._holding.setdefault(word, []).append(place)
-        n = len(self._words)
-        self._worth = {word: math.log(1.0 + n / len(places)) for word, places in self._holding.items()}
+        self._words = [frozenset(word.lower() for word in _WORD.findall(item.search_text)) for item in catalog]
+        self._names = [tuple(map(str.lower, _NAME_WORD.findall(item.name))) or (item.name,) for item in catalog]
+        self._holding = group_pairs((word, place) for place, words in enumerate(self._words) for word in words)
+        self._worth = {word: math.log(1.0 + len(catalog) / len(places)) for word, places in self._holding.items()}
         self._sums = [math.fsum(self._worth[word] for word in words) for words in self._words]
-        self._known: dict[int, tuple[int, ...]] = {}
+        self.of = cache(self._find)
 
-    def of(self, place: int) -> tuple[int, ...]:
+    def _find(self, place: int) -> tuple[int, ...]:
         """Positions of the items like the one at `place`, most alike first; itself not among them."""
-        if place not in self._known:
-            self._known[place] = tuple(self._found(place))
-        return self._known[place]
-
-    def _found(self, place: int) -> Iterator[int]:
         mine, item = self._words[place], self._catalog[place]
         common: dict[int, float] = {}
         for word in mine:
@@ -134,15 +134,7 @@ class Likenesses:
             same = self._names[other] == self._names[place]
             if same or share >= (ALIKE_NAMED if self._names[other][0] == self._names[place][0] else ALIKE):
                 scored.append((-share, other))
-        yield from (other for _, other in sorted(scored))
-
-
-def _words(item: Item) -> frozenset[str]:
-    return frozenset(word.lower() for word in re.findall(r"[^\W_]+", item.search_text))
-
-
-def _name_words(item: Item) -> tuple[str, ...]:
-    return tuple(word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+", item.name)) or (item.name,)
+        return tuple(other for _, other in sorted(scored))
 
 
 def usual_selectors(dataset: Dataset) -> tuple[str, ...]:
@@ -206,10 +198,8 @@ def _block(dataset: Dataset, selector: Selector, first: int) -> Slice:
     Failures are not kept, so that a later start asks again.
     """
     batch = Batch.of(dataset.catalog, [query.request for query in dataset.queries[first : first + BLOCK]])
-    key = content_key(2, batch.key, selector.describe(), code_hash(), versions())
-    path = cache_dir() / "labelling" / key
-    kept = read_sealed(path)
-    if kept is not None:
+    path = cache_dir() / "labelling" / content_key(2, batch.key, selector.describe(), code_hash(), versions())
+    if (kept := read_sealed(path)) is not None:
         return Slice.from_bytes(kept, path)
     made = answered(selector, batch)
     if not made.errors:
@@ -218,22 +208,19 @@ def _block(dataset: Dataset, selector: Selector, first: int) -> Slice:
 
 
 def _offers(name: str, parts: Sequence[Slice]) -> Offers:
-    offered: list[frozenset[int]] = []
-    ranking: list[tuple[int, ...]] = []
-    scores: list[tuple[float, ...]] = []
-    for part in parts:
-        table = part.candidates
-        for row in range(len(part.queries)):
-            rows = table.rows(row)
-            items, chosen = table.item[rows], table.chosen[rows]
-            found = (table.tier[rows] > 0).nonzero()[0][:DEPTH]
-            offered.append(frozenset(items[chosen].tolist()))
-            ranking.append(tuple(items[found].tolist()))
-            scores.append(tuple(table.score[rows][found].tolist()))
+    answers = [_answer(part.candidates, row) for part in parts for row in range(len(part.queries))]
     return Offers(
         name=name,
-        offered=tuple(offered),
-        ranking=tuple(ranking),
-        scores=tuple(scores),
+        offered=tuple(offered for offered, _, _ in answers),
+        ranking=tuple(ranking for _, ranking, _ in answers),
+        scores=tuple(scores for _, _, scores in answers),
         failed=sum(len(part.errors) for part in parts),
     )
+
+
+def _answer(table: Candidates, query: int) -> tuple[frozenset[int], tuple[int, ...], tuple[float, ...]]:
+    """What is offered for one query, the best `DEPTH` found by search, and their scores."""
+    rows = table.rows(query)
+    items, found = table.item[rows], (table.tier[rows] > 0).nonzero()[0][:DEPTH]
+    scores = table.score[rows][found]
+    return frozenset(items[table.chosen[rows]].tolist()), tuple(items[found].tolist()), tuple(scores.tolist())

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import combinations
 
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray
 from ctxbench.data.labelling.calibration import Case, Cases, Emulator, LogOddsCorrection, corrected
 from ctxbench.data.labelling.pool import Pool
+from ctxbench.data.labelling.query_files import Exposure
 
 # Chance that the item at a place of the fused ranking is needed: beside something that is known to be needed, and
 # where nothing is known. First guesses, corrected by the dataset's fully labelled queries where it has any.
@@ -71,25 +73,24 @@ class Guesses:
 
 def pairs(n: int) -> list[tuple[int, int]]:
     """All pairs of n selectors, in order."""
-    return [(i, j) for i in range(n) for j in range(i + 1, n)]
+    return list(combinations(range(n), 2))
 
 
 class Predictor:
-    """Guesses for the queries of a pool."""
+    """Guesses for the queries of a pool.
+
+    Attributes:
+        guess: gives what a query may need, by its id.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self._beside, self._alone = _calibrated(pool)
-        self._known: dict[str, Guess] = {}
+        self.guess = cache(self._guess)
         self._learn_needs()
 
-    def guess(self, query_id: str) -> Guess:
-        """What a query may need."""
-        if query_id not in self._known:
-            self._known[query_id] = self._guess(query_id)
-        return self._known[query_id]
-
     def _guess(self, query_id: str) -> Guess:
+        """What a query may need."""
         case = self._case(query_id)
         labels = self.pool.dataset.labels_of(query_id)
         if any(label.grade == 2 for label in labels) and not self.pool.dataset.queries[case.row].partly_labelled:
@@ -98,18 +99,15 @@ class Predictor:
 
     def _case(self, query_id: str) -> Case:
         """What labels and log say of a query."""
-        find = self.pool.dataset.catalog.find
-        exposure = self.pool.exposures.get(query_id)
-        labelled = [find(label.item) for label in self.pool.dataset.labels_of(query_id) if label.grade == 2]
-        seen = [find(key) for key in exposure.called] if exposure else []
-        named = [find(key) for key in exposure.wanted] if exposure else []
-        shown = [find(key) for key in exposure.offered] if exposure else []
+        positions = self.pool.positions
+        exposure = self.pool.exposures.get(query_id, Exposure(query=query_id))
+        labelled = (label.item for label in self.pool.dataset.labels_of(query_id) if label.grade == 2)
         return Case(
             row=self.pool.row[query_id],
-            called=tuple(dict.fromkeys(place for place in (*labelled, *seen) if place is not None)),
-            shown=frozenset(place for place in shown if place is not None) if exposure else None,
-            signals=exposure is not None and bool(exposure.signals),
-            wanted=tuple(place for place in named if place is not None),
+            called=tuple(dict.fromkeys(positions([*labelled, *exposure.called]))),
+            shown=frozenset(positions(exposure.offered)) if query_id in self.pool.exposures else None,
+            signals=bool(exposure.signals),
+            wanted=positions(exposure.wanted),
         )
 
     def _guess_of(self, case: Case) -> Guess:
@@ -165,10 +163,9 @@ class Predictor:
         complete, together = chances[:, :n], chances[:, n:]
         first = np.maximum(complete[:, [i for i, _ in both]] - together, 0.0)
         second = np.maximum(complete[:, [j for _, j in both]] - together, 0.0)
-        differ = np.zeros((len(ids), len(both)), dtype=np.bool_)
-        for column, (i, j) in enumerate(both):
-            one, other = self.pool.offers[i].offered, self.pool.offers[j].offered
-            differ[:, column] = [one[case.row] != other[case.row] for case in cases.cases]
+        rows = [[one.offered[case.row] for one in self.pool.offers] for case in cases.cases]
+        differ = np.array([[row[i] != row[j] for i, j in both] for row in rows], dtype=np.bool_)
+        differ = differ.reshape(len(ids), len(both))
         wrong = np.array([1.0 - _CALLED if case.called else 0.0 for case in cases.cases])
         lacking = np.array([sum(guess.needed.values()) for guess in found])
         return Guesses(

@@ -10,7 +10,7 @@ stratum's share of its queries is known. Strata where the selectors disagree hav
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class Queue:
             "selectors": list(self.selectors),
             "focus": list(self.focus),
             "seed": self.seed,
-            "strata": [{name: getattr(stratum, name) for name in _FIELDS} for stratum in self.strata],
+            "strata": [asdict(stratum) for stratum in self.strata],
         }
 
     @classmethod
@@ -114,20 +114,8 @@ class Queue:
 
 
 def _read_stratum(row: Mapping[str, Any]) -> Stratum:
-    def numbers(name: str) -> tuple[float, ...]:
-        return tuple(float(value) for value in row[name])
-
-    return Stratum(
-        queries=tuple(str(query) for query in row["queries"]),
-        complete=numbers("complete"),
-        first=numbers("first"),
-        second=numbers("second"),
-        differ=numbers("differ"),
-        answers=float(row["answers"]),
-    )
-
-
-_FIELDS = ("queries", "complete", "first", "second", "differ", "answers")
+    shares = {name: tuple(map(float, row[name])) for name in ("complete", "first", "second", "differ")}
+    return Stratum(queries=tuple(map(str, row["queries"])), answers=float(row["answers"]), **shares)
 
 
 def figure_names(selectors: Sequence[str]) -> tuple[str, ...]:
@@ -169,11 +157,8 @@ def make_queue(
     rng = np.random.default_rng(seed)
     weights = _weights(selectors, focus)
     cells = _split(guesses, weights) if split and ids else [np.arange(len(ids))] * bool(ids)
-    strata = []
-    for cell in cells:
-        drawn = rng.permutation(cell)
-        strata.append(_stratum(guesses, cell, tuple(ids[i] for i in drawn)))
-    return Queue(selectors=selectors, seed=seed, strata=tuple(strata), focus=tuple(focus))
+    strata = tuple(_stratum(guesses, cell, tuple(ids[i] for i in rng.permutation(cell))) for cell in cells)
+    return Queue(selectors=selectors, seed=seed, strata=strata, focus=tuple(focus))
 
 
 def extended(queue: Queue, predictor: Predictor, queries: Iterable[str]) -> Queue:
@@ -210,15 +195,10 @@ def turns(strata: Sequence[Stratum], weights: FloatArray) -> list[int]:
     total = sum(len(stratum.queries) for stratum in strata)
     rows: list[tuple[float, int, int]] = []
     for number, stratum in enumerate(strata):
-        gains = _gains(stratum, total, len(stratum.queries), weights) / stratum.answers
+        gains = -np.diff(_left(stratum, total, len(stratum.queries), weights)) / stratum.answers
         gains = np.minimum.accumulate(gains)  # a stratum's own turns stay in order
         rows += [(-float(gain), place, number) for place, gain in enumerate(gains)]
     return [number for _, _, number in sorted(rows)]
-
-
-def _gains(stratum: Stratum, total: int, upto: int, weights: FloatArray) -> FloatArray:
-    """What the 1st, 2nd ... answered query of a stratum takes off the mean variance, shape (upto,)."""
-    return np.asarray(-np.diff(_left(stratum, total, upto, weights)))
 
 
 def _left(stratum: Stratum, total: int, upto: int, weights: FloatArray) -> FloatArray:

@@ -7,17 +7,16 @@ label". It is applied whole or not at all: where a label is not what the patch s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError
-from ctxbench.core.items import ItemKey
+from ctxbench.core.errors import Fault, ParameterError, raise_faults
+from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import Label
-from ctxbench.data.labelling.grades import graded, standing_in
-from ctxbench.data.labelling.pool import DEPTH, Pool
+from ctxbench.data.datasets.query_labels import Label, graded, standing_in
+from ctxbench.data.labelling.pool import DEPTH, Offers, Pool
 from ctxbench.io.files import write_atomic
 from ctxbench.io.json_files import dump_jsonl, iter_jsonl
 
@@ -118,16 +117,14 @@ def _far_down(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding
         if label.grade != 2 or item.include != "agent":
             continue
         group = [i for i in labels if i == label or (label.alternatives and i.alternatives == label.alternatives)]
-        best = [min((_rank(pool, row, i, n) or DEPTH + 1) for i in group) for n in range(len(pool.offers))]
-        if min(best) > FAR:
-            depth = [(_rank(pool, row, label, n) or DEPTH + 1) - 1 for n in range(len(pool.offers))]
-            severity = sum(depth) / (DEPTH * len(depth))
-            yield _finding(pool, row, label.item, "required but far down", label, severity)
+        best = min((_rank(pool, one, row, i.item) or DEPTH + 1) for i in group for one in pool.offers)
+        if best > FAR:
+            depth = [(_rank(pool, one, row, label.item) or DEPTH + 1) - 1 for one in pool.offers]
+            yield _finding(pool, row, label.item, "required but far down", label, sum(depth) / (DEPTH * len(depth)))
 
 
-def _rank(pool: Pool, row: int, label: Label, selector: int) -> int | None:
-    ranking = pool.offers[selector].ranking[row]
-    place = pool.dataset.catalog.position(label.item)
+def _rank(pool: Pool, offers: Offers, row: int, key: ItemKey) -> int | None:
+    ranking, place = offers.ranking[row], pool.dataset.catalog.position(key)
     return ranking.index(place) + 1 if place in ranking else None
 
 
@@ -144,15 +141,16 @@ def _first(pool: Pool, row: int, labels: Sequence[Label]) -> Iterable[Finding]:
 
 
 def _finding(pool: Pool, row: int, key: ItemKey, kind: str, label: Label | None, severity: float) -> Finding:
-    place = pool.dataset.catalog.position(key)
-    ranks: dict[str, int | None] = {}
-    scores: dict[str, float | None] = {}
-    for one in pool.offers:
-        at = one.ranking[row].index(place) if place in one.ranking[row] else None
-        ranks[one.name] = None if at is None else at + 1
-        scores[one.name] = None if at is None else one.scores[row][at]
-    query = pool.dataset.queries[row].id
-    return Finding(query=query, item=key, kind=kind, label=label, ranks=ranks, scores=scores, severity=severity)
+    ranks = {one.name: _rank(pool, one, row, key) for one in pool.offers}
+    return Finding(
+        query=pool.dataset.queries[row].id,
+        item=key,
+        kind=kind,
+        label=label,
+        ranks=ranks,
+        scores={one.name: one.scores[row][rank - 1] if (rank := ranks[one.name]) else None for one in pool.offers},
+        severity=severity,
+    )
 
 
 def regraded(dataset: Dataset, query: str, item: ItemKey, grade: int, *, why: str = "") -> list[Correction]:
@@ -255,15 +253,9 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
     changed = 0
     for line, row in iter_jsonl(path, faults):
         try:
-            key, was, now = _read_row(row)
+            key, was, now = _read_row(row, known, dataset.catalog)
         except ParameterError as error:
             faults.append(Fault(str(error), path, line))
-            continue
-        if key[0] not in known:
-            faults.append(Fault(f"query {key[0]!r} is not in the dataset", path, line))
-            continue
-        if dataset.catalog.find(key[1]) is None:
-            faults.append(Fault(f"item {key[1].id!r} is not in the catalog", path, line))
             continue
         current = _values(labels.get(key))
         if current != was:
@@ -278,8 +270,7 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
         else:
             quote = labels[key].quote if key in labels and now["grade"] else ""
             labels[key] = Label(key[0], key[1], now["grade"], now["via"], now["alternatives"], REVIEW, quote)
-    if faults:
-        raise InputError(faults, subject=f"patch {path}: nothing was applied")
+    raise_faults(faults, subject=f"patch {path}: nothing was applied")
     return dataset.with_labels(labels.values()), changed
 
 
@@ -290,7 +281,14 @@ def _told(values: Mapping[str, Any] | None) -> str:
     return f"{values['grade']} {values['via']}{group}"
 
 
-def _read_row(row: Mapping[str, Any]) -> tuple[tuple[str, ItemKey], dict[str, Any] | None, dict[str, Any] | None]:
+def _read_row(
+    row: Mapping[str, Any], known: Container[str], catalog: Catalog
+) -> tuple[tuple[str, ItemKey], dict[str, Any] | None, dict[str, Any] | None]:
+    """Query and item of a line of a patch, and the label before and after.
+
+    Raises:
+        ParameterError: it is no such line, or names a query or an item that the dataset does not hold.
+    """
     unknown = set(row) - {"query", "item", "was", "now", "why"}
     if unknown or not isinstance(row.get("query"), str) or not isinstance(row.get("item"), str):
         raise ParameterError('expected {"query", "item", "was", "now"} and, if wanted, "why"')
@@ -300,7 +298,12 @@ def _read_row(row: Mapping[str, Any]) -> tuple[tuple[str, ItemKey], dict[str, An
         if value is not None and not _is_label(value):
             raise ParameterError(f'{name!r} must be null or {{"grade": 0 to 2, "via", "alternatives"}}, got {value!r}')
         sides.append(value)
-    return (row["query"], ItemKey.parse(row["item"])), sides[0], sides[1]
+    key = ItemKey.parse(row["item"])
+    if row["query"] not in known:
+        raise ParameterError(f"query {row['query']!r} is not in the dataset")
+    if catalog.find(key) is None:
+        raise ParameterError(f"item {key.id!r} is not in the catalog")
+    return (row["query"], key), sides[0], sides[1]
 
 
 def _is_label(value: Any) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
-from ctxbench.core.items import ItemKey
+from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.labelling.answer_log import (
     PERSON,
     KeyPress,
@@ -27,35 +28,39 @@ class States:
 
     Where the dataset's labels were changed by other means, or an item of an answer is no longer in the catalog, the
     dataset's state counts, not that of the answers.
+
+    Attributes:
+        left: the queries whose answers do not count.
+        entries: of the log, by query.
+        before: gives what was known of a query before its first answer.
+        through_before: gives whether its needs were known then.
     """
 
     def __init__(self, pool: Pool, answers: Iterable[KeyPress], *, left: Iterable[str] = ()) -> None:
         self.pool = pool
-        self._left = set(left)
-        self._entries: dict[str, list[KeyPress]] = {}
-        self._before: dict[str, State] = {}
+        self.left = set(left)
+        self.entries = group_pairs((answer.query, answer) for answer in answers)
+        self.before = cache(self._find_before)
+        self.through_before = cache(self._find_through_before)
         self._now: dict[str, State] = {}
         self._answered: set[str] = set()
-        self._known: dict[str, Known | None] = {}  # these three are asked for all queries after every answer
+        self._known: dict[str, Known | None] = {}  # these two are asked for all queries after every answer
         self._through: dict[str, bool] = {}
-        self._through_before: dict[str, bool] = {}
-        for answer in answers:
-            self._entries.setdefault(answer.query, []).append(answer)
-        for query_id in self._entries:
+        for query_id in self.entries:
             self._refresh(query_id)
 
     def add(self, answer: KeyPress) -> None:
         """Take one more entry of the log."""
-        self._entries.setdefault(answer.query, []).append(answer)
+        self.entries.setdefault(answer.query, []).append(answer)
         self._refresh(answer.query)
 
     def _refresh(self, query_id: str) -> None:
         if query_id not in self.pool.row:
             return
-        standing = active(self._entries[query_id])
+        standing = active(self.entries[query_id])
         state = after(self.before(query_id), standing)
-        if query_id in self._left or not in_catalog(state, self.pool.dataset):
-            self._left.add(query_id)
+        if query_id in self.left or not in_catalog(state, self.pool.dataset):
+            self.left.add(query_id)
             state = replace(self._of_dataset(query_id), judged=state.judged, unsure=state.unsure)
         self._now[query_id] = state
         (self._answered.add if standing else self._answered.discard)(query_id)
@@ -73,28 +78,14 @@ class States:
         """The queries of the dataset that were answered at all, taken back or not."""
         return tuple(self._now)
 
-    def logged(self, query_id: str) -> bool:
-        """Whether the log has an entry of a query."""
-        return query_id in self._entries
-
-    def left(self, query_id: str) -> bool:
-        """Whether the answers of a query do not count."""
-        return query_id in self._left
-
     def now(self, query_id: str) -> State:
         """What is known of a query by now."""
         return self._now.get(query_id) or self.before(query_id)
 
-    def before(self, query_id: str) -> State:
+    def _find_before(self, query_id: str) -> State:
         """What was known of a query before its first answer, as far as its items are still there."""
-        if query_id not in self._before:
-            entries = self._entries.get(query_id)
-            if entries and entries[0].before is not None:
-                found = state_before(entries[0])
-            else:
-                found = self._of_dataset(query_id)
-            self._before[query_id] = found
-        return self._before[query_id]
+        first = next(iter(self.entries.get(query_id, ())), None)
+        return self._of_dataset(query_id) if first is None or first.before is None else state_before(first)
 
     # ------------------------------------------------------------------------------------------ known or not
 
@@ -109,15 +100,11 @@ class States:
             self._through[query_id] = self._settled(query_id, self.now(query_id), by_person=by_person)
         return self._through[query_id]
 
-    def through_before(self, query_id: str) -> bool:
+    def _find_through_before(self, query_id: str) -> bool:
         """The same before its first answer: what answers say does not decide whether a query belongs to the sample."""
-        if query_id not in self._through_before:
-            state = self.before(query_id)
-            find = self.pool.dataset.catalog.find
-            there = tuple(label for label in state.labels if find(label.item) is not None)
-            found = self._settled(query_id, replace(state, labels=there), by_person=False)
-            self._through_before[query_id] = found
-        return self._through_before[query_id]
+        state, find = self.before(query_id), self.pool.dataset.catalog.find
+        there = tuple(label for label in state.labels if find(label.item) is not None)
+        return self._settled(query_id, replace(state, labels=there), by_person=False)
 
     def _settled(self, query_id: str, state: State, *, by_person: bool) -> bool:
         if _unknown(state):
@@ -127,7 +114,7 @@ class States:
 
     def waits(self, query_id: str) -> bool:
         """Whether something of a query is to be asked that was not skipped."""
-        if self.left(query_id) or self.through(query_id):
+        if query_id in self.left or self.through(query_id):
             return False
         state = self.now(query_id)
         return not state.skipped if _unknown(state) else self.undecided(query_id, state) is not None
@@ -147,7 +134,7 @@ class States:
             return None
         if not _unknown(state):
             return _in_doubt(self.pool.complete(row, groups), self.pool.complete(row, self._granted(groups, state)))
-        if not (state.skipped or self.left(query_id)):
+        if not (state.skipped or query_id in self.left):
             return None
         said = self.pool.groups([label for label in state.required if label.source == PERSON])
         return _in_doubt((False,) * len(self.pool.offers), self.pool.complete(row, self._granted(said, state)))
@@ -184,7 +171,7 @@ class States:
         row, catalog = self.pool.row[query_id], self.pool.dataset.catalog
         groups = self.pool.groups(state.labels)
         needed = {item for group in groups for item in group}
-        asked = self._asked(state) | (set() if again else self._positions(item for item, _ in state.unsure))
+        asked = self._asked(state).union(() if again else self.pool.positions(item for item, _ in state.unsure))
         for group in groups:
             met = [any(item in one.offered[row] for item in group) for one in self.pool.offers]
             offered = [one.offered[row] for one, done in zip(self.pool.offers, met, strict=True) if not done]
@@ -196,12 +183,7 @@ class States:
                         yield item, of
 
     def _asked(self, state: State) -> set[int]:
-        judged = (item for item, _ in state.judged)
-        return self._positions(judged) | self._positions(label.item for label in state.labels)
-
-    def _positions(self, keys: Iterable[ItemKey]) -> set[int]:
-        found = (self.pool.dataset.catalog.find(key) for key in keys)
-        return {place for place in found if place is not None}
+        return set(self.pool.positions([*(item for item, _ in state.judged), *(label.item for label in state.labels)]))
 
 
 def _unknown(state: State) -> bool:

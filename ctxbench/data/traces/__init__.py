@@ -1,1 +1,1 @@
-"""Datasets from logs of agents: JSON lines, and OpenTelemetry GenAI spans."""
+"""Datasets from logs of agents: lines of turns and requests, OpenTelemetry spans, exports of Langfuse."""

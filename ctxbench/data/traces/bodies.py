@@ -1,83 +1,185 @@
 """Read bodies of requests to OpenAI and Anthropic, alone or with their responses, as turns.
 
 A body is known by its fields: `tools` beside `messages`, or an `input` (OpenAI's responses). Its tools are what the
-model was offered. A line may be a body, or `{"request": body, "response": body}`, each also inside a `body`.
+model was offered. A line may be a body, or hold a request and its response under one of the names below (`req` and
+`res` are pino's, `input` and `output` those of most traces), each also inside a `body` or as JSON text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-_REQUEST = ("request", "req", "input_body")
-_RESPONSE = ("response", "resp", "completion")
-_TIMES = ("time", "timestamp", "ts", "created_at", "created", "startTime")
-_CONVERSATIONS = ("conversation", "conversation_id", "session_id", "thread_id")
+from ctxbench.data.traces.records import seconds
+from ctxbench.data.traces.responses import input_messages, parsed, read_response
+
+REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input")
+RESPONSES = ("response", "resp", "res", "completion", "responseBody", "response_body", "output", "result")
+_TEXTS = ("response", "completion", "output")  # of these a text is the answer
+_TIMES = ("time", "timestamp", "ts", "created_at", "createdAt", "created", "startTime", "start_time")
+_CONVERSATIONS = (
+    *("conversation", "conversation_id", "conversationId", "session_id", "sessionId"),
+    *("thread_id", "threadId", "chat_id", "chatId"),
+)
+_USERS = ("user", "user_id", "userId")
+_OF_SPANS = ("spanId", "span_id", "traceId", "trace_id")  # of a log record of OpenTelemetry, which has a `body`
+_HOSTED = ("provider", "provider-defined")  # the AI SDK's types of tools that the model's provider runs
 
 
-def as_turn(data: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Convert a body, or a pair of bodies, into a turn; None if the line is neither."""
-    request = next((_body(data[name]) for name in _REQUEST if isinstance(data.get(name), dict)), None)
-    if request is not None and "messages" not in data:
-        response = next((_body(data[name]) for name in _RESPONSE if isinstance(data.get(name), dict)), {})
-        return _turn(request, response, data) if _is_body(request) else None
-    is_turn = any(name in data for name in ("offered", "called", "text"))
-    return None if is_turn or not _is_body(data) or "tools" not in data else _turn(data, {}, data)
+@dataclass(frozen=True, slots=True)
+class BodyTurn:
+    """A line that holds a request to a model.
+
+    Attributes:
+        turn: the line as a turn.
+        passed_over: fields of the line that nothing reads.
+        response: `read`; `unread` where one is there in no form that is known; `missing` where none is beside the
+            request; empty for a body alone, whose answer stands in the next one.
+    """
+
+    turn: dict[str, Any]
+    passed_over: tuple[str, ...] = ()
+    response: str = ""
 
 
-def _body(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    inner = value.get("body")
-    return inner if isinstance(inner, dict) else value
+def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
+    """Convert a body, or a request with its response, into a turn; None if the line is neither."""
+    name = _request_field(data)
+    if name is not None:
+        return _pair(data, name)
+    if _is_turn(data) or not _is_body(data) or not any(name in data for name in ("tools", "functions")):
+        return None
+    return BodyTurn(_turn(data, offered=offered_tools(data), sources=(data,))[0])
+
+
+def unread_request(data: Mapping[str, Any]) -> str:
+    """What a line holds where a request could stand, in words; empty if it has no such field."""
+    name = next((name for name in REQUESTS if isinstance(_inner(data.get(name)), dict)), None)
+    if name is None:
+        return ""
+    fields = ", ".join(map(repr, list(_inner(data[name]))[:5]))
+    return f"; {name!r} is no body of a request, with messages or input: it has {fields or 'no fields'}"
+
+
+def _request_field(data: Mapping[str, Any]) -> str | None:
+    """The field of a line that holds a request."""
+    if "messages" in data:
+        return "messages" if not _is_turn(data) and _is_body(data) and _has_response(data) else None
+    is_log_record = any(name in data for name in _OF_SPANS) and not _has_response(data)
+    for name in REQUESTS:
+        value = _inner(data.get(name))
+        if isinstance(value, dict) and _is_body(value) and not (name == "body" and is_log_record):
+            return name
+        if name == "input" and isinstance(value, list) and read_response(value) and _has_response(data):
+            return name
+    return None
+
+
+def _is_turn(data: Mapping[str, Any]) -> bool:
+    return "offered" in data or "called" in data or isinstance(data.get("text"), str)
+
+
+def _has_response(data: Mapping[str, Any]) -> bool:
+    return any(data.get(name) is not None for name in RESPONSES)
+
+
+def _pair(data: Mapping[str, Any], name: str) -> BodyTurn:
+    """The turn of the request in a field, or of the one that the line is, and of the response beside it."""
+    value = data if name == "messages" else _inner(data[name])
+    request = value if isinstance(value, dict) else {"input": value}
+    fields = [other for other in RESPONSES if other != name and data.get(other) not in (None, "", {}, [])]
+    answers = {field: _answers(field, _inner(data[field])) for field in fields}
+    field = next((field for field in fields if answers[field] is not None), None)
+    offered = offered_tools(request)
+    if offered is None:
+        offered = offered_tools(data)
+    is_whole = "model" in request or name not in ("input", "messages")
+    if offered is None and field is not None and is_whole:
+        offered = []  # a body without tools
+    response = _inner(data[field]) if field is not None else None
+    sources = (data, response if isinstance(response, dict) else {}, request)
+    turn, taken = _turn(request, (answers[field] if field else None) or (), offered=offered, sources=sources)
+    read = {name, *([field] if field else fields), *taken, "tools", "functions"}
+    state = "read" if field is not None else "unread" if fields else "missing"
+    return BodyTurn(turn, tuple(other for other in data if other not in read), state)
+
+
+def _answers(field: str, response: Any) -> list[Any] | None:
+    if isinstance(response, str):
+        return [{"role": "assistant", "content": response}] if field in _TEXTS else None
+    return read_response(response)
+
+
+def _inner(value: Any) -> Any:
+    """A body without the object or the text around it."""
+    value = parsed(value)
+    inner = parsed(value.get("body")) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict | list) else value
 
 
 def _is_body(value: Mapping[str, Any]) -> bool:
     return isinstance(value.get("messages"), list) or isinstance(value.get("input"), str | list)
 
 
-def _turn(request: Mapping[str, Any], response: Mapping[str, Any], line: Mapping[str, Any]) -> dict[str, Any]:
-    messages = request["messages"] if isinstance(request.get("messages"), list) else _items(request["input"])
-    turn: dict[str, Any] = {"messages": [*messages, *_answers(response)]}
-    if request.get("tools") is not None or response:
-        turn["offered"] = [tool for tool in request.get("tools") or () if not _is_hosted(tool)]
-    for field, names in (("time", _TIMES), ("conversation", _CONVERSATIONS), ("user", ("user",))):
-        sources = (line, response, request) if field == "time" else (line, request)
-        value = next(
-            (one[name] for one in sources for name in names if isinstance(one.get(name), str | int | float)), None
-        )
-        if value is not None:
-            turn[field] = value
-    return turn
+def _turn(
+    request: Mapping[str, Any],
+    answers: Collection[Any] = (),
+    *,
+    offered: list[Any] | None,
+    sources: tuple[Mapping[str, Any], ...],
+) -> tuple[dict[str, Any], set[str]]:
+    """A request with its answers as a turn, and the fields of the line, the first of the sources, that it has."""
+    messages = request["messages"] if isinstance(request.get("messages"), list) else input_messages(request["input"])
+    turn: dict[str, Any] = {"messages": [*messages, *answers]}
+    if offered is not None:
+        turn["offered"] = offered
+    taken: set[str] = set()
+    own: tuple[tuple[str, tuple[str, ...], Callable[[Any], Any]], ...] = (
+        ("time", _TIMES, seconds),
+        ("conversation", _CONVERSATIONS, _identity),
+        ("user", _USERS, _identity),
+        ("workspace", ("workspace",), _identity),
+        ("turn", ("turn",), _number),
+    )
+    for field, names, read in own:
+        asked = sources if field == "time" else (sources[0], sources[-1])
+        found = ((one, name) for one in asked for name in names if read(one.get(name)) is not None)
+        source, name = next(found, (None, ""))
+        if source is not None:
+            turn[field] = source[name]
+            taken |= {name} if source is sources[0] else set()
+    return turn, taken
+
+
+def _identity(value: Any) -> str | None:
+    return str(value) or None if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def offered_tools(request: Mapping[str, Any]) -> list[Any] | None:
+    """The `tools` (or `functions`) of a request, those that the provider runs left out; None if it has neither."""
+    tools = request.get("tools") if request.get("tools") is not None else request.get("functions")
+    if isinstance(tools, dict):  # by name, as the AI SDK has them
+        return [name for name, tool in tools.items() if not (isinstance(tool, dict) and tool.get("type") in _HOSTED)]
+    if not isinstance(tools, list):
+        return None
+    return [one for tool in tools for one in _declared(tool) if not _is_hosted(one)]
+
+
+def _declared(tool: Any) -> list[Any]:
+    """The tools in an entry: itself, or several that Gemini is sent in one."""
+    for name in ("functionDeclarations", "function_declarations"):
+        if isinstance(tool, dict) and isinstance(tool.get(name), list):
+            return list(tool[name])
+    return [tool]
 
 
 def _is_hosted(tool: Any) -> bool:
     """Whether a tool is run by the model's provider, and so no item of a catalog."""
-    return isinstance(tool, dict) and "name" not in tool and not isinstance(tool.get("function"), dict)
-
-
-def _answers(response: Mapping[str, Any]) -> Iterator[Any]:
-    """The messages of a response: of chat completions the first choice, of the other two forms its content."""
-    choices = response.get("choices")
-    if isinstance(choices, list):
-        yield from (
-            one["message"] for one in choices[:1] if isinstance(one, dict) and isinstance(one.get("message"), dict)
-        )
-    elif isinstance(response.get("output"), list):
-        yield from _items(response["output"])
-    elif "content" in response:
-        yield {"role": response.get("role", "assistant"), "content": response["content"]}
-
-
-def _items(value: Any) -> Iterator[Any]:
-    """The items of OpenAI's responses as messages; reasoning and what the provider ran are passed over."""
-    if isinstance(value, str):
-        yield {"role": "user", "content": value}
-        return
-    for item in value:
-        kind = item.get("type", "message") if isinstance(item, dict) else "message"
-        if kind == "function_call":
-            call = {"id": item.get("call_id") or item.get("id"), "function": {"name": item.get("name")}}
-            yield {"role": "assistant", "content": "", "tool_calls": [call]}
-        elif kind == "function_call_output":
-            yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
-        elif kind == "message":
-            yield item
+    if not isinstance(tool, dict):
+        return False
+    return tool.get("type") in _HOSTED or ("name" not in tool and not isinstance(tool.get("function"), dict))

@@ -7,23 +7,35 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.bench.progress_listener import Progress
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Message, Request, SessionItem
-from ctxbench.data.datasets.dataset import split_of
+from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.labelling.exposure import Exposure
-from ctxbench.data.traces.catalog_kind import is_searchable, tools_alone
+from ctxbench.data.labelling.query_files import SIGNALS, Exposure
 from ctxbench.data.traces.conversations import Turn, reuses_ids
-from ctxbench.data.traces.import_settings import TraceSettings
+from ctxbench.data.traces.import_report import is_searchable, tools_alone
 from ctxbench.data.traces.records import Call, Interner, LogFindings, NestedCall, iso
-from ctxbench.data.traces.signals import signals
 from ctxbench.sources.name_resolver import AMBIGUOUS, NameResolver, Resolved
 from ctxbench.text.redaction import Redactor
 
 SOURCE = "trace"
 """The `source` of labels that a log says."""
+
+SHELLS = (
+    *("bash", "shell", "sh", "zsh", "powershell", "cmd", "terminal", "exec", "local_shell", "execute_bash"),
+    *("run_command", "execute_command", "run_shell_command", "run_terminal_cmd", "run_in_terminal", "shell_exec"),
+)
+SEARCHES = (
+    *("tool_search", "search_tools", "search_tool", "find_tools", "find_tool", "discover_tools", "toolsearch"),
+    *("list_tools", "list_available_tools", "retrieve_tools", "tool_search_tool"),
+)
+
+_CLEAN = re.compile(r"[\W_]+")
+_VERSION = re.compile(r"(?:_regex|_bm25)?(?:_\d{8})?$")  # of Anthropic's tool search tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +58,14 @@ class Builder:
     """Builds the rows of a dataset, turn by turn.
 
     Attributes:
+        assume_full: where the log does not say what was offered, everything was.
         name_counts: how often the log has each name of an item.
         names: resolves names to items.
     """
 
     catalog: Catalog
     scopes: Mapping[str, tuple[ItemKey, ...]]
-    settings: TraceSettings
+    assume_full: bool
     redactor: Redactor | None
     findings: LogFindings
     queries: list[DatasetQuery] = field(default_factory=list)
@@ -73,18 +86,32 @@ class Builder:
         """The names of the log, with the items that they stand for."""
         return [resolved for resolved in self.names.seen() if self.name_counts[resolved.name]]
 
-    def learn_users(self, turns: Iterable[Turn]) -> None:
-        """Let the redactor know the users of turns, before any text is redacted."""
+    def add_conversations(self, groups: Sequence[Sequence[Turn]], progress: Progress) -> None:
+        """Add the queries of conversations; the redactor knows all users before any text is redacted."""
+        records = (record for turns in groups for turn in turns for record in turn.records)
         if self.redactor is not None:
-            for user in dict.fromkeys(r.user for turn in turns for r in turn.records if r.user):
+            for user in dict.fromkeys(record.user for record in records if record.user):
                 self.redactor.learn(user, "user")
+        total = sum(len(turns) for turns in groups)
+        for turns in groups:
+            name = turns[0].records[0].conversation
+            name = None if name is None else _id_text(self._text(name))
+            for turn in turns:
+                self._add_turn(turn, name)
+            progress("labelling turns", self.findings.counts["turns"], total)
 
-    def add_conversation(self, turns: Sequence[Turn]) -> None:
-        """Add the queries of one conversation."""
-        name = turns[0].records[0].conversation
-        name = None if name is None else _id_text(self._text(name))
-        for turn in turns:
-            self._add_turn(turn, name)
+    def dataset(self, name: str, about: Mapping[str, Any]) -> Dataset:
+        """The dataset of all that was added, with the scopes that its queries name."""
+        used = {query.scope for query in self.queries}
+        return Dataset(
+            name=name,
+            version="1",
+            catalog=self.catalog,
+            queries=tuple(self.queries),
+            labels=tuple(self.labels),
+            scopes={scope: keys for scope, keys in self.scopes.items() if scope in used},
+            about=about,
+        )
 
     def _add_turn(self, turn: Turn, conversation: str | None) -> None:
         counts = self.findings.counts
@@ -99,7 +126,8 @@ class Builder:
         counts.update(f"signal_{name}" for name in turn_signals)
         called, wanted, doubtful = self._read_calls(turn, scope, offered)
         nothing = any(record.needs_nothing for record in turn.records) and not called
-        doubtful = doubtful or reuses_ids(turn.calls) or not turn.text.strip() or any(r.doubtful for r in turn.records)
+        counts["calls_unread"] += max(record.unread for record in turn.records)
+        doubtful = doubtful or _is_doubtful(turn)
         complete = full and scope.tools_only and not turn_signals and not doubtful
         counts["full_but_doubtful"] += full and bool(called) and scope.tools_only and not complete
         counts["full_but_not_all_tools"] += full and bool(called) and not scope.tools_only
@@ -146,7 +174,7 @@ class Builder:
         lists = list(dict.fromkeys(names for names in offers if names is not None))
         everything = any(record.all_offered for record in turn.records)
         if not lists and not everything:
-            everything = self.settings.assume_full
+            everything = self.assume_full
             counts["turns_assumed_full" if everything else "turns_without_offered"] += 1
         keys = self._items(tuple(name for names in lists for name in names))
         for names in lists:
@@ -171,7 +199,7 @@ class Builder:
 
         def had_all(call: NestedCall) -> bool:
             if call.offered is None:
-                return not call.calls if stated else self.settings.assume_full
+                return not call.calls if stated else self.assume_full
             return complete[call.offered] or (not call.offered and any(complete.values()))
 
         return all(
@@ -229,7 +257,7 @@ class Builder:
         return self._items(first.available)
 
     def _make_scope(self, available: tuple[ItemKey, ...] | None) -> _Scope:
-        allowed = set(self._position) if available is None else set(available)
+        allowed = self._position.keys() if available is None else frozenset(available)
         items = [item for item in self.catalog if item.enabled and item.key in allowed]
         searchable = [item for item in items if is_searchable(item)]
         return _Scope(
@@ -303,6 +331,12 @@ class Builder:
         return query_id
 
 
+def _is_doubtful(turn: Turn) -> bool:
+    """Whether a turn's text or calls are not certain, or some of its calls could not be read."""
+    unread = any(record.doubtful or record.unread for record in turn.records)
+    return unread or reuses_ids(turn.calls) or not turn.text.strip()
+
+
 def _id_text(name: str) -> str:
     """A conversation's name as ids can hold it."""
     return re.sub(r"[\s<>]+", "_", writable(name)).strip("_") or "_"
@@ -311,3 +345,34 @@ def _id_text(name: str) -> str:
 def writable(text: str) -> str:
     """A text that UTF-8 can hold: half a character becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def is_shell(name: str) -> bool:
+    """Whether a tool runs commands, by its name; a server in front of it does not matter."""
+    return _is_one_of(name, SHELLS)
+
+
+def is_search(name: str) -> bool:
+    """Whether a tool looks for tools, by its name."""
+    return _is_one_of(name, SEARCHES)
+
+
+def signals(turn: Turn, holds: Callable[[str], bool]) -> tuple[str, ...]:
+    """The signals of a turn, in the order of `SIGNALS`.
+
+    Args:
+        turn: with its calls.
+        holds: whether the catalog has the tool of this name; a shell that it has is called like anything else.
+    """
+    present = {
+        "unknown-tool": any(call.status == "unknown_tool" for call in turn.calls),
+        "searched-again": sum(is_search(call.name) for call in turn.calls) > 1,
+        "shell-instead": any(is_shell(call.name) and not holds(call.name) for call in turn.calls),
+        "asked-again": turn.asked_again,
+    }
+    return tuple(name for name in SIGNALS if present[name])
+
+
+def _is_one_of(name: str, names: tuple[str, ...]) -> bool:
+    cleaned = _VERSION.sub("", _CLEAN.sub("_", name.casefold()).strip("_"))
+    return any(cleaned == one or cleaned.endswith(f"_{one}") for one in names if len(one) > 3 or cleaned == one)

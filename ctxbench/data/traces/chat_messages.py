@@ -1,4 +1,7 @@
-"""Read chat messages in the forms of OpenAI, Anthropic and OpenTelemetry: roles, texts, calls and their results."""
+"""Read chat messages in the forms of OpenAI, Anthropic and OpenTelemetry: roles, texts, calls and their results.
+
+`message_forms` brings those of other libraries into these forms.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ctxbench.core.requests import Message
-from ctxbench.data.traces.records import Call, Interner, MessageSummary, Record, get
+from ctxbench.data.traces.message_forms import plain_messages
+from ctxbench.data.traces.records import Call, Interner, MessageSummary, Record, get, text_or_none
 
 _UNKNOWN_TOOL = re.compile(
     r"(?:unknown|no such|unrecogni[sz]ed|undefined|non-?existent) (?:tool|function)"
@@ -29,6 +33,10 @@ _EXCEPTION_NAME = re.compile(
 _MEMBERS = ("error", "errors", "exception", "isError", "is_error")  # of a result that is an object: an error if true
 _ERROR_LENGTH = 400  # characters at the start of a result in which an error is looked for
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "developer": "system", "function": "tool"}
+_CALLS = ("tool_call", "tool_use", "function_call", "mcp_tool_use")  # types of parts
+_RESULTS = ("tool_call_response", "tool_result", "mcp_tool_result")
+_LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
+_HOSTED = "server_tool_use"  # a call of what the provider runs itself
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 
@@ -42,12 +50,14 @@ class ChatMessage:
         text: all that is text in it.
         calls: (call id or None, name).
         results: of calls.
+        unread: how many calls it has that cannot be read.
     """
 
     role: str
     text: str
     calls: tuple[tuple[str | None, str], ...] = ()
     results: tuple[Result, ...] = ()
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +92,9 @@ def read_messages(value: Any) -> list[ChatMessage]:
         value = value.get("messages", [value])
     if not isinstance(value, list):
         raise TypeError
-    return [_message(entry) for entry in value]
+    if not all(isinstance(entry, dict) for entry in value):
+        raise TypeError
+    return [_message(plain) for entry in value for plain in plain_messages(entry)]
 
 
 def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> MessageSummary:
@@ -104,13 +116,15 @@ def summarise_messages(messages: Sequence[ChatMessage], *, history: int) -> Mess
         continued=bool(after) and bool(places),
         finished=bool(after) and after[-1].role == "assistant" and not after[-1].calls,
         calls=calls_of(after),
+        unread=sum(message.unread for message in after),
         earlier=sum(len(message.calls) for message in messages[: last + 1]),
         user_hashes=tuple(hash(messages[i].text) for i in places),
     )
 
 
-def set_summary(record: Record, summary: MessageSummary, interner: Interner) -> None:
+def set_summary(record: Record, messages: Sequence[ChatMessage], interner: Interner) -> None:
     """Set the fields of a record that its messages give."""
+    summary = summarise_messages(messages, history=interner.history)
     for field in fields(summary):
         setattr(record, field.name, getattr(summary, field.name))
     record.history, record.after = interner.messages(summary.history), interner.messages(summary.after)
@@ -202,41 +216,49 @@ def _dialogue(messages: Iterable[ChatMessage]) -> tuple[Message, ...]:
     return tuple(Message(i.role, i.text) for i in messages if i.role in ("user", "assistant") and i.text)
 
 
-def _message(entry: Any) -> ChatMessage:
-    if not isinstance(entry, dict):
-        raise TypeError
-    content = get(entry, "parts", "content")
+def _message(entry: Mapping[str, Any]) -> ChatMessage:
+    """A message in the plain form."""
+    content = entry.get("content")
     if content is not None and not isinstance(content, str | list | dict):
         raise TypeError
     parts = [part for part in (content if isinstance(content, list) else []) if isinstance(part, dict)]
-    calls = [_call(part) for part in parts if part.get("type") in ("tool_call", "tool_use", "function_call")]
-    tool_calls = entry.get("tool_calls")
-    if isinstance(tool_calls, str):  # in attributes of spans
-        tool_calls = json.loads(tool_calls) if tool_calls.strip().startswith("[") else None
-    calls += [_call(call) for call in tool_calls or () if isinstance(call, dict)]
-    results = [_result(part) for part in parts if part.get("type") in ("tool_call_response", "tool_result")]
+    calls, unread = _calls(entry.get("tool_calls"))
+    calls = [*(_call(part) for part in parts if part.get("type") in _CALLS), *calls]
+    unread += sum(part.get("type") not in (*_CALLS, _HOSTED) and _is_like_call(part) for part in parts)
+    results = [_result(part) for part in parts if part.get("type") in _RESULTS]
     role = str(entry.get("role") or "user").casefold()
     text = plain_text(content)
     if role in ("tool", "function") and not results:
         failed = entry.get("is_error")
-        call_id = _text_or_none(get(entry, "tool_call_id", "id"))
+        call_id = text_or_none(get(entry, "tool_call_id", "id"))
         results = [Result(call_id, text, failed if isinstance(failed, bool) else None)]
     role = "tool" if role == "user" and results else _ROLES.get(role, role)
-    return ChatMessage(role, text, tuple(call for call in calls if call[1]), tuple(results))
+    named = tuple(call for call in calls if call[1])
+    return ChatMessage(role, text, named, tuple(results), unread + len(calls) - len(named))
+
+
+def _calls(value: Any) -> tuple[list[tuple[str | None, str]], int]:
+    """The calls of a message's own list, and how many entries are none."""
+    if isinstance(value, str):  # in attributes of spans
+        value = json.loads(value) if value.strip().startswith("[") else [value] if value.strip() else None
+    entries = value if isinstance(value, list) else [] if value is None else [value]
+    calls = [_call(call) for call in entries if isinstance(call, dict)]
+    return calls, len(entries) - len(calls)
+
+
+def _is_like_call(part: Mapping[str, Any]) -> bool:
+    """Whether a part may be a call in a form that is not known."""
+    kind = part.get("type")
+    return isinstance(kind, str) and bool(_LIKE_CALLS.fullmatch(kind))
 
 
 def _call(part: Mapping[str, Any]) -> tuple[str | None, str]:
     function = part.get("function")
     name = get(function if isinstance(function, dict) else part, "name", "tool_name")
-    return _text_or_none(get(part, "id", "call_id")), str(name or "")
+    return text_or_none(get(part, "id", "call_id")), str(name or "")
 
 
 def _result(part: Mapping[str, Any]) -> Result:
     text = plain_text(get(part, "response", "result", "content") or "")
-    call_id = _text_or_none(get(part, "tool_use_id", "tool_call_id", "id"))
+    call_id = text_or_none(get(part, "tool_use_id", "tool_call_id", "id"))
     return Result(call_id, text, True if part.get("is_error") is True else None)
-
-
-def _text_or_none(value: Any) -> str | None:
-    """An id as text; an empty one is none."""
-    return None if value is None else str(value) or None

@@ -65,41 +65,34 @@ def conversations(records: Iterable[Record], findings: LogFindings, *, history: 
         findings: where odd things are counted.
         history: how many earlier messages a turn has at most.
     """
-    unnamed = _UnnamedConversations()
-    named = group_pairs((record.conversation or (None, unnamed.first_place(record)), record) for record in records)
+    latest: dict[tuple[object, ...], list[tuple[int, Record]]] = {}
+    named = group_pairs((record.conversation or (None, _first_place(record, latest)), record) for record in records)
     groups = [group for members in named.values() for group in _by_workspace(members)]
     for members in sorted(groups, key=lambda members: min(record.place for record in members)):
-        turns = _turns(members, findings)
-        if turns:
+        if turns := _turns(members, findings):
             findings.counts["conversations"] += 1
             _number_turns(turns, findings)
             _set_history(turns, findings, history=history)
             yield turns
 
 
-class _UnnamedConversations:
-    """Conversations of a log that names none: each request holds all messages before it."""
+def _first_place(record: Record, latest: dict[tuple[object, ...], list[tuple[int, Record]]]) -> int:
+    """The place of the first record of a conversation in a log that names none; its own place if it begins one.
 
-    def __init__(self) -> None:
-        self._latest: dict[tuple[object, ...], list[tuple[int, Record]]] = {}  # by the messages of the user
-
-    def first_place(self, record: Record) -> int:
-        """The place of the first record of a record's conversation; its own place if it begins one."""
-        who, user_hashes = (record.workspace, record.user), record.user_hashes
-        if not user_hashes:
-            return record.place
-        place = record.place
-        for n in range(len(user_hashes), 0, -1):
-            latest = self._latest.get((*who, *user_hashes[:n]), [])
-            last = next(
-                (one for one in reversed(latest) if n < len(user_hashes) or _is_next_call(record, one[1])), None
-            )
-            if last is not None:
-                place = last[0]
-                latest.remove(last)  # only this record continues it
-                break
-        self._latest.setdefault((*who, *user_hashes), []).append((place, record))
+    Each request holds all messages before it. `latest` has the last records so far, by the messages of the user.
+    """
+    who, user_hashes, place = (record.workspace, record.user), record.user_hashes, record.place
+    if not user_hashes:
         return place
+    for n in range(len(user_hashes), 0, -1):
+        before = latest.get((*who, *user_hashes[:n]), [])
+        last = next((one for one in reversed(before) if n < len(user_hashes) or _is_next_call(record, one[1])), None)
+        if last is not None:
+            place = last[0]
+            before.remove(last)  # only this record continues it
+            break
+    latest.setdefault((*who, *user_hashes), []).append((place, record))
+    return place
 
 
 def _is_next_call(record: Record, before: Record) -> bool:

@@ -1,20 +1,24 @@
-"""Report what an import of traces found: as data for the card, and in words."""
+"""Report on an import of traces: what it found, as data for the card and in words, and what its catalog means.
+
+The kinds of the catalog's items decide whether an item that was not called is not needed.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ctxbench.data.labelling.exposure import SIGNALS
+from ctxbench.core.items import ITEM_TYPES, Item
+from ctxbench.data.labelling.query_files import SIGNALS
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN
 
 COUNTS: dict[str, tuple[str, ...]] = {
     "read": (
         *("lines", "lines_twice", "lines_unreadable", "spans", "spans_twice", "spans_without_parent"),
         *("spans_without_content", "spans_other", "model_calls_of_helpers", "logs_without_span"),
-        "records_without_request",
+        *("records_without_request", "responses_unread", "responses_missing"),
     ),
     "turns": (
         *("turns", "turns_full", "turns_partial", "turns_without_offered", "turns_assumed_full", "text_empty"),
@@ -28,6 +32,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
     "calls": (
         *("calls_ok", "calls_error", "calls_unknown_tool", "calls_twice", "calls_not_offered", "calls_not_available"),
         *("calls_outside_catalog", "calls_ambiguous", "calls_without_request", "calls_of_earlier_turns"),
+        "calls_unread",
     ),
     "order": (
         *("conversations", "conversations_cut", "conversations_partly_numbered", "turns_missing"),
@@ -37,6 +42,7 @@ COUNTS: dict[str, tuple[str, ...]] = {
 }
 """Every count by the part of the card that it stands in; `datasets/traces.md` says what each counts."""
 
+_PLURALS = {"memory": "memories"}
 _SHOWN = 20  # names that the card lists
 _NAMED = 5  # names that a line of the report lists
 
@@ -118,7 +124,8 @@ class TraceReport:
                 shown = ", ".join(f"{name} ({times:,})" for name, times in list(names.items())[:_NAMED])
                 more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
                 out.append(f"names {what}: {shown}{more}")
-        out += [f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}"] if self.ignored else []
+        more = f", and {len(self.ignored) - _NAMED:,} more" if len(self.ignored) > _NAMED else ""
+        out += [f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}{more}"] if self.ignored else []
         out += [f"  {example}" for example in self.examples]
         if self.redaction is None:
             out.append("redaction was off: the texts are as the log has them")
@@ -143,9 +150,14 @@ _SENTENCES = {
     "spans_without_content": "{n:,} model calls have no messages; is recording of content switched on?",
     "logs_without_span": "{n:,} log records belong to no span of the log",
     "records_without_request": "{n:,} lines or model calls have no user's message before them and are left out",
+    "responses_unread": "{n:,} requests have a response that cannot be read: what it called is not known, and their "
+    "queries are not labelled wholly",
+    "responses_missing": "{n:,} requests have no response beside them: what it called is only known where a later line "
+    "holds it",
     "calls_without_request": "{n:,} calls belong to no user's message and are left out",
     "calls_of_earlier_turns": "{n:,} calls stand before the user's last message of a line, in no turn that the log has "
     "as a line of its own; they are left out",
+    "calls_unread": "{n:,} calls are in no form that is known or have no name; their queries are not labelled wholly",
     "model_calls_of_helpers": "{n:,} model calls are of helpers: what they say is no query",
     "spans_other": "{n:,} spans are no model call, tool or agent, and only link others",
     "available_unknown": "{n:,} turns say that the request may get items that the catalog does not have; their "
@@ -169,3 +181,49 @@ _SENTENCES = {
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "none"
+
+
+def is_searchable(item: Item) -> bool:
+    """Whether a search may offer an item, so that a request without it was not offered everything."""
+    return item.enabled and item.include == "agent"
+
+
+def tools_alone(items: Iterable[Item]) -> bool:
+    """Whether all items can be called, so that a log shows when one is needed."""
+    return all(item.type == "tool" for item in items)
+
+
+def kind_lines(catalog: Iterable[Item]) -> list[str]:
+    """What a catalog means for the labels of an import, in one or two sentences, one a line."""
+    found = [item for item in catalog if is_searchable(item)]
+    if not found:
+        said = (
+            "What a request did not call counts as unknown, and no request is labelled wholly: the catalog holds "
+            "nothing that a search may offer (all is disabled, always there, or added by hand)."
+        )
+        return [said]
+    if tools_alone(found):
+        said = (
+            "What a request did not call counts as not needed where it was offered all that it may get: of what "
+            f"is searched, the catalog holds tools alone ({len(found):,}), so such a request can be labelled wholly."
+        )
+        return [said, "Elsewhere it counts as unknown, and the request is labelled partly or not at all."]
+    tools = [item for item in found if item.type == "tool"]
+    others = _counted([item for item in found if item.type != "tool"])
+    said = (
+        f"What a request did not call counts as unknown, not as not needed: the catalog holds {others} "
+        f"{f'beside {_counted(tools)}' if tools else 'and no tools'}, and no log shows when what is no tool is needed."
+    )
+    if not tools:
+        return [said]
+    return [
+        said,
+        "Only requests that may get tools alone can be labelled wholly, as all may in a catalog of tools alone.",
+    ]
+
+
+def _counted(items: Sequence[Item]) -> str:
+    """How many items there are of each type: `12 tools`, `3 rules and 1 skill`."""
+    counts = Counter(item.type for item in items)
+    named = [f"{n:,} {one if n == 1 else _PLURALS.get(one, f'{one}s')}" for one in ITEM_TYPES if (n := counts[one])]
+    return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named)

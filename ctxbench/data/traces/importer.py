@@ -6,27 +6,25 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import Catalog, ItemKey
-from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.layout import CARD, own_files
+from ctxbench.data.datasets.dataset import Dataset, name_fault, name_of_path
+from ctxbench.data.datasets.layout import CARD, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import copy_other_files, write_files
-from ctxbench.data.labelling.answer_log import FOLDER, LOG
-from ctxbench.data.labelling.exposure import EXPOSURE, Exposure, write_exposures
+from ctxbench.data.labelling.query_files import EXPOSURE, FOLDER, LOG, Exposure, write_exposures
 from ctxbench.data.traces.builder import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
 from ctxbench.data.traces.import_report import TraceReport
-from ctxbench.data.traces.import_settings import TraceSettings
 from ctxbench.data.traces.log_reader import merge_equal_faults, read_records
+from ctxbench.data.traces.nothing_read import what_was_seen
 from ctxbench.data.traces.records import LogFindings
 from ctxbench.io.files import atomic_folder
-from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, unresolved
 from ctxbench.text.redaction import Redactor, redactor
 
@@ -69,6 +67,43 @@ class TraceSource:
             raise ParameterError("expected at least one log file")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSettings:
+    """Settings of an import of traces.
+
+    Attributes:
+        name: of the dataset.
+        licence: of the log's texts, for the card.
+        history: how many earlier messages a query keeps, >= 0.
+        assume_full: where the log does not say what was offered, everything was.
+    """
+
+    name: str
+    licence: str = "not stated: texts of users, not for publication"
+    history: int = 20
+    assume_full: bool = False
+
+    def __post_init__(self) -> None:
+        if self.history < 0:
+            raise ParameterError(f"history must be 0 messages or more, got {self.history}")
+
+    @classmethod
+    def of_folder(
+        cls, out: Path, *, name: str | None, licence: str | None, history: int, all_offered: bool
+    ) -> TraceSettings:
+        """Settings of an import into a folder; without a name, the dataset has the name of the folder.
+
+        Raises:
+            ParameterError: the name is none for a dataset, or the history is negative.
+        """
+        if name is None:
+            name = name_of_path(out, "traces")
+        if fault := name_fault(name):
+            raise ParameterError(f"{fault} (--name)")
+        settings = cls(name=name, history=history, assume_full=all_offered)
+        return settings if licence is None else replace(settings, licence=licence)
+
+
 def import_traces(
     source: TraceSource,
     settings: TraceSettings,
@@ -100,34 +135,18 @@ def import_traces(
     if not groups:
         if findings.faults:
             raise InputError(merge_equal_faults(findings.faults), subject="traces")
-        raise ParameterError(
-            f"no turn in {', '.join(map(str, source.logs))}: expected a message of a user's in a line with messages, "
-            "or in a span of a model call with gen_ai.input.messages"
-        )
-    builder = Builder(source.catalog, source.scopes, settings, redact, findings)
-    total = sum(len(turns) for turns in groups)
-    for turns in groups:
-        builder.learn_users(turns)
-    for turns in groups:
-        builder.add_conversation(turns)
-        progress("labelling turns", findings.counts["turns"], total)
+        raise ParameterError(f"no turn in {', '.join(map(str, source.logs))}: {what_was_seen(findings)}")
+    builder = Builder(source.catalog, source.scopes, settings.assume_full, redact, findings)
+    builder.add_conversations(groups, progress)
     _refuse_other_catalog(builder)
     report = _report(builder)
-    scope_names = {query.scope for query in builder.queries}
-    dataset = Dataset(
-        name=settings.name,
-        version="1",
-        catalog=source.catalog,
-        queries=tuple(builder.queries),
-        labels=tuple(builder.labels),
-        scopes={name: keys for name, keys in source.scopes.items() if name in scope_names},
-        about={
-            "licence": settings.licence,
-            "source": _origin(builder, len(source.logs)),
-            "labelling": report.labelling(),
-            "notes": {"traces": report.as_dict()},
-        },
-    )
+    about = {
+        "licence": settings.licence,
+        "source": _origin(builder, len(source.logs)),
+        "labelling": report.labelling(),
+        "notes": {"traces": report.as_dict()},
+    }
+    dataset = builder.dataset(settings.name, about)
     return TraceImport(dataset=dataset, exposures=tuple(builder.exposures), report=report)
 
 
@@ -219,9 +238,8 @@ def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:
     """
     if not (folder / CARD).is_file():
         return {}
-    card, _ = load_yaml(folder / CARD)
-    scopes = card.get("scopes") if isinstance(card, dict) else None
-    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in (scopes or {}).items()}
+    scopes = read_card(folder).get("scopes") or {}
+    return {name: tuple(ItemKey.parse(i) for i in ids) for name, ids in scopes.items()}
 
 
 def redactor_for(catalog: Catalog, patterns: Path | None = None) -> Redactor:

@@ -1,4 +1,10 @@
-"""Read the records of log files, whose documents are turns or spans, with what cannot be read."""
+"""Read the records of log files, whose documents are turns, bodies of requests or spans, with what cannot be read.
+
+A turn is a row of JSON lines: one turn, or one model call, a line. A body of a request to OpenAI or Anthropic, alone or
+with its response, becomes a turn. It is known by its fields: `tools` beside `messages`, or an `input` (OpenAI's
+responses). Its tools are what the model was offered. A line may be a body, or `{"request": body, "response": body}`,
+each also inside a `body`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +17,12 @@ from typing import Any
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.data.traces.bodies import as_turn
-from ctxbench.data.traces.otlp import TURN_MARKS, holds_spans, read_spans
+from ctxbench.data.traces.bodies import BodyTurn, as_turn, unread_request
+from ctxbench.data.traces.langfuse import holds_observations, read_observations
+from ctxbench.data.traces.otlp import TURN_MARKS, Span, holds_spans, read_spans
 from ctxbench.data.traces.records import Interner, LogFindings, Record
 from ctxbench.data.traces.spans import SpanReader
-from ctxbench.data.traces.turn_rows import TURN_FIELDS, TurnReader
+from ctxbench.data.traces.turn_rows import TURN_FIELDS, read_turn
 from ctxbench.io.files import iter_lines, read_text, readable
 from ctxbench.io.json_files import parse_json, values_with_lines
 
@@ -40,9 +47,7 @@ def read_records(
         InputError: more lines are wrong than right: all faults.
     """
     total = sum(_size(path) for path in paths)
-    interner = Interner()
-    turns, spans = TurnReader(findings, interner, history=history), SpanReader(findings, interner, history=history)
-    records: list[Record] = []
+    reader = _DocumentReader(findings, history=history)
     line_hashes: set[bytes] = set()  # of lines, as hashes
     n_readable = place = done = 0
     for path in paths:
@@ -53,26 +58,79 @@ def read_records(
             if data is None:
                 continue
             n_faults = len(findings.faults)
-            data = as_turn(data) or data
-            if holds_spans(data):
-                _read_spans(data, spans, place, findings, Fault("", path, line))
-            elif any(name in data for name in TURN_MARKS):
-                record = turns.read(data, place, path, line)
-                records += [] if record is None else [record]
-            else:
-                fields = ", ".join(map(repr, list(data)[:5]))
-                what = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
-                findings.faults.append(Fault(f"{what}, but {fields or 'an empty object'}", path, line))
+            reader.read(data, place, Fault("", path, line))
             n_readable += len(findings.faults) == n_faults
     findings.counts["lines"] = place
-    n_wrong = len({(fault.path, fault.line) for fault in findings.faults})
-    findings.counts["lines_unreadable"] = n_wrong
+    n_wrong = findings.counts["lines_unreadable"] = len({(fault.path, fault.line) for fault in findings.faults})
     if findings.faults and n_wrong > n_readable:
         raise InputError(
             merge_equal_faults(findings.faults), subject=f"traces: {n_wrong} lines cannot be read, {n_readable} can"
         )
-    records += spans.records()
-    return records
+    return reader.records()
+
+
+class _DocumentReader:
+    """Reads documents one by one, each a turn, spans, or a fault."""
+
+    def __init__(self, findings: LogFindings, *, history: int) -> None:
+        self._findings = findings
+        self._interner = Interner(history=history)
+        self._spans = SpanReader(findings, self._interner)
+        self._records: list[Record] = []
+
+    def records(self) -> list[Record]:
+        """All that was read, spans last."""
+        return [*self._records, *self._spans.records()]
+
+    def read(self, data: dict[str, Any], place: int, at: Fault) -> None:
+        """Read one document.
+
+        Args:
+            data: the document.
+            place: its 1-based position in the log.
+            at: its file and line, for what is wrong.
+        """
+        if holds_observations(data):
+            self._read_spans(read_observations(data, place), place, at)
+        elif (body := as_turn(data)) is not None:
+            self._read_body(body, place, at)
+        elif holds_spans(data):
+            self._read_spans(read_spans(data), place, at)
+        elif any(name in data for name in TURN_MARKS):
+            self._read_turn(data, place, at)
+        else:
+            fields = ", ".join(map(repr, list(data)[:5]))
+            what = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
+            what += f", but {fields or 'an empty object'}{unread_request(data)}"
+            self._findings.faults.append(replace(at, message=what))
+
+    def _read_spans(self, spans: Iterator[Span], place: int, at: Fault) -> None:
+        faults = self._findings.faults
+        try:
+            for span in spans:
+                try:
+                    self._spans.add(span, place)
+                except (TypeError, ValueError, AttributeError, RecursionError):
+                    what = (
+                        f"span {span.id or span.name!r}: messages or tools are not as the GenAI conventions have them"
+                    )
+                    faults.append(replace(at, message=what))
+        except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
+            faults.append(replace(at, message="no span as OTLP/JSON or the SDKs write it"))
+
+    def _read_body(self, body: BodyTurn, place: int, at: Fault) -> None:
+        record = self._read_turn(body.turn, place, at)
+        if record is None:
+            return
+        self._findings.ignored.update(body.passed_over)
+        self._findings.counts["responses_unread"] += body.response == "unread"
+        self._findings.counts["responses_missing"] += body.response == "missing"
+        record.doubtful = body.response == "unread"
+
+    def _read_turn(self, data: dict[str, Any], place: int, at: Fault) -> Record | None:
+        record = read_turn(data, place, at, findings=self._findings, interner=self._interner)
+        self._records += [] if record is None else [record]
+        return record
 
 
 def merge_equal_faults(faults: Sequence[Fault]) -> list[Fault]:
@@ -84,29 +142,16 @@ def merge_equal_faults(faults: Sequence[Fault]) -> list[Fault]:
     ]
 
 
-def _read_spans(data: dict[str, Any], reader: SpanReader, place: int, findings: LogFindings, at: Fault) -> None:
-    try:
-        for span in read_spans(data):
-            try:
-                reader.add(span, place)
-            except (TypeError, ValueError, AttributeError, RecursionError):
-                what = f"span {span.id or span.name!r}: messages or tools are not as the GenAI conventions have them"
-                findings.faults.append(Fault(what, at.path, at.line))
-    except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
-        findings.faults.append(Fault("no span as OTLP/JSON or the SDKs write it", at.path, at.line))
-
-
 def _documents(
     path: Path, line_hashes: set[bytes], findings: LogFindings
 ) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
     """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
     path = readable(path, again=True)
     first = next((text for _, text in iter_lines(path, []) if text.strip()), "")
-    if first.strip() in _JSON_STARTS or first.lstrip().startswith("["):
-        objects = _json_objects(path)
-        if objects is not None:
-            yield from ((line, data, 0) for line, data in objects)
-            return
+    spread = first.strip() in _JSON_STARTS or first.lstrip().startswith("[")
+    if spread and (objects := _json_objects(path)) is not None:
+        yield from ((line, data, 0) for line, data in objects)
+        return
     for line, text in iter_lines(path, findings.faults):
         plain = text.strip()
         if not plain:

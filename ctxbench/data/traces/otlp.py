@@ -1,7 +1,7 @@
 """Read OpenTelemetry spans and log records, from OTLP/JSON and from what the SDKs print, in one form.
 
-Sources: OTLP's JSON mapping (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding) and `to_json` of the
-Python SDK's `ReadableSpan`.
+Sources: OTLP's JSON mapping (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), `to_json` of the
+Python SDK's `ReadableSpan`, and what `ConsoleSpanExporter` of the JavaScript SDK prints, as JSON (`id`, `timestamp`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Span:
         start: seconds since 1970, or None.
         failed: its status is an error.
         message: of the status.
+        answer_unread: it holds an answer of a model's in a form that is not known.
     """
 
     trace: str
@@ -47,6 +48,7 @@ class Span:
     failed: bool = False
     message: str = ""
     is_log: bool = False
+    answer_unread: bool = False
 
 
 def holds_spans(data: Mapping[str, Any]) -> bool:
@@ -94,21 +96,21 @@ def _span(data: Mapping[str, Any]) -> Span:
     status = data.get("status") or {}
     code = get(status, "code", "status_code") if isinstance(status, dict) else status
     message = str(get(status, "message", "description") or "") if isinstance(status, dict) else ""
+    above = data.get("parentSpanContext") or {}
     return Span(
         trace=_hex(get(data, "traceId", "trace_id") or context.get("trace_id")),
-        id=_hex(get(data, "spanId", "span_id") or context.get("span_id")),
-        parent=_hex(get(data, "parentSpanId", "parent_span_id", "parent_id")),
+        id=_hex(get(data, "spanId", "span_id") or context.get("span_id") or data.get("id")),
+        parent=_hex(get(data, "parentSpanId", "parent_span_id", "parent_id", "parentId") or above.get("spanId")),
         name=str(data.get("name") or ""),
-        start=seconds(get(data, "startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime")),
+        start=seconds(get(data, "startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime", "timestamp")),
         attributes=_attributes(data.get("attributes")),
-        events=[_event(entry) for entry in data.get("events") or ()],
+        events=[
+            Event(name=str(entry.get("name") or ""), data=_attributes(entry.get("attributes")))
+            for entry in data.get("events") or ()
+        ],
         failed=code in (2, "2", "ERROR", "STATUS_CODE_ERROR"),
         message=message,
     )
-
-
-def _event(data: Mapping[str, Any]) -> Event:
-    return Event(name=str(data.get("name") or ""), data=_attributes(data.get("attributes")))
 
 
 def _log(data: Mapping[str, Any]) -> Span:

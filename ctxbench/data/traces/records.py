@@ -51,6 +51,7 @@ class MessageSummary:
         continued: messages come after it, so this is not the first call of its turn.
         finished: the last message is an answer, without a call.
         calls: those after it; before it nothing is of this turn. All of them if there is no user's message.
+        unread: how many calls after it cannot be read.
         earlier: how many calls stand before it.
         user_hashes: a hash of each message of the user's, oldest first.
     """
@@ -63,6 +64,7 @@ class MessageSummary:
     continued: bool = False
     finished: bool = False
     calls: tuple[Call, ...] = ()
+    unread: int = 0
     earlier: int = 0
     user_hashes: tuple[int, ...] = ()
 
@@ -121,12 +123,16 @@ class LogFindings:
         counts: by name.
         faults: what could not be read, with file and line.
         ignored: fields that nothing reads, by how often they stand there.
+        span_names: names of spans, by how often they stand there.
+        roles: of messages of lines and model calls that hold none of a user's.
         skew: the furthest that a time lies before the one it should follow, in seconds.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
+    span_names: Counter[str] = field(default_factory=Counter)
+    roles: Counter[str] = field(default_factory=Counter)
     skew: float = 0.0
 
     def count_skew(self, seconds: float) -> None:
@@ -136,9 +142,14 @@ class LogFindings:
 
 
 class Interner:
-    """Makes equal values one object: a log repeats a conversation's messages in each of its lines."""
+    """Makes equal values one object: a log repeats a conversation's messages in each of its lines.
 
-    def __init__(self) -> None:
+    Attributes:
+        history: how many earlier messages a record keeps at most.
+    """
+
+    def __init__(self, *, history: int = 0) -> None:
+        self.history = history
         self._messages: dict[Message, Message] = {}
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -181,6 +192,11 @@ def _iso(text: str) -> float | None:
 def iso(moment: float) -> str:
     """A time in ISO 8601, UTC, as datasets have it, with microseconds unless they are 0."""
     return datetime.fromtimestamp(moment, UTC).isoformat()
+
+
+def text_or_none(value: Any) -> str | None:
+    """An id as text; an empty one is none."""
+    return None if value is None else str(value) or None
 
 
 def get(data: Mapping[str, Any], *names: str) -> Any:

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.traces.chat_messages import same_tool
-from ctxbench.data.traces.otlp import Event
+from ctxbench.data.traces.otlp import Span
 from ctxbench.data.traces.records import Call, LogFindings, NestedCall, Record
 
 
 @dataclass(slots=True, kw_only=True)
-class Node:
-    """The parts of a span that records are made of.
+class Node(Span):
+    """A span without its attributes, with what records are made of.
 
     Attributes:
+        events: those of GenAI, where the span itself has no message of a user's.
         kind: `chat`, `tool`, `agent`, or empty for spans that only link others.
         record: of a model call or an agent.
         call: of a tool's execution.
-        events: those of GenAI, where the span itself has no message of a user's.
     """
 
-    trace: str
-    id: str
-    parent: str
     place: int
-    start: float | None
     kind: str = ""
     conversation: str | None = None
     user: str | None = None
     record: Record | None = None
     call: Call | None = None
-    events: list[Event] = field(default_factory=list)
 
 
 class SpanTree:
@@ -62,6 +57,7 @@ class SpanTree:
                     self._findings.counts["spans_without_content"] += 1
                 else:
                     main.nested = (*main.nested, NestedCall(record.offered, record.calls))
+                    main.unread += record.unread
         self._attach_calls()
         for node_id, record in self._mains.items():
             self._set_identity(record, self._nodes[node_id])
@@ -159,8 +155,11 @@ class SpanTree:
             if any(above.call is not None and above.call.name == node.call.name for above in self._ancestors[node.id]):
                 self._findings.counts["calls_twice"] += 1  # the same call, by the agent and by its client of the server
                 continue
-            record = self._main_record_above(node) or self._record_with_call(node.call, self._start(node))
-            record = record or self._main_record_of(node)
+            record = (
+                self._main_record_above(node)
+                or self._record_with_call(node.call, self._start(node))
+                or self._main_record_of(node)
+            )
             if record is None:
                 self._findings.counts["calls_without_request"] += 1
             else:
@@ -215,7 +214,7 @@ def helpers_of(outer: Iterable[tuple[Node, Record, Node | None]], with_tools: Co
             calling = [m for m in members if m[1].calls] or [m for m in members if m[0].id in with_tools]
             first = calling[:1] or tooled[:1] or members[:1]
             linked = {a for _, record, _ in _linked(members, first) for a in record.user_hashes}
-            first[0][1].doubtful = any(not linked & set(record.user_hashes) for _, record, _ in tooled)
+            first[0][1].doubtful |= any(not linked & set(record.user_hashes) for _, record, _ in tooled)
         linked_ids = {node.id for node, _, _ in _linked(members, first)}
         helpers |= {node.id for node, _, _ in members} - linked_ids
     return helpers

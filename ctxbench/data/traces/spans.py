@@ -14,15 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ctxbench.data.traces.ai_sdk_spans import as_gen_ai, operation
 from ctxbench.data.traces.chat_messages import (
     ChatMessage,
     read_messages,
     result_status,
     set_summary,
-    summarise_messages,
 )
 from ctxbench.data.traces.otlp import Event, Span
-from ctxbench.data.traces.records import Call, Interner, LogFindings, Record, get
+from ctxbench.data.traces.records import Call, Interner, LogFindings, Record, get, text_or_none
 from ctxbench.data.traces.span_tree import Node, SpanTree
 from ctxbench.sources.name_resolver import named
 
@@ -38,10 +38,9 @@ _DETAILS = ("gen_ai.client.inference.operation.details", "gen_ai.client.operatio
 class SpanReader:
     """Takes spans one by one, and makes records of them at the end."""
 
-    def __init__(self, findings: LogFindings, interner: Interner, *, history: int) -> None:
+    def __init__(self, findings: LogFindings, interner: Interner) -> None:
         self._findings = findings
         self._interner = interner
-        self._history = history
         self._traces: dict[str, dict[str, Node]] = {}
         self._logged: dict[tuple[str, str], list[Event]] = {}
 
@@ -55,11 +54,12 @@ class SpanReader:
             self._logged.setdefault((span.trace, span.id), []).extend(span.events)
             return
         self._findings.counts["spans"] += 1
+        self._findings.span_names[operation(span.attributes) or span.name or "without a name"] += 1
         nodes = self._traces.setdefault(span.trace, {})
         if span.id in nodes:
             self._findings.counts["spans_twice"] += 1
             return
-        nodes[span.id] = self._node(span, place)
+        nodes[span.id] = self._node(as_gen_ai(span), place)
 
     def records(self) -> Iterator[Record]:
         """The records of all traces, each trace by time."""
@@ -74,21 +74,27 @@ class SpanReader:
 
     def _node(self, span: Span, place: int) -> Node:
         attributes = span.attributes
-        node = Node(trace=span.trace, id=span.id, parent=span.parent, place=place, start=span.start)
-        node.kind = _kind(attributes)
+        node = Node(
+            trace=span.trace,
+            id=span.id,
+            parent=span.parent,
+            place=place,
+            start=span.start,
+            kind=_kind(attributes),
+            conversation=text_or_none(get(attributes, "gen_ai.conversation.id", "session.id", "gen_ai.thread.id")),
+            user=text_or_none(get(attributes, "user.id", "enduser.id")),
+        )
         self._findings.counts["spans_other"] += not node.kind
-        conversation = get(attributes, "gen_ai.conversation.id", "session.id", "gen_ai.thread.id")
-        user = get(attributes, "user.id", "enduser.id")
-        node.conversation = None if conversation is None else str(conversation)
-        node.user = None if user is None else str(user)
         if node.kind == "tool":
             node.call = _tool_call(span)
         elif node.kind:
-            node.record = Record(place=place, time=span.start, cumulative=True)
-            node.record.offered = self._tools(attributes, span.events)
+            offered = self._tools(attributes, span.events)
+            node.record = Record(place=place, time=span.start, cumulative=True, offered=offered)
             self._read_chat(node.record, span)
             if not node.record.users:
                 node.events = [event for event in span.events if event.name.startswith("gen_ai.")]
+            node.record.doubtful = span.answer_unread
+            self._findings.counts["responses_unread"] += span.answer_unread
         return node
 
     def _tools(self, attributes: Mapping[str, Any], events: Iterable[Event]) -> tuple[str, ...] | None:
@@ -139,7 +145,9 @@ class SpanReader:
 
     def _set_messages(self, record: Record, messages: list[ChatMessage], answers: list[ChatMessage]) -> None:
         answers = [replace(answer, role="assistant") for answer in answers]
-        set_summary(record, summarise_messages([*messages, *answers], history=self._history), self._interner)
+        set_summary(record, [*messages, *answers], self._interner)
+        if record.text is None:
+            self._findings.roles.update(message.role for message in messages)
         record.continued = bool(messages) and messages[-1].role != "user"
 
 
@@ -157,12 +165,11 @@ def _tool_call(span: Span) -> Call | None:
     name = str(get(span.attributes, "gen_ai.tool.name") or span.name.removeprefix("execute_tool").strip())
     if not name:
         return None
-    call_id = span.attributes.get("gen_ai.tool.call.id")
     error = span.attributes.get("error.type")
     thrown = " ".join(str(e.data.get("exception.message") or "") for e in span.events if e.name == "exception")
-    failed = bool(span.failed or error)
-    status = result_status(f"{error or ''} {span.message} {thrown}", name, failed=True) if failed else "ok"
-    return Call(name, status, None if call_id is None else str(call_id) or None, guessed=True)
+    said = f"{error or ''} {span.message} {thrown}"
+    status = result_status(said, name, failed=True) if span.failed or error else "ok"
+    return Call(name, status, text_or_none(span.attributes.get("gen_ai.tool.call.id")), guessed=True)
 
 
 def _numbered_objects(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:

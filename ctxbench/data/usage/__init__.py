@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from ctxbench.data.usage.counts import ItemUsage, Usage, count_usage
+from ctxbench.data.usage.counts import (
+    EvidenceThreshold,
+    ItemUsage,
+    Suggestion,
+    Suggestions,
+    Usage,
+    count_usage,
+    suggest_fewer_offers,
+)
 from ctxbench.data.usage.references import References, UsageEvidence
 from ctxbench.data.usage.replies import Replies, Reply, read_replies
-from ctxbench.data.usage.suggestions import EvidenceThreshold, Suggestion, Suggestions, suggest_fewer_offers
 
 __all__ = [
     "EvidenceThreshold",

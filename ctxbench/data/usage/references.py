@@ -22,6 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.usage.replies import Reply
@@ -67,8 +68,8 @@ class References:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._runs: dict[ItemKey, frozenset[tuple[str, ...]]] = {}
-        self._patterns: dict[tuple[ItemKey, str], re.Pattern[str]] = {}
+        self._runs = cache(self._find_runs)
+        self._pattern = cache(self._find_pattern)
 
     def find(self, reply: Reply) -> dict[ItemKey, UsageEvidence]:
         """The offered items that a reply references, each with its first evidence; calls before words."""
@@ -96,7 +97,7 @@ class References:
             if name.split()[:1] and name.split()[0] in folded and typed[item.type, name] == 1:
                 patterns.append(("name", "name" if names[name] == 1 else "typed name"))
             for kind, how in patterns:
-                pattern = self._pattern(item, how)
+                pattern = self._pattern(item.key, how)
                 if not pattern.search(user_text):
                     own_matches = [_Match(kind, *match.span()) for match in pattern.finditer(reply.text)]
                     matches.setdefault(item.key, []).extend(own_matches)
@@ -110,12 +111,10 @@ class References:
                 first[key] = min(separate, key=lambda match: (KINDS.index(match.kind), match.start))
         return {**self._quoted(reply, items), **first}
 
-    def _pattern(self, item: Item, kind: str) -> re.Pattern[str]:
+    def _find_pattern(self, key: ItemKey, kind: str) -> re.Pattern[str]:
         """The pattern of an item's id or name that is a reference to the item."""
-        if (item.key, kind) not in self._patterns:
-            pattern = _id(item) if kind == "id" else _name(item, only_typed=kind == "typed name")
-            self._patterns[item.key, kind] = pattern
-        return self._patterns[item.key, kind]
+        item = self._catalog[self._catalog.position(key)]
+        return _id(item) if kind == "id" else _name(item, only_typed=kind == "typed name")
 
     def _quoted(self, reply: Reply, items: list[Item]) -> dict[ItemKey, _Match]:
         """The items that the reply quotes: a run of words is in no other item, and in no message of the user's."""
@@ -125,7 +124,7 @@ class References:
         for text in reply.user_messages:
             for run in _runs([word.casefold() for word in _WORD.findall(text)]):
                 runs.pop(run, None)
-        hits = {item.key: runs.keys() & self._runs_of(item) for item in items}
+        hits = {item.key: runs.keys() & self._runs(item.key) for item in items}
         owners = Counter(run for item_runs in hits.values() for run in item_runs)
         places = {key: [runs[run] for run in item_runs if owners[run] == 1] for key, item_runs in hits.items()}
         return {
@@ -134,11 +133,9 @@ class References:
             if starts
         }
 
-    def _runs_of(self, item: Item) -> frozenset[tuple[str, ...]]:
-        if item.key not in self._runs:
-            words = [word.casefold() for word in _WORD.findall(item.text)]
-            self._runs[item.key] = frozenset(_runs(words))
-        return self._runs[item.key]
+    def _find_runs(self, key: ItemKey) -> frozenset[tuple[str, ...]]:
+        text = self._catalog[self._catalog.position(key)].text
+        return frozenset(_runs([word.casefold() for word in _WORD.findall(text)]))
 
 
 def _runs(words: list[str]) -> Iterator[tuple[str, ...]]:

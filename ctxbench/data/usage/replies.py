@@ -14,7 +14,7 @@ from ctxbench.data.traces.conversations import Turn, conversations
 from ctxbench.data.traces.log_reader import read_records
 from ctxbench.data.traces.records import LogFindings, iso
 from ctxbench.io.files import iter_lines, readable
-from ctxbench.session.conversation_store import ConversationStore
+from ctxbench.session.session_files import ConversationStore
 from ctxbench.sources.name_resolver import NameResolver
 
 _HISTORY = 1000  # earlier messages of a trace that are looked at

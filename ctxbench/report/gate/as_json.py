@@ -8,7 +8,7 @@ from typing import Any
 
 from ctxbench.bench.summary import comparison_dict, estimate_dict, finite
 from ctxbench.core.errors import Fault, faults_of
-from ctxbench.gate.baseline_manifest import AcceptedFigures
+from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.model import Cause, Change, Check, LatencyVerdict, MetricVerdict, PinFailure, SelectorCheck
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.places import Place, Places

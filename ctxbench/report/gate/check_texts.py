@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison
-from ctxbench.gate.baseline_manifest import AcceptedFigures
+from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.model import (
     Cause,
     Change,

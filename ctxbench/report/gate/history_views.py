@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from ctxbench.bench.metrics import Metric
-from ctxbench.gate.baseline_manifest import AcceptedFigures
+from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.history import FIGURES, GONE, BaselineHistory, PastBaseline
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording

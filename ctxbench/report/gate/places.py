@@ -31,6 +31,7 @@ class Places:
     Attributes:
         gate: the gate file; empty where there is none.
         selectors: lines of the gate file by the names of selectors.
+        files: places of selectors that stand in a file of their own, such as an agent file, likewise.
         embedder: the line of the gate file that names the model; 0 = none does.
         item: the place of an item by dataset and id.
         query: that of a query, likewise.
@@ -39,6 +40,7 @@ class Places:
 
     gate: str = ""
     selectors: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[str, Place] = field(default_factory=dict)
     embedder: int = 0
     item: Callable[[str, str], Place] = _nowhere
     query: Callable[[str, str], Place] = _nowhere
@@ -53,7 +55,9 @@ class Places:
         if cause.kind is CauseKind.MODEL:
             return self.in_gate(self.embedder)
         if cause.kind in _CONFIGURED:
-            return self.in_gate(next((self.selectors[name] for name in selectors if name in self.selectors), 0))
+            own = next((self.files[name] for name in selectors if name in self.files), _NOWHERE)
+            line = next((self.selectors[name] for name in selectors if name in self.selectors), 0)
+            return own if own[0] else self.in_gate(line)
         return self.of_items(cause.subjects or ([""] if cause.kind is not CauseKind.UNKNOWN else []), dataset)
 
     def of_items(self, items: Sequence[str], dataset: str) -> Place:

@@ -9,7 +9,7 @@ from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
 from ctxbench.report import wording
 from ctxbench.selectors.parameters import Value, shown
-from ctxbench.tuning.policies import Policy
+from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.tuning_results import (
     DEFAULTS,
     EVERYTHING,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from ctxbench.bench.stats import LEVEL, Estimate, Interval, estimate
 from ctxbench.bench.stats.intervals import SMALL
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.fits.examples import Examples
+from ctxbench.features.stored_fits import ABSTENTION
+from ctxbench.tuning.fits.examples import Examples, folds_of
+from ctxbench.tuning.fits.query_fits import Progress, out_of_fold
 
 RESAMPLES = 1000
 BINS = 10
@@ -46,18 +48,11 @@ class CutCurve:
         items = (len(by_row) - np.searchsorted(by_row, threshold, side="left")) / max(examples.n_queries, 1)
         met = np.concatenate([np.cumsum(share[by_need][::-1])[::-1], np.zeros(1)])
         recall = met[np.searchsorted(best[by_need], threshold, side="left")]
-        zero = np.zeros(1)
-        start = np.array([math.inf])
-        return cls(*(np.concatenate(pair) for pair in ((start, threshold), (zero, items), (zero, recall))))
+        return cls(np.append(math.inf, threshold), np.append(0.0, items), np.append(0.0, recall))
 
     def threshold_for_items(self, items: float) -> float:
         """The lowest threshold with which at most `items` are offered on average."""
         return float(self.threshold[np.searchsorted(self.items, items, side="right") - 1])
-
-    def threshold_for_recall(self, recall: float) -> float:
-        """The highest threshold that gives this recall; minus infinity where none does."""
-        place = int(np.searchsorted(self.recall, recall - 1e-12, side="left"))
-        return float(self.threshold[place]) if place < len(self.recall) else -math.inf
 
 
 @dataclass(frozen=True)
@@ -82,26 +77,6 @@ def cut_point(examples: Examples, probability: FloatArray, threshold: FloatArray
 def needed_probability(examples: Examples, probability: FloatArray) -> FloatArray:
     """The probability of each required item (the best of its alternatives); minus infinity where it was not found."""
     return np.array([probability[rows].max(initial=-np.inf) for rows in examples.required_rows], dtype=np.float64)
-
-
-def recall_of_first(examples: Examples, score: FloatArray, most: int) -> FloatArray:
-    """Mean recall of the best 1, 2, ... rows of each query, shape (most,); rows that tie all count as the last.
-
-    Args:
-        examples: candidates, rows by query.
-        score: shape (n_rows,).
-        most: >= 1.
-    """
-    start = np.searchsorted(examples.query, np.arange(examples.n_queries + 1))
-    place = [
-        float((score[start[query] : start[query + 1]] >= score[rows].max()).sum()) if len(rows) else np.inf
-        for query, rows in zip(examples.needed, examples.required_rows, strict=True)
-    ]
-    wanted = np.bincount(examples.needed, minlength=examples.n_queries)
-    held = [
-        np.bincount(examples.needed[np.array(place) <= n], minlength=examples.n_queries) for n in range(1, most + 1)
-    ]
-    return np.array([(one[wanted > 0] / wanted[wanted > 0]).mean() for one in held])
 
 
 @dataclass(frozen=True)
@@ -165,56 +140,25 @@ def roc_area_interval(
 
     Source: Field and Welsh, Bootstrapping clustered data, JRSS B 69, 2007.
     """
-    counts, group = _resample_groups(groups, seed)
+    counts, group = resample_groups(groups, seed)
     draws = np.concatenate([_roc_areas(label, probability, some[:, group]) for some in np.array_split(counts, BINS)])
-    return _percentiles(draws, counts.shape[1], level)
+    return percentile_interval(draws, counts.shape[1], level)
 
 
-def ratio_interval(
-    top: FloatArray, bottom: FloatArray, groups: Sequence[str], *, level: float = LEVEL, seed: int = 0
-) -> Interval:
-    """Percentile bootstrap over groups for sum of `top` / sum of `bottom`: queries of one group are drawn together.
-
-    Args:
-        top, bottom: by query, shape (n,); with `bottom` all 1 the ratio is a mean.
-        groups, level, seed: as of `roc_area_interval`.
-
-    Coverage at level 0.95, by simulation with the groups of `bfcl-live-listed`, of which two hold a third of the
-    queries in no need: a ratio of 0.45 85 to 96%, with correlations within groups of 0 to 0.3. A ratio of 0.01 81 to
-    95%, and the misses lie above: groups that lose much are seldom drawn, so that the upper end is too low.
-    """
-    counts, group = _resample_groups(groups, seed)
-    above, below = (counts @ np.bincount(group, weights=one, minlength=counts.shape[1]) for one in (top, bottom))
-    draws = np.divide(above, below, out=np.full(len(counts), np.nan), where=below != 0)
-    return _percentiles(draws, counts.shape[1], level)
-
-
-def _resample_groups(groups: Sequence[str], seed: int) -> tuple[IntArray, IntArray]:
+def resample_groups(groups: Sequence[str], seed: int) -> tuple[IntArray, IntArray]:
     """How often each group is drawn, shape (RESAMPLES, n_groups), and the group of each row, shape (n,)."""
     names, group = np.unique(np.array(groups, dtype=object), return_inverse=True)
     n = max(len(names), 1)
     return np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES), group
 
 
-def _percentiles(draws: FloatArray, n_groups: int, level: float) -> Interval:
+def percentile_interval(draws: FloatArray, n_groups: int, level: float) -> Interval:
     """The interval of the draws that are numbers; it holds from 20 groups on."""
     finite, method = draws[~np.isnan(draws)], "bootstrap by group"
     if not len(finite):
         return Interval(low=-math.inf, high=math.inf, level=level, method=method, holds=False)
     low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2])
     return Interval(low=float(low), high=float(high), level=level, method=method, holds=n_groups >= SMALL)
-
-
-def roc_area_by_stratum(label: BoolArray, probability: FloatArray, stratum: IntArray) -> float:
-    """`roc_area` over pairs of rows of the same stratum only: what is left of it when the strata cannot help."""
-    pairs = right = 0.0
-    for one in np.unique(stratum):
-        rows = stratum == one
-        n = float(label[rows].sum()) * float((~label[rows]).sum())
-        if n:
-            pairs += n
-            right += n * roc_area(label[rows], probability[rows])
-    return right / pairs if pairs else math.nan
 
 
 def _roc_areas(label: BoolArray, probability: FloatArray, weight: FloatArray | IntArray) -> FloatArray:
@@ -229,33 +173,84 @@ def _roc_areas(label: BoolArray, probability: FloatArray, weight: FloatArray | I
     negative = np.add.reduceat(weight * ~label[by_value], first, axis=1)
     below = np.cumsum(negative, axis=1) - negative / 2
     total = positive.sum(axis=1) * negative.sum(axis=1)
-    areas: FloatArray = np.full(len(weight), np.nan)
-    np.divide((positive * below).sum(axis=1), total, out=areas, where=total > 0)
-    return areas
+    ratio = np.divide((positive * below).sum(axis=1), total, out=np.full(len(weight), np.nan), where=total > 0)
+    return np.asarray(ratio)
+
+
+ITEMS = (1.0, 2.0, 3.0, 5.0, 8.0)  # mean items a query at which recall is shown
+LOSSES = (0.005, 0.01, 0.02, 0.05)  # shares of queries in need that are offered nothing, at which the rest is shown
 
 
 @dataclass(frozen=True)
-class Bin:
-    """Rows whose probability is between two edges: how many, their mean probability, and the share that is positive."""
+class FoldFigures:
+    """Figures out of fold.
 
-    low: float
-    high: float
-    n: int
-    predicted: float
-    observed: float
-
-
-def reliability(label: BoolArray, probability: FloatArray, edges: Sequence[float]) -> tuple[Bin, ...]:
-    """Mean probability and share of positives between the edges.
-
-    Args:
-        label, probability: shape (n,).
-        edges: rising; a bin holds its lower one, the last bin the upper one as well. Bins without rows are left out.
+    Attributes:
+        what: `probability` or `abstention`.
+        folds: how many.
+        queries, groups: how many queries, and groups of queries that are never told apart.
+        area, interval: area under the ROC curve, its interval drawn by group.
+        columns: what the two figures of each point are.
+        points: a threshold and two figures with their intervals; thresholds are chosen on these very figures.
     """
-    place = np.clip(np.searchsorted(edges, probability, side="right") - 1, 0, len(edges) - 2)
-    found = []
-    for one, (low, high) in enumerate(itertools.pairwise(edges)):
-        rows = place == one
-        if rows.any():
-            found.append(Bin(low, high, int(rows.sum()), float(probability[rows].mean()), float(label[rows].mean())))
-    return tuple(found)
+
+    what: str
+    folds: int
+    queries: int
+    groups: int
+    roc_area: float
+    interval: Interval
+    columns: tuple[str, str]
+    points: tuple[tuple[float, Estimate, Estimate], ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures as JSON."""
+        return {
+            "folds": self.folds,
+            "queries": self.queries,
+            "groups": self.groups,
+            "area": {"value": self.roc_area, "low": self.interval.low, "high": self.interval.high},
+            "points": [
+                {
+                    "threshold": threshold,
+                    **{name: _as_dict(value) for name, value in zip(self.columns, two, strict=True)},
+                }
+                for threshold, *two in self.points
+            ],
+        }
+
+
+def measure(examples: Examples, folds: int, *, progress: Progress | None = None) -> FoldFigures:
+    """Fit without each fold in turn, and measure on the fold left out.
+
+    Raises:
+        ParameterError: there are fewer groups than folds, or all rows outside a fold have the same label.
+    """
+    probability = out_of_fold(examples, folds_of(examples.groups, folds), progress=progress)
+    if examples.what == ABSTENTION:
+        columns = ("lost", "spared")
+        label, groups, scores = examples.needs, examples.groups, request_probability(examples, probability)
+        thresholds = sorted({threshold_by_loss(label, scores, share) for share in LOSSES})
+        silences = [abstention_point(label, scores, threshold) for threshold in thresholds]
+        points = [(one.threshold, one.lost, one.spared) for one in silences]
+    else:
+        columns = ("items", "recall")
+        label, groups, scores = examples.label, tuple(examples.groups[query] for query in examples.query), probability
+        curve = CutCurve.of(examples, probability)
+        thresholds = sorted({curve.threshold_for_items(items) for items in ITEMS} - {math.inf}, reverse=True)
+        cuts = [(threshold, cut_point(examples, probability, threshold)) for threshold in thresholds]
+        points = [(threshold, cut.items, cut.recall) for threshold, cut in cuts]
+    return FoldFigures(
+        what=examples.what,
+        folds=folds,
+        queries=examples.n_queries,
+        groups=len(np.unique(np.array(examples.groups, dtype=object))),
+        roc_area=roc_area(label, scores),
+        interval=roc_area_interval(label, scores, groups),
+        columns=columns,
+        points=tuple(points),
+    )
+
+
+def _as_dict(value: Estimate) -> dict[str, float | int]:
+    return {"value": value.value, "low": value.interval.low, "high": value.interval.high, "queries": value.n}

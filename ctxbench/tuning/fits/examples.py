@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,16 +13,16 @@ from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Resources
 from ctxbench.data.curation.splits import bundles_of
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.features.built_in import REQUEST, request_features, request_vectors
 from ctxbench.features.columns import TEXT, feature_rows
-from ctxbench.features.labelled_requests import LABELLED
-from ctxbench.features.request_level import REQUEST, request_features, request_vectors
+from ctxbench.features.found import LABELLED, LabelledRequests, needed_columns
 from ctxbench.features.stored_fits import ABSTENTION, PROBABILITY
-from ctxbench.tuning.fits.neighbours import Neighbours
 
 ALL = "all"
 """The split that stands for the queries of every split."""
@@ -155,9 +155,8 @@ def make_examples(
         found, place = table.request[rows], np.full(len(table), -1, dtype=np.int64)
         place[rows] = np.arange(len(rows))
         meeting = [place[one][place[one] >= 0] for one in required]
-        label, vectors = np.zeros(len(rows), dtype=np.bool_), np.zeros((len(rows), 0), dtype=np.float64)
-        for one in meeting:
-            label[one] = True
+        label = np.isin(np.arange(len(rows)), np.concatenate([np.empty(0, dtype=np.int64), *meeting]))
+        vectors = np.zeros((len(rows), 0), dtype=np.float64)
     examples = Examples(
         what=what,
         names=tuple(columns) if what == PROBABILITY else REQUEST,
@@ -182,7 +181,7 @@ def groups_of(queries: Sequence[DatasetQuery]) -> tuple[str, ...]:
     Together are those that a split keeps together, see `bundles_of`. The name is that of the group (the first, if
     several are connected), else of the conversation, else of the query.
     """
-    names = [_group_of(one) for one in queries]
+    names = list(map(_group_of, queries))
     for _, rows in bundles_of(queries):
         first = min((names[row] for row in rows), key=lambda name: (not name.startswith("group "), name))
         for row in rows:
@@ -198,32 +197,6 @@ def _group_of(query: DatasetQuery) -> str:
     return f"query {query.id}"
 
 
-def joined_groups(groups: Sequence[str], eligible: Iterable[BoolArray]) -> tuple[str, ...]:
-    """Join groups whose queries may get the same item, directly or through others.
-
-    For queries that come with short lists of their own: what a fit has seen of an item then says nothing of a fold.
-
-    Args:
-        groups: of each query, shape (n_queries,).
-        eligible: what each query may get, shape (n_items,) each.
-
-    Returns:
-        Of each query, the first name of what its group is joined to, shape (n_queries,).
-    """
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    names, group = np.unique(np.array(groups, dtype=object), return_inverse=True)
-    held = [np.flatnonzero(row) for row in eligible]
-    query = np.repeat(np.arange(len(held)), [len(one) for one in held])
-    item = np.concatenate([np.empty(0, dtype=np.int64), *held])
-    nodes = len(names) + 1 + int(item.max(initial=-1))
-    edges = csr_array((np.ones(len(query)), (group[query], len(names) + item)), shape=(nodes, nodes))
-    part = connected_components(edges, directed=False)[1][: len(names)]
-    first = np.unique(part, return_index=True)[1]
-    return tuple(str(names[first[one]]) for one in np.unique(part, return_inverse=True)[1][group])
-
-
 def folds_of(groups: Sequence[str], folds: int) -> IntArray:
     """Deal queries into folds of about the same size, whole groups only; the order of queries does not matter.
 
@@ -237,17 +210,21 @@ def folds_of(groups: Sequence[str], folds: int) -> IntArray:
     Raises:
         ParameterError: there are fewer groups than folds.
     """
-    names, group, size = np.unique(np.array(groups, dtype=object), return_inverse=True, return_counts=True)
-    if not 2 <= folds <= len(names):
-        raise ParameterError(f"folds must be 2 to the number of groups, which is {len(names)}, got {folds}")
-    hashes = [hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in names]
+    group, size, hashes = _hashed(groups)
+    if not 2 <= folds <= len(size):
+        raise ParameterError(f"folds must be 2 to the number of groups, which is {len(size)}, got {folds}")
     filled = np.zeros(folds, dtype=np.int64)
-    fold = np.empty(len(names), dtype=np.int64)
-    for place in sorted(range(len(names)), key=lambda one: (-int(size[one]), hashes[one])):
+    fold = np.empty(len(size), dtype=np.int64)
+    for place in sorted(range(len(size)), key=lambda one: (-int(size[one]), hashes[one])):
         fold[place] = int(filled.argmin())
         filled[fold[place]] += size[place]
-    dealt: IntArray = fold[group]
-    return dealt
+    return np.asarray(fold[group])
+
+
+def _hashed(groups: Sequence[str]) -> tuple[IntArray, IntArray, list[str]]:
+    """The group of each query as a number, and of each group its size and a hash of its name."""
+    names, group, size = np.unique(np.array(groups, dtype=object), return_inverse=True, return_counts=True)
+    return group, size, [hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in names]
 
 
 def _required(dataset: Dataset, table: Candidates) -> tuple[list[IntArray], IntArray]:
@@ -288,3 +265,101 @@ def _refuse_one_class(dataset: Dataset, examples: Examples) -> None:
         f"dataset {dataset.name}: of the {len(examples.label)} candidates of {len(dataset)} labelled queries {kinds}; "
         "a probability is learned from candidates of both kinds"
     )
+
+
+MOST = 2000
+"""How many labelled requests a fit keeps, or a few more: whole groups, those with the lowest hashes."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Neighbours:
+    """How much each labelled query is like those that a fit keeps, and what these need.
+
+    Attributes:
+        requests: those that a fit keeps.
+        kept: their places among all queries, rising, shape (n_kept,).
+        similarity: of every query to every kept one, shape (n_queries, n_kept).
+        catalog: whose items they need.
+        query, item: of each row of the examples, shape (n,).
+    """
+
+    requests: LabelledRequests
+    kept: IntArray
+    similarity: FloatArray
+    catalog: Catalog
+    query: IntArray
+    item: IntArray
+
+    @classmethod
+    def of(
+        cls, dataset: Dataset, groups: Sequence[str], resources: Resources, *, query: IntArray, item: IntArray
+    ) -> Neighbours:
+        """Compare the queries of a dataset with one another.
+
+        Args:
+            dataset: labelled queries only.
+            groups: of each query, shape (n_queries,); queries of one group know nothing of one another.
+            resources: give the vectors of the requests' texts.
+            query, item: of each row of the examples.
+        """
+        kept = _kept(groups)
+        requests = _requests(dataset, groups, kept)
+        vectors = resources.vectors([one.request.text for one in dataset.queries])
+        of_kept = vectors[kept]
+        similarity = np.zeros((len(dataset), len(kept)))
+        for place, (one, vector) in enumerate(zip(dataset.queries, vectors, strict=True)):
+            if one.request.text.strip():
+                similarity[place] = requests.similarity(one.id, vector, of_kept)
+        return cls(requests=requests, kept=kept, similarity=similarity, catalog=dataset.catalog, query=query, item=item)
+
+    def columns(self, known: BoolArray) -> FloatArray:
+        """The columns of all rows where only the labels of some queries are known, shape (n, 2).
+
+        Args:
+            known: whether the labels of a query are, shape (n_queries,).
+        """
+        there = known[self.kept]
+        needed = _taken(self.requests, there).needed_by(self.catalog)
+        if not needed:
+            return np.zeros((len(self.item), len(LABELLED)))
+        return needed_columns(self.similarity[:, there], self.query, self.item, needed)
+
+    def part(self, queries: BoolArray) -> Neighbours:
+        """Those of some queries, shape (n_queries,), as if there were no others."""
+        there, new, rows = queries[self.kept], np.cumsum(queries) - 1, queries[self.query]
+        return replace(
+            self,
+            requests=_taken(self.requests, there),
+            kept=new[self.kept[there]],
+            similarity=self.similarity[queries][:, there],
+            query=new[self.query[rows]],
+            item=self.item[rows],
+        )
+
+
+def _kept(groups: Sequence[str]) -> IntArray:
+    """The places of whole groups until there are `MOST` queries, rising."""
+    group, size, hashes = _hashed(groups)
+    by_hash = np.argsort(hashes)
+    before = np.cumsum(size[by_hash]) - size[by_hash]
+    return np.flatnonzero(np.isin(group, by_hash[before < MOST])).astype(np.int64)
+
+
+def _requests(dataset: Dataset, groups: Sequence[str], kept: IntArray) -> LabelledRequests:
+    """Some queries of a dataset, with what they need."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(groups[place] for place in kept.tolist()))}
+    judgments, ids, queries = dataset.judgments, dataset.catalog.ids, [dataset.queries[one] for one in kept.tolist()]
+    spans = [slice(int(judgments.start[one]), int(judgments.start[one + 1])) for one in kept.tolist()]
+    return LabelledRequests(
+        ids=tuple(one.id for one in queries),
+        groups=tuple(numbers[groups[place]] for place in kept.tolist()),
+        texts=tuple(one.request.text for one in queries),
+        items=tuple(
+            tuple(ids[item] for item in judgments.item[span][judgments.grade[span] == 2].tolist()) for span in spans
+        ),
+    )
+
+
+def _taken(requests: LabelledRequests, there: BoolArray) -> LabelledRequests:
+    """Some of the requests, shape (n,)."""
+    return LabelledRequests.read([row for row, held in zip(requests.as_rows(), there.tolist(), strict=True) if held])

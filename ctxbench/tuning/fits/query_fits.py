@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,12 +14,11 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Resources
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.features.columns import TEXT, VERSION
-from ctxbench.features.labelled_requests import LABELLED
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import TEXT, VERSION, Logistic
+from ctxbench.features.found import LABELLED
 from ctxbench.features.stored_fits import PROBABILITY, SHIPPED, WEIGHTS, Fit, behind, in_front, open_calibrations
 from ctxbench.tuning.fits.examples import Examples, folds_of, labelled_queries, make_examples
-from ctxbench.tuning.fits.regression import Prior, fit_regression, levelled
+from ctxbench.tuning.fits.fitted_weights import Prior, fit_regression, fit_weights, levelled
 
 Progress = Callable[[int, int], None]
 
@@ -28,8 +26,6 @@ STRENGTHS = (0.03, 0.3)  # scikit-learn's C for abstention, on features in units
 PRIOR_PRECISION = (
     100.0  # precision of the shipped weights as a prior of a team's own; of 1 to 300 the least to lose at any n
 )
-POOL_PRECISION = 10.0  # of weights of nothing, where several datasets are fitted together
-ROWS_PER_QUERY = 20.0  # what a query of a pooled fit counts, in rows
 VECTOR_SCALES = (0.0, 2.0, 8.0)  # what a coordinate of a unit vector is worth beside a standardised feature
 INNER_FOLDS = 5
 DIGITS = 6  # significant ones that are kept: the last ones of a fit depend on the machine
@@ -88,44 +84,6 @@ def shipped_fit() -> Fit:
     return next(fit for fit in open_calibrations(SHIPPED).fits if fit.what == PROBABILITY)
 
 
-def fit_pooled(datasets: Sequence[Dataset], pipeline: Pipeline, resources: Resources, *, split: str = "tuning") -> Fit:
-    """Fit one probability on the queries of a split of several datasets, for catalogs that none of them has.
-
-    Every dataset weighs the same, and every query of a dataset.
-
-    Args:
-        datasets: whole; at least one.
-        pipeline, resources, split: as of `fit`.
-
-    Raises:
-        UnknownNameError: a dataset has no such split.
-        ParameterError: no query of a dataset is labelled, or all rows have the same label.
-    """
-    front, parts = in_front(pipeline, PROBABILITY), [labelled_queries(one, split) for one in datasets]
-    values = fit_examples([make_examples(PROBABILITY, part, front, resources, columns=TEXT) for part in parts])
-    names = [one.name for one in datasets]
-    return Fit(
-        what=PROBABILITY,
-        dataset=" + ".join(names),
-        dataset_hash=hashlib.sha256("".join(part.hash for part in parts).encode()).hexdigest(),
-        catalog="",
-        embedder=resources.identity("embedder"),
-        behind=behind(pipeline, len(front.refine)),
-        split=split,
-        queries=sum(map(len, parts)),
-        values={**values, "datasets": names},
-    )
-
-
-def fit_examples(pool: Sequence[Examples]) -> dict[str, Any]:
-    """The values of a fit on examples of several datasets with the same columns, each dataset weighing the same."""
-    rows = ROWS_PER_QUERY * (sum(one.n_queries for one in pool) / len(pool))
-    weight = np.concatenate([_row_weights(one, rows) for one in pool])
-    features = np.concatenate([one.features for one in pool])
-    prior = Prior.zero(pool[0].names, features, weight, precision=POOL_PRECISION)
-    return _values(fit_regression(prior, features, np.concatenate([one.label for one in pool]), weight))
-
-
 def fit_with_prior(examples: Examples, earlier: Logistic) -> dict[str, Any]:
     """The values of a fit on examples that starts from an earlier fit; columns that it lacks start from 0.
 
@@ -136,7 +94,7 @@ def fit_with_prior(examples: Examples, earlier: Logistic) -> dict[str, Any]:
     Raises:
         ParameterError: all rows have the same label.
     """
-    weight = _row_weights(examples, len(examples.query))
+    weight = row_weights(examples, len(examples.query))
     columns = examples.names
     while True:
         features = examples.columns(columns)
@@ -147,23 +105,23 @@ def fit_with_prior(examples: Examples, earlier: Logistic) -> dict[str, Any]:
         if not worst or scaled[worst] >= 0:
             break
         columns = tuple(name for name in columns if name != worst)
-    return _values(levelled(model, features, examples.label), examples)
+    return plain_values(levelled(model, features, examples.label), examples)
 
 
 def fit_without_prior(examples: Examples, *, precision: float = 1.0) -> dict[str, Any]:
     """The values of a fit on examples that starts from weights of 0: what `fit_with_prior` is measured against."""
-    weight = _row_weights(examples, len(examples.query))
+    weight = row_weights(examples, len(examples.query))
     prior = Prior.zero(examples.names, examples.features, weight, precision=precision)
-    return _values(fit_regression(prior, examples.features, examples.label, weight), examples)
+    return plain_values(fit_regression(prior, examples.features, examples.label, weight), examples)
 
 
-def _row_weights(examples: Examples, total: float) -> FloatArray:
+def row_weights(examples: Examples, total: float) -> FloatArray:
     """Weights of rows, shape (n,): they add up to a total, and the rows of each query to the same part of it."""
     counts = np.bincount(examples.query, minlength=examples.n_queries)
     return 1.0 / counts[examples.query] * (total / max(len(np.unique(examples.query)), 1))
 
 
-def _values(model: Logistic, examples: Examples | None = None) -> dict[str, Any]:
+def plain_values(model: Logistic, examples: Examples | None = None) -> dict[str, Any]:
     """A regression as plain numbers, which `Logistic.read` takes, with the labelled requests that its columns need."""
     table = np.stack([model.weights, model.low, model.high, model.scale], axis=1)
     columns = {name: _rounded(row) for name, row in zip(model.columns, table, strict=True)}
@@ -175,12 +133,9 @@ def _values(model: Logistic, examples: Examples | None = None) -> dict[str, Any]
 
 def _weights(part: Dataset, pipeline: Pipeline, resources: Resources) -> dict[str, Any]:
     """Fit the weights of a fusion, normalised as the pipeline's fusion does it, if it has one."""
-    from ctxbench.tuning.fusion_weights import fit_weights
-
     fusions: list[Any] = [step.call for step in pipeline.refine if hasattr(step.call, "normalise")]
     how = {"normalise": fusions[0].normalise, "lowest": fusions[0].lowest} if fusions else {}
-    found = replace(pipeline, refine=()).run(part.batch(), resources).candidates
-    return asdict(fit_weights(part, found, **how))
+    return asdict(fit_weights(part, replace(pipeline, refine=()).run(part.batch(), resources).candidates, **how))
 
 
 def fit_values(examples: Examples, *, earlier: Logistic | None = None) -> dict[str, Any]:
@@ -207,7 +162,7 @@ def fit_values(examples: Examples, *, earlier: Logistic | None = None) -> dict[s
             earlier = earlier or Logistic.read(shipped_fit().values)
             known = set(earlier.columns) <= set(examples.names)
             return fit_with_prior(examples, earlier) if known else fit_without_prior(examples)
-        return _values(_fit_abstention(examples, *_best_settings(examples)))
+        return plain_values(_fit_abstention(examples, *_best_settings(examples)))
 
 
 def out_of_fold(

@@ -1,26 +1,103 @@
-"""Domains: item types with a cut for each, and the rows and labels of one domain alone."""
+"""Reads the cuts that a definition writes, by domain where it has several, and the measures of two domains at once.
+
+An item of either domain can meet a requirement. So the pairs of lengths that make a query complete are all those at or
+above one of a few corners. Counted once, they are the quadrants of the corners less the overlap of each two neighbours.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Grade
-from ctxbench.core.arrays import BoolArray
-from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.arrays import BoolArray, IntArray, owners
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog
-from ctxbench.data.datasets.query_labels import Label
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.cut_reader import CutReader, fixed_names
+from ctxbench.steps.cut import Margin, Standard
 from ctxbench.tuning.sweep.families import StandardMargin, ThresholdFamily
-from ctxbench.tuning.sweep.requirements import item_types
+from ctxbench.tuning.sweep.measures import NEVER, Measure, Requirements, item_types
+from ctxbench.tuning.sweep.metric_values import RankedItems, select_lists
+from ctxbench.tuning.sweep.rankings import MeasuredRankings
+from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CutReader:
+    """Reads parameters of cuts as a definition writes them: as values, or as `$name` of a selector's parameter.
+
+    Attributes:
+        definition: of the selector.
+        values: of all its parameters, where nothing is tuned.
+        fixed: the parameters that keep their value.
+        search: by parameter, the whole numbers that are tried, where they are not all.
+    """
+
+    definition: Definition
+    values: Mapping[str, Value]
+    fixed: Collection[str]
+    search: Mapping[str, Sequence[Value]]
+
+    def value(self, written: Any) -> Any:
+        """The value where nothing is tuned."""
+        name = parameter_name(written)
+        return self.values[name] if name else written
+
+    def counts(self, written: Any, tried: Sequence[int] = ()) -> Counts:
+        """A whole number, with those that are tried; without any, all of its range."""
+        name = parameter_name(written)
+        if not name or name in self.fixed:
+            return Counts(name, (int(self.value(written)),))
+        own = self.definition.parameters[name]
+        return Counts(name, tuple(map(int, self.search.get(name) or tried or range(int(own.low), int(own.high) + 1))))
+
+    def span(self, written: Any) -> ThresholdSpan:
+        """A threshold, with its range."""
+        name = parameter_name(written)
+        if not name or name in self.fixed:
+            return ThresholdSpan.fixed(name, float(self.value(written)))
+        own = self.definition.parameters[name]
+        return ThresholdSpan(name, float(own.low), float(own.high))
+
+    def standard_margin(
+        self,
+        cut: Mapping[str, Any],
+        margin: Mapping[str, Any] | None,
+        *,
+        topKs: Sequence[int] = (),  # noqa: N803 - the documents' names
+        topNs: Sequence[int] = (),  # noqa: N803
+    ) -> StandardMargin:
+        """The step `standard`, and the step `margin` behind it, if there is one."""
+        return StandardMargin(
+            topK=self.counts(cut.get("topK", Standard.topK), topKs),
+            topN=self.counts(cut.get("topN", Standard.topN), topNs),
+            includeScore=self.span(cut.get("includeScore", Standard.includeScore)),
+            margin=None if margin is None else self.span(margin.get("margin", Margin.margin)),
+            at_most=100 if margin is None else int(self.value(margin.get("at_most", Margin.at_most))),
+        )
+
+
+def fixed_names(definition: Definition, fixed: Collection[str]) -> frozenset[str]:
+    """The parameters that have a value, and those that a choice among them sets."""
+    return frozenset({*fixed, *(name for one in fixed for name in definition.parameters[one].sets)})
+
+
+def parameter_name(written: Any) -> str:
+    """The parameter that a value in a specification stands for; empty if it is a value itself."""
+    return written[1:] if isinstance(written, str) and written.startswith("$") else ""
+
+
+def step_name(step: Any) -> tuple[str, Mapping[str, Any]]:
+    """The name and the parameters of a step of a specification."""
+    if isinstance(step, str):
+        return step, {}
+    name, written = next(iter(step.items()))
+    return str(name), written if isinstance(written, Mapping) else {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -93,51 +170,154 @@ def _family(
     topNs: Sequence[int],  # noqa: N803
 ) -> StandardMargin:
     """The cut of one domain."""
-    named = [(step, {}) if isinstance(step, str) else next(iter(step.items())) for step in steps]
-    if [name for name, _ in named] not in (["standard"], ["standard", "margin"]):
+    named = dict(map(step_name, steps))
+    if list(named) not in (["standard"], ["standard", "margin"]) or len(named) < len(steps):
         raise ParameterError(f"by_domain {key}: a cut that can be swept is standard, or standard and margin")
-    cut, margin = named[0][1] or {}, named[1][1] or {} if len(named) > 1 else None
+    cut, margin = named["standard"], named.get("margin")
     if margin is not None and (margin.get("of") != "ratio" or margin.get("at_least", 0) != 0):
         raise ParameterError(f"by_domain {key}: a margin that can be swept has of: ratio and at_least: 0")
     return reader.standard_margin(cut, margin, topKs=topKs, topNs=topNs)
 
 
-def restrict_to_domain(table: Candidates, labels: Labels, types: BoolArray) -> tuple[Candidates, Labels]:
-    """One domain as if there were no other: to be read by `MeasuredRankings.of` and swept like any ranking.
+DOMAIN_METRICS = {"completeness", "recall", "direct_recall", "dependency_recall", "abstention", "false_inclusion"}
+"""The metrics that a gain can be made of."""
+_MAX_PARTS = 2**20  # parts that a share is counted in, over all queries at most
+
+Corner = tuple[int, int]
+
+
+def corners(firsts: Sequence[Corner]) -> list[Corner]:
+    """The least pairs of lengths that meet all requirements, by rising first and falling second length.
 
     Args:
-        table: what stands in front of the domains' cuts.
-        labels: of the same queries.
-        types: which items belong to the domain, shape (n_items,), of `domain_items`.
-
-    Returns:
-        Its rows, and the labels of its items. A query that needs nothing of the domain needs nothing. Where an item
-        of another domain could stand for it, an item is taken to be needed all the same, unless the session holds
-        that other one: then it is helpful only.
+        firsts: for each requirement the length that meets it in the one domain and in the other, `NEVER` where none
+            does. No requirement: (0, 0).
     """
-    dataset = labels.dataset
-    keys = {item.key for item, members in zip(dataset.catalog, types.tolist(), strict=True) if members}
-    rows = table.origin == Origin.SESSION
-    ids = [query.id for query in dataset.queries]
-    pairs = zip(table.request[rows].tolist(), table.item[rows].tolist(), strict=True)
-    in_session = {(ids[request], dataset.catalog[item].key) for request, item in pairs}
-    met = {
-        (label.query, label.alternatives)
-        for label in dataset.labels
-        if label.alternatives and label.item not in keys and (label.query, label.item) in in_session
-    }
-    kept = [label for label in dataset.labels if label.item in keys]
-    sizes = Counter((label.query, label.alternatives) for label in kept)
+    out: list[Corner] = []
+    for one in sorted({0, *(first for first, _ in firsts if first < NEVER)}):
+        other = max((second for first, second in firsts if first > one), default=0)
+        if other < NEVER and (not out or other < out[-1][1]):
+            out.append((one, other))
+    return out
 
-    def relabel(label: Label) -> Label:
-        group = (label.query, label.alternatives)
-        if group in met:
-            return replace(label, grade=int(Grade.HELPFUL), alternatives="")
-        return replace(label, alternatives="") if sizes[group] == 1 else label
 
-    kept = [relabel(label) for label in kept]
-    in_need = {label.query for label in kept if label.grade == Grade.REQUIRED}
-    queries = tuple(replace(query, needs_nothing=query.id not in in_need) for query in dataset.queries)
-    restricted = replace(dataset, queries=queries, labels=tuple(kept))
-    domain_labels = replace(Labels.of(restricted, labels.item_tokens), body_tokens=labels.body_tokens)
-    return table.taken(types[table.item]), domain_labels
+@dataclass(frozen=True, eq=False)
+class Gain:
+    """A measure that does not add up over domains, as weighted quadrants of pairs of lengths.
+
+    Attributes:
+        query: the ranking of each quadrant, shape (n,).
+        lengths: from which lengths on in either domain it counts, shape (2, n).
+        weight: whole numbers, shape (n,); at any pair of lengths the sum of those that count is the measure's sum
+            over queries x `scale`.
+        scale: by which sums were multiplied.
+        constant: a sum that is there before anything is offered, likewise multiplied; less than 0 where the quadrants
+            count what is lost.
+        applies: to how many queries the measure applies.
+    """
+
+    query: IntArray
+    lengths: IntArray
+    weight: IntArray
+    scale: int
+    constant: int
+    applies: int
+
+
+def domain_gain(measure: Measure, required: Requirements, both: Sequence[MeasuredRankings]) -> Gain:
+    """A measure of a metric in `DOMAIN_METRICS` as quadrants.
+
+    Args:
+        measure: over all queries that it applies to, or those within reach.
+        required: what the queries require.
+        both: the rankings of the two domains.
+
+    Raises:
+        ParameterError: the measure has no such form, or shares of too many different parts.
+    """
+    queries = both[0].reachable if measure.reachable else np.ones(required.items.n, dtype=np.bool_)
+    if measure.required_type:
+        queries = queries & both[0].queries_by_type[measure.required_type]
+    name = measure.metric.name
+    if name in ("abstention", "false_inclusion"):
+        return _offered(queries & (required.counts == 0), both, useless=name == "false_inclusion")
+    firsts = np.stack([required.met_from(one.items) for one in both]).T.tolist()
+    if name == "completeness":
+        return _completeness(queries, required, firsts)
+    if name in DOMAIN_METRICS:
+        direct = required.direct
+        counted = {"recall": np.ones_like(direct), "direct_recall": direct}.get(name, ~direct)
+        return _recall(measure, counted & queries[required.query], required, firsts)
+    raise ParameterError(
+        f"{measure} cannot be swept over two domains at once: it neither adds up over them nor counts requirements "
+        f"that are met; those that do are {', '.join(sorted(DOMAIN_METRICS))}"
+    )
+
+
+def _completeness(queries: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
+    bounds = np.searchsorted(required.query, np.arange(required.items.n + 1)).tolist()
+    applies = queries & (required.counts > 0)
+    rows = [
+        (query, one, other, weight)
+        for query in np.flatnonzero(applies).tolist()
+        for one, other, weight in _quadrants(firsts[bounds[query] : bounds[query + 1]])
+    ]
+    return _gain(rows, scale=1, applies=int(applies.sum()))
+
+
+def _recall(measure: Measure, counted: BoolArray, required: Requirements, firsts: Sequence[Corner]) -> Gain:
+    """The share of requirements that are met, of those where `counted`, shape (n_requirements,), is True."""
+    need = np.bincount(required.query[counted], minlength=required.items.n)
+    scale = math.lcm(*np.unique(need[need > 0]).tolist())
+    if scale * int((need > 0).sum()) > _MAX_PARTS:
+        raise ParameterError(f"{measure} has too many different shares to be swept over two domains at once")
+    rows = [
+        (int(required.query[group]), one, other, weight * scale // int(need[required.query[group]]))
+        for group in np.flatnonzero(counted).tolist()
+        for one, other, weight in _quadrants([firsts[group]])
+    ]
+    return _gain(rows, scale=scale, applies=int((need > 0).sum()))
+
+
+def _offered(queries: BoolArray, both: Sequence[MeasuredRankings], *, useless: bool) -> Gain:
+    """How many queries that need nothing get something of no use; or get nothing at all, without `useless`.
+
+    Args:
+        queries: those that need nothing and are counted, shape (n_queries,).
+        both: the rankings of the two domains.
+        useless: whether what is not even helpful counts.
+    """
+    firsts = [_first_useless(one.items) if useless else np.where(one.sizes > 0, 1, NEVER) for one in both]
+    rows = [
+        (query, one, other, weight if useless else -weight)
+        for query in np.flatnonzero(queries).tolist()
+        for one, other, weight in _quadrants([(int(firsts[0][query]), int(firsts[1][query]))])
+    ]
+    n = int(queries.sum())
+    return _gain(rows, scale=1, applies=n, constant=0 if useless else n)
+
+
+def _first_useless(items: RankedItems) -> IntArray:
+    """The length from which on an item that is not even helpful is offered, shape (n_queries,)."""
+    judgments, width = items.labels.dataset.judgments, items.n_catalog
+    start, label = select_lists(judgments.start, items.query)
+    helpful = judgments.grade[label] >= Grade.HELPFUL
+    keys = (owners(start) * width + judgments.item[label])[helpful]
+    wrong = ~(np.isin(items.owner * width + items.item, keys) & items.enough)
+    first = np.full(items.n, NEVER, dtype=np.int64)
+    np.minimum.at(first, items.owner[wrong], items.place[wrong] + 1)
+    return first
+
+
+def _quadrants(firsts: Sequence[Corner]) -> Iterator[tuple[int, int, int]]:
+    """The quadrants of the corners of requirements, and less each overlap of two neighbours."""
+    found = corners(firsts)
+    for place, (one, other) in enumerate(found):
+        yield one, other, 1
+        if place + 1 < len(found):
+            yield found[place + 1][0], other, -1
+
+
+def _gain(rows: Sequence[tuple[int, int, int, int]], *, scale: int, applies: int, constant: int = 0) -> Gain:
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    return Gain(table[:, 0], table[:, 1:3].T, table[:, 3], scale, constant, applies)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -27,9 +27,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Parameter, Value
-from ctxbench.tuning.sweep.measures import REACH, Measure
-from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.sweep.requirements import queries_by_type, values_of_measures
+from ctxbench.tuning.sweep.measures import REACH, Measure, Pairing, queries_by_type, values_of_measures
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 MEMORY = 256_000_000  # bytes of outputs of steps that are kept
@@ -37,42 +35,30 @@ STEPS = 1000  # parts that the range of a parameter with decimals is divided int
 _DRAWS = 50  # draws for each setting wanted, after which a space is taken to hold no further one
 
 
-class OutputCache(MutableMapping[str, Any]):
+class OutputCache(UserDict[str, Any]):
     """A cache of the outputs of steps: of more than `limit` bytes those used longest ago are dropped.
 
     The one stored last always stays, whatever its size.
     """
 
     def __init__(self, limit: int = MEMORY) -> None:
+        super().__init__()
         self._limit = limit
-        self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         self.bytes = 0
 
     def __getitem__(self, key: str) -> Any:
-        value, _ = self._kept[key]
-        self._kept.move_to_end(key)
-        return value
+        self.data[key] = self.data.pop(key)  # as the one used last
+        return self.data[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.pop(key, None)
-        size = _count_bytes(value)
-        self._kept[key] = (value, size)
-        self.bytes += size
-        while self.bytes > self._limit and len(self._kept) > 1:
-            _, (_, size) = self._kept.popitem(last=False)
-            self.bytes -= size
+        self.data[key] = value
+        self.bytes += _count_bytes(value)
+        while self.bytes > self._limit and len(self) > 1:
+            del self[next(iter(self))]
 
     def __delitem__(self, key: str) -> None:
-        self.bytes -= self._kept.pop(key)[1]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._kept
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._kept))
-
-    def __len__(self) -> int:
-        return len(self._kept)
+        self.bytes -= _count_bytes(self.data.pop(key))
 
 
 def _count_bytes(value: Any) -> int:
@@ -98,7 +84,6 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
         By measure, shape (n_queries,), NaN where it does not apply: for `reachable`, also where the first `REACH`
         items of the ranking do not make the query complete.
     """
-    none = np.full(table.n_requests, np.nan)
     answers = Slice(
         queries=tuple(query.id for query in labels.dataset.queries),
         chunks=((),) * table.n_requests,
@@ -106,7 +91,7 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
         ranked=True,
         scored=True,
         errors={},
-        seconds=none,
+        seconds=np.full(table.n_requests, np.nan),
     )
     within = Metric("Comp", REACH)
     metrics = list(dict.fromkeys(measure.metric for measure in measures))
@@ -116,8 +101,7 @@ def measure_answers(table: Candidates, labels: Labels, measures: Sequence[Measur
         raise ParameterError(f"{', '.join(lacking)} cannot be computed by query; use a set metric")
     by_type = queries_by_type(labels) if any(one.required_type for one in measures) else {}
     reachable = values[within] == 1.0 if within in values else np.zeros(table.n_requests, dtype=np.bool_)
-    catalog = labels.dataset.catalog
-    return values_of_measures(measures, values, evidence, catalog, by_type=by_type, reachable=reachable)
+    return values_of_measures(measures, values, evidence, labels.dataset.catalog, by_type=by_type, reachable=reachable)
 
 
 def setting_line(
@@ -158,7 +142,6 @@ class SettingRunner:
         labels: of the requests, in the same order.
         measures: what every setting is measured by.
         pairing: what differences are taken to; None = none are.
-        memory: bytes of outputs of steps that are kept.
 
     Attributes:
         definition: the selector.
@@ -177,12 +160,11 @@ class SettingRunner:
         labels: Labels,
         measures: Sequence[Measure],
         pairing: Pairing | None = None,
-        memory: int = MEMORY,
     ) -> None:
         self.definition, self.pairing = definition, pairing
         self._batch, self._resources = batch, resources
         self._labels, self._measures = labels, tuple(measures)
-        self._memo = OutputCache(memory)
+        self._memo = OutputCache(MEMORY)
         self._offer_by_steps: dict[str, str] = {}
         self._values_by_offer: dict[str, Mapping[Measure, FloatArray]] = {}
         if batch.ids != tuple(query.id for query in labels.dataset.queries):
@@ -233,27 +215,23 @@ class SettingRunner:
             self._offer_by_steps[steps] = offered
         return self._values_by_offer[self._offer_by_steps[steps]]
 
-    def lines(
-        self, settings: Sequence[Mapping[str, Value]], *, progress: Callable[[int, int], None] | None = None
-    ) -> tuple[ThresholdLine, ...]:
+    def lines(self, settings: Sequence[Mapping[str, Value]]) -> tuple[ThresholdLine, ...]:
         """Measure settings, each as a line of its own, in their order.
 
         They are run so that those that share most stand together, whatever order they come in.
 
         Args:
             settings: checked values, over the selector's defaults.
-            progress: told how many of how many are done.
 
         Raises:
             PipelineError: a value does not suit a step; before anything is run.
             ParameterError: a step was fitted for another catalog, or behind other steps.
         """
         steps = [_steps(self._pipeline(values)) for values in settings]
-        lines: dict[int, ThresholdLine] = {}
-        for done, place in enumerate(sorted(range(len(settings)), key=steps.__getitem__), start=1):
-            lines[place] = setting_line(settings[place], self.values(settings[place]), pairing=self.pairing)
-            if progress is not None:
-                progress(done, len(settings))
+        lines = {
+            place: setting_line(settings[place], self.values(settings[place]), pairing=self.pairing)
+            for place in sorted(range(len(settings)), key=steps.__getitem__)
+        }
         return tuple(lines[place] for place in range(len(settings)))
 
     def _pipeline(self, values: Mapping[str, Value]) -> Pipeline:
@@ -272,10 +250,9 @@ def _steps(pipeline: Pipeline) -> tuple[str, ...]:
 
     None that is off is among them.
     """
-    refine = [step for step in pipeline.refine if not step.off]
     return tuple(
         json.dumps(step.describe(), sort_keys=True, default=str)
-        for step in (pipeline.analyse, pipeline.retrieve, *refine)
+        for step in (pipeline.analyse, pipeline.retrieve, *(step for step in pipeline.refine if not step.off))
     )
 
 
@@ -289,17 +266,9 @@ def _steps_at(definition: Definition, values: Mapping[str, Value]) -> tuple[str,
 
 def _digest(table: Candidates) -> str:
     """Equal for tables that offer the same, in the same ranking: what measures depend on."""
-    digest = hashlib.sha256()
-    start, ranked = table.ranking()
-    for array in (
-        table.starts_of(table.chosen),
-        table.item[table.chosen],
-        table.origin[table.chosen] == Origin.SESSION,
-        start,
-        ranked,
-    ):
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+    from_session = table.origin[table.chosen] == Origin.SESSION
+    arrays = (table.starts_of(table.chosen), table.item[table.chosen], from_session, *table.ranking())
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
 def value_range(parameter: Parameter) -> tuple[Value, ...]:

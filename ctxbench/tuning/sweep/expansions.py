@@ -20,9 +20,9 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.stages import Step
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
+from ctxbench.tuning.sweep.domains import CutReader, parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import SettingRunner, measure_answers
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.paired_sums import DifferenceSums, Pairing
+from ctxbench.tuning.sweep.measures import DifferenceSums, Measure, Pairing
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 STEP = "expansion"
@@ -69,9 +69,9 @@ def why_not_exact(definition: Definition, values: Mapping[str, Value]) -> str:
     }
     if found := next((reason for reason, holds in reasons.items() if holds), ""):
         return found
-    spec = _spec_of(definition, values)
     name = _threshold_key(step)
-    return "" if str(spec.get(name, "")).startswith("$") else f"the pipeline fixes {name}, so there is no parameter"
+    named = parameter_name(_spec_of(definition, values).get(name))
+    return "" if named else f"the pipeline fixes {name}, so there is no parameter"
 
 
 def _threshold_key(step: Any) -> str:
@@ -80,25 +80,15 @@ def _threshold_key(step: Any) -> str:
 
 def _spec_of(definition: Definition, values: Mapping[str, Value]) -> Mapping[str, Any]:
     """The parameters of the expansion as the definition writes them."""
-    last = definition.refining(definition.with_defaults(values))[-1]
-    block = last.get(STEP) if isinstance(last, Mapping) else None
-    return block if isinstance(block, Mapping) else {}
+    return step_name(definition.refining(definition.with_defaults(values))[-1])[1]
 
 
 def _parameters_of(definition: Definition, values: Mapping[str, Value], step: Any) -> ExpansionParameters:
-    spec = _spec_of(definition, values)
-    key = _threshold_key(step)
-    threshold = str(spec[key])[1:]
+    spec, key = _spec_of(definition, values), _threshold_key(step)
     limit = key.replace("threshold", "topN")
-    topN = str(spec.get(limit, ""))  # noqa: N806
-    own = definition.parameters[threshold]
-    if not topN.startswith("$"):
-        return ExpansionParameters(
-            threshold=threshold, topN="", low=own.low, high=own.high, topNs=(int(getattr(step, limit)),)
-        )
-    limits = definition.parameters[topN[1:]]
-    topNs = tuple(range(int(limits.low), int(limits.high) + 1))  # noqa: N806
-    return ExpansionParameters(threshold=threshold, topN=topN[1:], low=own.low, high=own.high, topNs=topNs)
+    reader = CutReader(definition=definition, values=definition.with_defaults(values), fixed=(), search={})
+    span, counts = reader.span(spec[key]), reader.counts(spec.get(limit, getattr(step, limit)))
+    return ExpansionParameters(threshold=span.name, topN=counts.name, low=span.low, high=span.high, topNs=counts.values)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -181,8 +171,7 @@ class ExpansionSweep:
         return {measure: found[length, query] for measure, found in self.values_by_length.items()}
 
     def _within(self, threshold: float, limit: int) -> IntArray:
-        length: IntArray = np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64)
-        return length
+        return np.asarray(np.minimum((self.score >= threshold).sum(axis=1), limit).astype(np.int64))
 
     def _line(self, limit: int) -> ThresholdLine:
         """Sums at the highest threshold, and what every item adds in order of falling score."""
@@ -206,8 +195,13 @@ class ExpansionSweep:
 
         def paired(measure: Measure, pairing: Pairing) -> DifferenceSums:
             values = self.values_by_length[measure]
-            gain = np.nan_to_num(values[place + 1, query] - values[place, query])
-            return pairing.line_differences(measure, values[first, everyone], owner=query, gain=gain, stops=last + 1)
+            return pairing.line_differences(
+                measure,
+                values[first, everyone],
+                owner=query,
+                gain=np.nan_to_num(values[place + 1, query] - values[place, query]),
+                stops=last + 1,
+            )
 
         known = [] if self.pairing is None else [(one, self.pairing) for one in self.pairing.base if one in applies]
         return ThresholdLine(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -13,83 +13,14 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
-from ctxbench.steps.cut import offered_length
-from ctxbench.steps.cut_relative import fallen
+from ctxbench.steps.cut import fallen, offered_length
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
+from ctxbench.tuning.sweep.threshold_lines import Collector, Counts, ThresholdLine, ThresholdSpan, show_lines, value_of
 from ctxbench.tuning.sweep.threshold_sums import Axis, ThresholdSums, prefix_line
 
 Prefix = tuple[MeasuredRankings, IntArray]
 """Rankings, and how many of their first items are offered, shape (n_queries,)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """A parameter that takes whole numbers.
-
-    Attributes:
-        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
-        values: all that are tried, in rising order, >= 0; a single one is fixed.
-    """
-
-    name: str
-    values: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        ordered = tuple(sorted({int(value) for value in self.values}))
-        if not ordered or ordered[0] < 0 or (not self.name and len(ordered) > 1):
-            raise ParameterError(
-                f"{self.name or 'a parameter without a name'} needs values of 0 or more to try, and without a name "
-                f"exactly one, got {list(self.values)}"
-            )
-        object.__setattr__(self, "values", ordered)
-
-    def of(self, values: Mapping[str, Value]) -> int:
-        """Its value in a setting."""
-        return int(_value(self.name, values, self.values[0]))
-
-
-@dataclass(frozen=True, slots=True)
-class ThresholdSpan:
-    """A parameter that is a threshold, tried at every value that matters.
-
-    Attributes:
-        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
-        low, high: the ends of its range; equal = it is fixed.
-    """
-
-    name: str
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite([self.low, self.high]).all() and self.low <= self.high):
-            raise ParameterError(f"{self.name} needs a range from low to high, got {self.low} to {self.high}")
-        if not self.name and self.low < self.high:
-            raise ParameterError("a parameter without a name must be fixed")
-
-    @classmethod
-    def fixed(cls, name: str, value: float) -> ThresholdSpan:
-        """A threshold that stays as it is."""
-        return cls(name, value, value)
-
-    @property
-    def swept(self) -> bool:
-        """Whether it has more than one value."""
-        return self.low < self.high
-
-    def of(self, values: Mapping[str, Value]) -> float:
-        """Its value in a setting."""
-        return float(_value(self.name, values, self.high))
-
-
-def _value(name: str, values: Mapping[str, Value], fixed: float) -> Value:
-    if not name:
-        return fixed
-    if name not in values:
-        raise ParameterError(f"{name} is missing; a setting has a value for each parameter that is swept")
-    return values[name]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -172,7 +103,7 @@ class FixedK(CutFamily):
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """The first n."""
-        return rankings, np.minimum(rankings.sizes, int(_value(self.n, values, 0)))
+        return rankings, np.minimum(rankings.sizes, int(value_of(self.n, values, 0)))
 
 
 @dataclass(frozen=True)
@@ -198,8 +129,8 @@ class StandardMargin(CutFamily):
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
         """Lines along includeScore, then lines along the margin; those of each by topK, then by topN."""
-        swept = [span for span in (self.includeScore, self.margin) if span is not None and span.swept]
-        spans: list[ThresholdSpan | None] = [*swept] if swept else [None]
+        both = (self.includeScore, self.margin)
+        spans: list[ThresholdSpan | None] = [span for span in both if span is not None and span.swept] or [None]
         for span in spans:
             sums = None
             for topK in self.topK.values:  # noqa: N806
@@ -314,7 +245,7 @@ class ThresholdFamily(CutFamily):
     """
 
     threshold: ThresholdSpan
-    at_least: Counts = Counts("", (0,))
+    at_least: Counts = field(default=Counts("", (0,)))
     at_most: Counts | None = None
     of: Literal["score", "difference", "ratio"] = "score"
 
@@ -322,22 +253,21 @@ class ThresholdFamily(CutFamily):
         """By at_least, then by at_most; pairs that contradict each other are left out."""
         span, sizes = self.threshold, rankings.sizes
         sums = ThresholdSums(rankings, self._key(rankings), sizes) if span.swept else None
-        for least in self.at_least.values:
-            for most in self.at_most.values if self.at_most is not None else (None,):
-                if most is not None and most < least:
-                    continue
-                fixed: dict[str, Value] = {self.at_least.name: least}
-                if self.at_most is not None and most is not None:
-                    fixed[self.at_most.name] = most
-                if sums is None:
-                    fixed[span.name] = span.high
-                fixed.pop("", None)
-                if sums is None:
-                    lengths = self.offered_prefix(rankings, fixed)[1]
-                    yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
-                    continue
+        axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
+        mosts = self.at_most.values if self.at_most is not None else (None,)
+        pairs = [(least, most) for least in self.at_least.values for most in mosts if most is None or most >= least]
+        for least, most in pairs:
+            fixed: dict[str, Value] = {self.at_least.name: least}
+            if self.at_most is not None and most is not None:
+                fixed[self.at_most.name] = most
+            if sums is None:
+                fixed[span.name] = span.high
+            fixed.pop("", None)
+            if sums is None:
+                lengths = self.offered_prefix(rankings, fixed)[1]
+                yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
+            else:
                 high = sizes if most is None else np.minimum(sizes, most)
-                axis = Axis(name=span.name, span=(span.low, span.high), rises=self.of != "score")
                 yield Cut(rankings=rankings, values=fixed, low=np.minimum(high, least), high=high, axis=(axis, sums))
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
@@ -362,7 +292,7 @@ class BudgetFamily(CutFamily):
             the family's settings, which must then have no threshold that is swept.
     """
 
-    of: FixedK | StandardMargin | ThresholdFamily
+    of: CutFamily
     tokens: Counts | ThresholdSpan
 
     def cuts(self, rankings: MeasuredRankings) -> Iterator[Cut]:
@@ -372,8 +302,12 @@ class BudgetFamily(CutFamily):
             if isinstance(self.tokens, Counts):
                 for tokens in self.tokens.values:
                     fits = _count_in_budget(cut.rankings, tokens)
-                    values = {**cut.values, **({self.tokens.name: tokens} if self.tokens.name else {})}
-                    yield replace(cut, values=values, low=np.minimum(cut.low, fits), high=np.minimum(cut.high, fits))
+                    yield replace(
+                        cut,
+                        values={**cut.values, **({self.tokens.name: tokens} if self.tokens.name else {})},
+                        low=np.minimum(cut.low, fits),
+                        high=np.minimum(cut.high, fits),
+                    )
                 continue
             if cut.axis is not None:
                 raise ParameterError(
@@ -395,3 +329,24 @@ class BudgetFamily(CutFamily):
 def _count_in_budget(rankings: MeasuredRankings, tokens: int) -> IntArray:
     """How many of the first items fit into a budget, shape (n_queries,)."""
     return rankings.items.count(rankings.cumulative_tokens <= tokens)
+
+
+def sweep(
+    family: CutFamily,
+    rankings: MeasuredRankings,
+    collectors: Sequence[Collector[ThresholdLine]],
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Evaluate every setting of a family; each line is seen by all collectors, in order, and forgotten.
+
+    Args:
+        family: which settings there are.
+        rankings: rankings, measured at every length.
+        collectors: those that keep something.
+        progress: told after each line how many settings have been evaluated.
+
+    Returns:
+        How many settings there were.
+    """
+    return show_lines(family.lines(rankings), collectors, progress=progress)

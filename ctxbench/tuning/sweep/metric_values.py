@@ -162,8 +162,9 @@ class RankedItems:
             group = [metric for metric in metrics if (metric.name not in _WITHOUT_LABELS) == labelled]
             if group:
                 every = np.arange(len(self.item), dtype=np.int64)
-                none = np.zeros(self.n + 1, dtype=np.int64)
-                bare = self._values(group, np.arange(self.n), none, every[:0], labelled=labelled)
+                bare = self._values(
+                    group, np.arange(self.n), np.zeros(self.n + 1, dtype=np.int64), every[:0], labelled=labelled
+                )
                 single = self._values(group, self.owner, np.append(every, len(every)), every, labelled=labelled)
                 out |= {metric: (bare[metric], single[metric]) for metric in group}
         return out
@@ -176,9 +177,7 @@ class RankedItems:
         """Values by length of a mean over the items added, from what `single_item_values` gave."""
         length = self._cumulative(np.ones(len(self.item)))
         out = self._repeat(bare)
-        applies = np.ones(self.n, dtype=np.bool_)
-        applies[self.owner[np.isnan(single)]] = False
-        some = (length > 0) & self._repeat(applies)
+        some = (length > 0) & self._repeat(~np.isin(np.arange(self.n), self.owner[np.isnan(single)]))
         np.divide(self._cumulative(np.nan_to_num(single)), length, out=out, where=some)
         return out
 
@@ -201,8 +200,7 @@ class RankedItems:
         useless = (grade < Grade.HELPFUL).astype(np.int64)
         before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(useless)])[:-1]
         first = (useless == 1) & (before == before[self.start[self.owner]])
-        step_items: BoolArray = (grade == Grade.REQUIRED) | (self.place == 0) | first
-        return step_items
+        return np.asarray((grade == Grade.REQUIRED) | (self.place == 0) | first)
 
     def _step_values(self, metrics: Sequence[Metric], step_items: BoolArray) -> dict[Metric, FloatArray]:
         """Values by length of metrics that change only at the items where `step_items`, and depend on no others."""
@@ -225,8 +223,7 @@ class RankedItems:
         padded = np.zeros(len(gains) + self.n)
         padded[np.arange(len(gains)) + self.owner + 1] = gains
         total = np.cumsum(padded)
-        running: FloatArray = total - self._repeat(total[self.length_start[:-1]])
-        return running
+        return np.asarray(total - self._repeat(total[self.length_start[:-1]]))
 
     def _values(
         self, metrics: Sequence[Metric], owner: IntArray, start: IntArray, rows: IntArray, *, labelled: bool

@@ -14,12 +14,9 @@ from ctxbench.bench.metrics import Metric
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
-from ctxbench.tuning.sweep.measures import REACH, Measure
+from ctxbench.tuning.sweep.measures import COMPLETENESS, REACH, Measure, Pairing, count_by_length, queries_by_type
 from ctxbench.tuning.sweep.metric_values import ADDITIVE, AVERAGES, RankedItems, select_lists
-from ctxbench.tuning.sweep.paired_sums import Pairing
-from ctxbench.tuning.sweep.requirements import count_by_length, queries_by_type
 
-_COMPLETENESS = Metric("completeness")
 _MAX_SUM = 2.0**62  # sums of levels stay below it
 
 
@@ -47,10 +44,7 @@ class ExactValues:
         if largest > _MAX_SUM or not np.array_equal(known, np.rint(known)):
             scale = 2.0 ** np.floor(np.log2(_MAX_SUM / largest))
         levels = np.rint(known * scale).astype(np.int64)
-        last = np.zeros(len(levels), dtype=np.bool_)
-        last[items.length_start[:-1]] = True
-        gains = np.diff(levels, prepend=0)[~last]
-        return cls(levels, gains, float(scale))
+        return cls(levels, np.delete(np.diff(levels, prepend=0), items.length_start[:-1]), float(scale))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -117,7 +111,7 @@ class MeasuredRankings:
         items = RankedItems.of(table, labels)
         found = table.chosen & table.ranked
         broken = np.zeros(items.n, dtype=np.bool_) if failed is None else np.asarray(failed, dtype=np.bool_)
-        metrics = list(dict.fromkeys([_COMPLETENESS, *(measure.metric for measure in measures)]))
+        metrics = list(dict.fromkeys([COMPLETENESS.metric, *(measure.metric for measure in measures)]))
         item_values = items.single_item_values([metric for metric in metrics if metric.name in ADDITIVE | AVERAGES])
         tables = _tables(items, metrics, item_values, broken)
         within = items.length_start[:-1] + np.minimum(REACH, np.diff(items.start))
@@ -130,7 +124,7 @@ class MeasuredRankings:
             measures=tuple(dict.fromkeys(measures)),
             powers=dict(powers or {}),
             tables=tables,
-            reachable=tables[_COMPLETENESS][within] == 1,
+            reachable=tables[COMPLETENESS.metric][within] == 1,
             failed=broken,
             queries_by_type={
                 one.required_type: types.get(one.required_type, nowhere) for one in measures if one.required_type
@@ -155,8 +149,7 @@ class MeasuredRankings:
     def cumulative_tokens(self) -> IntArray:
         """The prompt tokens of each ranked item and all before it in its ranking, shape (n_ranked,)."""
         total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.items.tokens)])
-        cumulative_tokens: IntArray = total[1:] - total[self.items.start[:-1]][self.items.owner]
-        return cumulative_tokens
+        return np.asarray(total[1:] - total[self.items.start[:-1]][self.items.owner])
 
     def values(self, measure: Measure, lengths: IntArray) -> FloatArray:
         """The values of a measure at one length a query.
@@ -174,8 +167,7 @@ class MeasuredRankings:
         if measure not in self.measures:
             known = ", ".join(map(str, self.measures))
             raise ParameterError(f"the rankings were not measured by {measure}; they know {known}")
-        at = self.items.length_start[:-1] + np.minimum(lengths, self.sizes)
-        values = self._table(measure)[at]
+        values = self._table(measure)[self.items.length_start[:-1] + np.minimum(lengths, self.sizes)]
         queries = self._queries_of(measure)
         return values if queries is None else np.where(queries, values, np.nan)
 

@@ -10,7 +10,7 @@ compared, and what is cheapest among them is cheapest among all thresholds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
@@ -20,15 +20,13 @@ from ctxbench.bench.metrics import evaluate
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
-from ctxbench.steps.cut_relative import fallen
-from ctxbench.tuning.sweep.domain_gains import DOMAIN_METRICS, Gain, domain_gain
-from ctxbench.tuning.sweep.domains import Domain, domain_items
+from ctxbench.steps.cut import fallen
+from ctxbench.tuning.sweep.domains import DOMAIN_METRICS, Domain, Gain, domain_gain, domain_items
 from ctxbench.tuning.sweep.engine_runs import setting_line
 from ctxbench.tuning.sweep.families import Cut
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.measures import Measure, Requirements, values_of_measures
 from ctxbench.tuning.sweep.metric_values import ADDITIVE, RankedItems
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.requirements import Requirements, values_of_measures
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 _GAINS = {"completeness", "recall", "direct_recall", "dependency_recall"}
@@ -62,52 +60,37 @@ class _DomainLine:
     """A line of one domain, at the settings at which a gain changes.
 
     Attributes:
-        values: of all its parameters but the axis.
-        axis: empty = the line is one setting.
-        thresholds: of these settings, from what offers fewest, shape (m,).
-        reached, change: the values between which a threshold selects the same, shape (m,) each; see
-            `ThresholdLine.beyond`.
-        span: the ends of the parameter's range.
+        line: these settings, from what offers fewest, m of them, without sums.
+        start, end: the values between which a threshold selects the same, shape (m,) each; see `ThresholdLine.beyond`.
         costs: by measure, sums over queries, shape (m,).
         places: by gain, for each of its quadrants the first setting at which it counts, 0 to m (never).
         settings: how many the whole line has.
     """
 
-    values: Mapping[str, Value]
-    axis: str
-    thresholds: FloatArray
+    line: ThresholdLine
     start: FloatArray
     end: FloatArray
-    span: tuple[float, float]
     costs: Mapping[Measure, FloatArray]
     places: Mapping[Measure, IntArray]
     settings: int
 
     def values_at(self, place: int, *, short: bool) -> dict[str, Value]:
         """The values of one setting."""
-        line = ThresholdLine(
-            values=self.values,
-            axis=self.axis,
-            thresholds=self.thresholds[place : place + 1],
-            sums={},
-            n={},
-            span=self.span,
+        line = replace(
+            self.line,
+            thresholds=self.line.thresholds[place : place + 1],
             beyond=(float(self.start[place]), float(self.end[place])),
         )
         return line.rounded_values(0) if short else line.values_at(0)
 
 
-@dataclass
 class _CheapestPairs:
     """The cheapest pair of settings for every gain, of those seen so far."""
 
-    cost: FloatArray
-    at_least: FloatArray
-    where: dict[int, tuple[_DomainLine, int, _DomainLine, int]] = field(default_factory=dict)
-
-    @classmethod
-    def empty(cls, most: int) -> _CheapestPairs:
-        return cls(np.full(most + 1, np.inf), np.full(most + 1, np.inf))
+    def __init__(self, most: int) -> None:
+        self.cost = np.full(most + 1, np.inf)
+        self.at_least = self.cost
+        self.where: dict[int, tuple[_DomainLine, int, _DomainLine, int]] = {}
 
     def add(self, cost: FloatArray, gain: IntArray, one: _DomainLine, other: _DomainLine) -> None:
         """Keep the pairs that are cheaper than all that gain as much; of equals the first stays."""
@@ -182,7 +165,8 @@ class DomainPair:
         for cuts in self._by_shared():
             for one, other, gains in self._pairs(cuts, counted, added):
                 if best is None:
-                    scale, best = gains[gain].scale, _CheapestPairs.empty(gains[gain].most)
+                    scale = gains[gain].scale
+                    best = _CheapestPairs(gains[gain].applies * scale)  # where every query has 1
                 settings += one.settings * other.settings
                 price = self._price(cost, one, other)
                 tables = {name: _table(found, name, one, other) for name, found in gains.items()}
@@ -198,14 +182,15 @@ class DomainPair:
     def by_query(self, values: Mapping[str, Value]) -> dict[Measure, FloatArray]:
         """By measure, the values of every query at one setting, shape (n_queries,); NaN = does not apply."""
         pairs = zip(self.domains, self._parts, strict=True)
-        whole = self.rankings
-        evidence = _offered_items(
-            whole.items, [domain.family.offered_prefix(part, values) for domain, part in pairs]
-        ).evidence()
-        found = evaluate(list(dict.fromkeys(one.metric for one in whole.measures)), evidence)
-        catalog = whole.items.labels.dataset.catalog
+        whole, prefixes = self.rankings, [domain.family.offered_prefix(part, values) for domain, part in pairs]
+        evidence = _offered_items(whole.items, prefixes).evidence()
         return values_of_measures(
-            whole.measures, found, evidence, catalog, by_type=whole.queries_by_type, reachable=whole.reachable
+            whole.measures,
+            evaluate(list(dict.fromkeys(one.metric for one in whole.measures)), evidence),
+            evidence,
+            whole.items.labels.dataset.catalog,
+            by_type=whole.queries_by_type,
+            reachable=whole.reachable,
         )
 
     def lines(self, front: PairFront) -> Iterator[ThresholdLine]:
@@ -221,9 +206,12 @@ class DomainPair:
         self, gain: Measure, cost: Measure, floors: Mapping[Measure, float], budgets: Mapping[Measure, float]
     ) -> None:
         counts = DOMAIN_METRICS - {"false_inclusion"}
-        kinds = [("gain", [gain], _GAINS), ("cost", [cost], ADDITIVE), ("floor", floors, counts)]
-        kinds.append(("budget", budgets, ADDITIVE | {"false_inclusion"}))
-        for what, measures, allowed in kinds:
+        for what, measures, allowed in (
+            ("gain", [gain], _GAINS),
+            ("cost", [cost], ADDITIVE),
+            ("floor", floors, counts),
+            ("budget", budgets, ADDITIVE | {"false_inclusion"}),
+        ):
             for one in measures:
                 if one.metric.name not in allowed:
                     known = ", ".join(sorted(allowed))
@@ -281,12 +269,11 @@ def _side(cut: Cut, gains: Mapping[Measure, Gain], costs: Sequence[Measure], whi
     start, end = line.thresholds[matter].copy(), np.append(line.thresholds[1:], line.beyond[1])[matter]
     start[0] = line.beyond[0]
     return _DomainLine(
-        values=line.values,
-        axis=line.axis,
-        thresholds=line.thresholds[matter],
+        line=ThresholdLine(
+            values=line.values, axis=line.axis, thresholds=line.thresholds[matter], sums={}, n={}, span=line.span
+        ),
         start=start,
         end=end,
-        span=line.span,
         costs={one: np.asarray(line.sums[one], dtype=np.float64)[matter] for one in costs},
         places={one: np.searchsorted(matter, settings) for one, settings in found.items()},
         settings=len(line),
@@ -310,7 +297,7 @@ def _settings(cut: Cut, line: ThresholdLine, query: IntArray, length: IntArray) 
 
 def _table(gain: Gain, name: Measure, one: _DomainLine, other: _DomainLine) -> IntArray:
     """Sums of a gain at all pairs of settings."""
-    shape = (len(one.thresholds) + 1, len(other.thresholds) + 1)
+    shape = (len(one.line) + 1, len(other.line) + 1)
     at = one.places[name] * shape[1] + other.places[name]
     table = np.bincount(at, weights=gain.weight, minlength=shape[0] * shape[1]).reshape(shape)[:-1, :-1]
     np.cumsum(table, axis=0, out=table)
@@ -333,8 +320,13 @@ def _front(best: _CheapestPairs | None, scale: int, settings: int) -> PairFront:
         )
         for short in (False, True)
     )
-    gains = np.array(kept, dtype=np.float64) / scale
-    return PairFront(cost=best.cost[kept], gain=gains, values=values, rounded=rounded, settings=settings)
+    return PairFront(
+        cost=best.cost[kept],
+        gain=np.array(kept, dtype=np.float64) / scale,
+        values=values,
+        rounded=rounded,
+        settings=settings,
+    )
 
 
 def _offered_items(items: RankedItems, offered: Sequence[tuple[MeasuredRankings, IntArray]]) -> RankedItems:

@@ -3,21 +3,90 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidates import MARGIN
+from ctxbench.core.errors import ParameterError
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.measures import REACH, Measure
-from ctxbench.tuning.sweep.paired_sums import DifferenceSums
+from ctxbench.tuning.sweep.measures import TOKENS, DifferenceSums, Measure
 
-__all__ = ["REACH", "Collector", "Measure", "ThresholdLine"]
-
+L = TypeVar("L", bound=Sized)
+L_contra = TypeVar("L_contra", contravariant=True)
 _DIGITS = 17  # as many tell any two floats apart
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A parameter that takes whole numbers.
+
+    Attributes:
+        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
+        values: all that are tried, in rising order, >= 0; a single one is fixed.
+    """
+
+    name: str
+    values: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted({int(value) for value in self.values}))
+        if not ordered or ordered[0] < 0 or (not self.name and len(ordered) > 1):
+            raise ParameterError(
+                f"{self.name or 'a parameter without a name'} needs values of 0 or more to try, and without a name "
+                f"exactly one, got {list(self.values)}"
+            )
+        object.__setattr__(self, "values", ordered)
+
+    def of(self, values: Mapping[str, Value]) -> int:
+        """Its value in a setting."""
+        return int(value_of(self.name, values, self.values[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdSpan:
+    """A parameter that is a threshold, tried at every value that matters.
+
+    Attributes:
+        name: as users know it; empty = the selector has no parameter for it, and it is fixed.
+        low, high: the ends of its range; equal = it is fixed.
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.low, self.high]).all() and self.low <= self.high):
+            raise ParameterError(f"{self.name} needs a range from low to high, got {self.low} to {self.high}")
+        if not self.name and self.low < self.high:
+            raise ParameterError("a parameter without a name must be fixed")
+
+    @classmethod
+    def fixed(cls, name: str, value: float) -> ThresholdSpan:
+        """A threshold that stays as it is."""
+        return cls(name, value, value)
+
+    @property
+    def swept(self) -> bool:
+        """Whether it has more than one value."""
+        return self.low < self.high
+
+    def of(self, values: Mapping[str, Value]) -> float:
+        """Its value in a setting."""
+        return float(value_of(self.name, values, self.high))
+
+
+def value_of(name: str, values: Mapping[str, Value], fixed: float) -> Value:
+    """The value of a parameter in a setting; `fixed` where it has no name."""
+    if not name:
+        return fixed
+    if name not in values:
+        raise ParameterError(f"{name} is missing; a setting has a value for each parameter that is swept")
+    return values[name]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -74,11 +143,21 @@ class ThresholdLine:
 
     def means(self, measure: Measure, places: IntArray | None = None) -> FloatArray:
         """The mean at some settings, shape (n_places,), or at every one; NaN where it applies to no query."""
-        chosen = slice(None) if places is None else places
-        sums = self.sums[measure][chosen]
-        n = self.applies[measure][chosen] if measure in self.applies else np.full(1, float(self.n[measure]))
-        means: FloatArray = sums / np.where(n > 0, n, np.nan)
-        return means
+        sums = self.sums[measure]
+        return np.asarray((sums if places is None else sums[places]) / self.counts(measure, places))
+
+    def counts(self, measure: Measure, places: IntArray | None = None) -> FloatArray | float:
+        """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""
+        each = self.applies.get(measure)
+        if each is None:
+            return float(self.n[measure] or math.nan)
+        some = each if places is None else each[places]
+        return np.where(some > 0, some, math.nan)
+
+    def ends(self, place: int) -> tuple[float, float]:
+        """The thresholds between which selections are those of one place: its own end, and that of the next."""
+        behind = float(self.thresholds[place + 1] if place + 1 < len(self) else self.beyond[1])
+        return float(self.thresholds[place] if place else self.beyond[0]), behind
 
     def rounded_threshold(self, place: int) -> float:
         """A decimal with few digits that gives the same selections on this line, for people and presets.
@@ -91,8 +170,7 @@ class ThresholdLine:
         if not self.axis:
             return float("nan")
         keep = float(self.thresholds[place])
-        reached = keep if place else float(self.beyond[0])
-        change = float(self.thresholds[place + 1] if place + 1 < len(self) else self.beyond[1])
+        reached, change = self.ends(place)
         rises = reached < change
         keys = [key for key in (reached, change) if math.isfinite(key)]
         if len(keys) == 2:
@@ -111,9 +189,115 @@ class ThresholdLine:
         return keep
 
 
-class Collector(Protocol):
+class Collector(Protocol[L_contra]):
     """Sees every line of a sweep, and keeps what it needs: the best setting, or a front."""
 
-    def add(self, line: ThresholdLine) -> None:
+    def add(self, line: L_contra) -> None:
         """See the settings of a line."""
         ...
+
+
+def show_lines(
+    lines: Iterable[L], collectors: Sequence[Collector[L]], *, progress: Callable[[int], None] | None = None
+) -> int:
+    """Show each line to all collectors, in order, and forget it; how many settings there were.
+
+    Args:
+        lines: settings, one line at a time.
+        collectors: those that keep something.
+        progress: told after each line how many settings there have been.
+    """
+    settings = 0
+    for line in lines:
+        settings += len(line)
+        for collector in collectors:
+            collector.add(line)
+        if progress is not None:
+            progress(settings)
+    return settings
+
+
+class Front:
+    """The settings that no other beats: none has a higher mean gain at a mean cost that is no higher.
+
+    Of settings equal in both means the one with fewer prompt tokens is kept, where the lines know tokens; then that of
+    the line that came first, and on a line the one that offers less. One setting is held for each distinct mean gain
+    at most, which are no more than the queries if the gain is completeness.
+
+    Attributes:
+        cost, gain: what less and what more of is better.
+        settings: how many were looked at.
+        values: the parameters of each setting, in the order of `means`.
+    """
+
+    def __init__(self, *, cost: Measure, gain: Measure) -> None:
+        self.cost = cost
+        self.gain = gain
+        self.settings = 0
+        self._points = np.empty((3, 0))  # cost, gain, tokens; costs and gains both rise
+        self.values: tuple[Mapping[str, Value], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def add(self, line: ThresholdLine) -> None:
+        """See the settings of a line; those with a mean that applies to no query are passed over."""
+        self.settings += len(line)
+        if not (line.n[self.cost] and line.n[self.gain]):
+            return
+        places = _unbeaten(_in_order(line, self.cost), _in_order(line, self.gain))
+        cost, gain = line.means(self.cost, places), line.means(self.gain, places)
+        news = self._is_news(cost, gain)
+        if not news.any():
+            return
+        places, cost, gain = places[news], cost[news], gain[news]
+        tokens = line.means(TOKENS, places) if TOKENS in line.sums else np.zeros(len(places))
+        points = np.concatenate([self._points, np.stack([cost, gain, tokens])], axis=1)
+        values = [*self.values, *(line.values_at(place) for place in places.tolist())]
+        by_cost = np.lexsort((np.arange(len(values)), points[2], -points[1], points[0]))
+        kept = by_cost[_rises(points[1, by_cost])]
+        self._points, self.values = points[:, kept], tuple(values[place] for place in kept.tolist())
+
+    def _is_news(self, cost: FloatArray, gain: FloatArray) -> BoolArray:
+        """False for settings that one on the front beats."""
+        best = np.concatenate([[-np.inf], self._points[1]])
+        below = best[np.searchsorted(self._points[0], cost, side="left")]  # of those that cost less
+        upto = best[np.searchsorted(self._points[0], cost, side="right")]  # and of those that cost as much
+        return np.asarray((gain > below) & (gain >= upto))
+
+    @property
+    def means(self) -> tuple[FloatArray, FloatArray]:
+        """Mean cost and mean gain of each setting, both rising, each of shape (n,)."""
+        return self._points[0], self._points[1]
+
+    def thinned(self, most: int) -> list[Mapping[str, Value]]:
+        """The parameters of at most that many settings, evenly from the first to the last; `most` >= 1."""
+        places = np.unique(np.rint(np.linspace(0, len(self) - 1, min(most, len(self)))).astype(np.int64))
+        return [self.values[place] for place in places.tolist()]
+
+
+def _in_order(line: ThresholdLine, measure: Measure) -> FloatArray:
+    """Numbers in the order of the means: the sums, which cost no division, where all are over the same queries."""
+    return line.means(measure) if measure in line.applies else line.sums[measure]
+
+
+def _unbeaten(cost: FloatArray, gain: FloatArray) -> IntArray:
+    """Places on a line that none of the others beats, of equals the first; rising cost. NaN is passed over."""
+    if np.isnan(cost).any() or np.isnan(gain).any():
+        known = np.flatnonzero(~(np.isnan(cost) | np.isnan(gain)))
+        return known[_unbeaten(cost[known], gain[known])]
+    if (cost[1:] < cost[:-1]).any():
+        by_cost: IntArray = np.lexsort((-gain, cost)).astype(np.int64)
+        return by_cost[_rises(gain[by_cost])]
+    rising = _rises(gain)
+    # of several that cost the same the last one has the highest gain
+    dearer = cost[rising][1:] > cost[rising][:-1]
+    return np.asarray(rising[np.append(dearer, np.ones(min(len(rising), 1), dtype=np.bool_))])
+
+
+def _rises(values: FloatArray) -> IntArray:
+    """Places at which a value is above all before it."""
+    steps = np.flatnonzero(values[1:] > values[:-1]) + 1  # few of many, as a rule
+    steps = np.append(np.zeros(min(len(values), 1), dtype=np.int64), steps)
+    highest = np.maximum.accumulate(values[steps])
+    return np.asarray(steps[np.append(np.ones(min(len(steps), 1), dtype=np.bool_), highest[1:] > highest[:-1])])

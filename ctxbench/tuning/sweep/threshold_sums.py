@@ -7,18 +7,18 @@ threshold is its sum at `low`, plus one cumulative sum over the items between `l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.paired_sums import DifferenceSums, Pairing
+from ctxbench.tuning.sweep.measures import DifferenceSums, Measure, Pairing
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
@@ -168,30 +168,18 @@ class ThresholdSums:
         )
 
 
-class _LazySums(Mapping[Measure, S]):
+class _LazySums(UserDict[Measure, S]):
     """Sums by measure, each computed when it is first asked for: no collector needs all of them of every line."""
 
     def __init__(self, measures: Sequence[Measure], compute: Callable[[Measure], S]) -> None:
-        self._measures = measures
+        super().__init__()
+        self.data |= dict.fromkeys(measures, cast("Any", None))
         self._compute = compute
-        self._known: dict[Measure, S] = {}
 
     def __getitem__(self, measure: Measure) -> S:
-        found = self._known.get(measure)
-        if found is None:
-            if measure not in self._measures:
-                raise KeyError(measure)
-            found = self._known[measure] = self._compute(measure)
-        return found
-
-    def __contains__(self, measure: object) -> bool:
-        return measure in self._measures
-
-    def __iter__(self) -> Iterator[Measure]:
-        return iter(self._measures)
-
-    def __len__(self) -> int:
-        return len(self._measures)
+        if self.data[measure] is None:
+            self.data[measure] = self._compute(measure)
+        return self.data[measure]
 
 
 def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths: IntArray) -> ThresholdLine:
@@ -203,9 +191,7 @@ def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths
         return np.full(1, int(exact.levels[at].sum()) / exact.scale)
 
     def paired(pairing: Pairing, measure: Measure) -> DifferenceSums:
-        nothing = np.empty(0, dtype=np.int64)
-        first = rankings.values(measure, lengths)
-        return pairing.line_differences(measure, first, owner=nothing, gain=np.empty(0), stops=nothing)
+        return pairing.differences({measure: rankings.values(measure, lengths)})[measure]
 
     applies, sums, squares, cubes = _sums_by_power(rankings, summed)
     return ThresholdLine(

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.bench.latency import child_process
-from ctxbench.bench.latency.jobs import Job, spec_of, write_items
+from ctxbench.bench.latency import measurement
+from ctxbench.bench.latency.trial_inputs import Job, write_items
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
 from tests.children import child
 
 CATALOG = Catalog(
@@ -26,7 +25,7 @@ CATALOG = Catalog(
 
 
 def job(**values: object) -> Job:
-    spec = spec_of(Pipeline.of({"retrieve": "bm25"}))
+    spec = {"retrieve": "bm25"}
     given = {"job": "cold", "pipeline": spec, "embedder": "hashing", "tokens": "chars/4", "store": "nowhere"}
     return Job(**{**given, "items": "missing.jsonl", "first": {"id": "q", "text": "t"}, **values})  # type: ignore[arg-type]
 
@@ -34,7 +33,7 @@ def job(**values: object) -> Job:
 def test_a_childs_own_message_reaches_the_user(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.jsonl")
     with pytest.raises(UserError, match=r"^measuring it failed: cannot read .*missing\.jsonl: No such file"):
-        child_process.run_child(job(items=missing), tmp_path, what="it", limit_s=60)
+        measurement.run_child(job(items=missing), tmp_path, what="it", limit_s=60)
 
 
 @pytest.mark.parametrize(
@@ -48,17 +47,17 @@ def test_a_childs_own_message_reaches_the_user(tmp_path: Path) -> None:
 def test_a_child_that_dies_is_an_error(
     code: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child_process, "_command", lambda _: [sys.executable, "-c", code])
+    monkeypatch.setattr(measurement, "_command", lambda _: [sys.executable, "-c", code])
     with pytest.raises(UserError, match=message):
-        child_process.run_child(job(), tmp_path, what="it", limit_s=60)
+        measurement.run_child(job(), tmp_path, what="it", limit_s=60)
 
 
 def test_a_child_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "pid"
     code = f"import os; open({str(told)!r}, 'w').write(str(os.getpid())); import time; time.sleep(600)"
-    monkeypatch.setattr(child_process, "_command", lambda _: [sys.executable, "-c", code])
+    monkeypatch.setattr(measurement, "_command", lambda _: [sys.executable, "-c", code])
     with pytest.raises(UserError, match="measuring it took more than 3 s and was ended"):
-        child_process.run_child(job(), tmp_path, what="it", limit_s=3)
+        measurement.run_child(job(), tmp_path, what="it", limit_s=3)
     with pytest.raises(ProcessLookupError):
         os.kill(int(told.read_text()), 0)
 
@@ -66,7 +65,7 @@ def test_a_child_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytes
 def test_a_child_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     job(items=str(tmp_path / "items")).write(tmp_path / "job.json")
     code = (
-        "import sys, time; from ctxbench.bench.latency import __main__ as m\n"
+        "import sys, time; from ctxbench.bench.latency import worker as m\n"
         "m.work = lambda *a, **k: time.sleep(600)\n"
         f"sys.argv[1:] = [{str(tmp_path / 'job.json')!r}, '0']; sys.exit(m.main())"
     )
@@ -82,7 +81,7 @@ def test_what_a_library_prints_does_not_get_into_the_answer(tmp_path: Path) -> N
     write_items(CATALOG, tmp_path / "items.jsonl")
     job(items=str(tmp_path / "items.jsonl"), store=str(tmp_path / "store")).write(tmp_path / "job.json")
     code = (
-        "import sys; from ctxbench.bench.latency import worker, __main__ as m; real = worker.work\n"
+        "import sys; from ctxbench.bench.latency import worker as m; real = m.work\n"
         "def noisy(*a, **k):\n    print('noise', flush=True); return real(*a, **k)\n"
         f"m.work = noisy; sys.argv[1:] = [{str(tmp_path / 'job.json')!r}, '{time.monotonic_ns()}']; sys.exit(m.main())"
     )

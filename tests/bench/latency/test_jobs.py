@@ -3,13 +3,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from ctxbench.bench.latency.jobs import read_items, read_request, spec_of, write_items
+from ctxbench.bench.latency.trial_inputs import read_items, read_request, write_items
 from ctxbench.core.items import Catalog, Item
-from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Message, Request, SessionItem
-from ctxbench.selectors.definitions import definition, shipped
 
 CATALOG = Catalog(
     [
@@ -18,25 +14,6 @@ CATALOG = Catalog(
         Item(type="rule", name="tone", description="How to write.", text="Be brief.\n\nBe kind to all readers."),
     ]
 )
-
-
-@pytest.mark.parametrize("name", shipped())
-def test_a_pipeline_is_rebuilt_from_its_specification(name: str) -> None:
-    found = definition(name)
-    pipeline = found.pipeline(found.values())
-    spec = json.loads(json.dumps(spec_of(pipeline)))
-    assert Pipeline.of(spec) == pipeline
-
-
-def test_combinators_are_rebuilt() -> None:
-    pipeline = Pipeline.of(
-        {
-            "analyse": ["sentences", {"history": {"turns": 2}}],
-            "retrieve": {"merge": {"near": {"dense": {"depth": 30}}, "words": "bm25"}},
-            "refine": [{"by_domain": {"tool": [{"first": {"n": 2}}], "rule, reference": [], "*": []}}],
-        }
-    )
-    assert Pipeline.of(spec_of(pipeline)) == pipeline
 
 
 def test_items_and_requests_arrive_as_they_were_sent(tmp_path: Path) -> None:

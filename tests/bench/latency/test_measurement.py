@@ -12,7 +12,6 @@ from ctxbench.bench.latency import (
     STATES,
     LatencyResult,
     LatencySettings,
-    child_process,
     measure,
     measurement,
 )
@@ -188,7 +187,7 @@ def test_names_and_inputs_are_checked_before_a_process_starts(monkeypatch: pytes
 def test_ctrl_c_ends_the_child_and_removes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "pid"
     code = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    monkeypatch.setattr(child_process, "_command", lambda _: [sys.executable, "-c", code])
+    monkeypatch.setattr(measurement, "_command", lambda _: [sys.executable, "-c", code])
 
     def interrupt(*_: object) -> None:
         if told.exists() and told.read_text():

@@ -22,9 +22,8 @@ from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.curation.export import export_dataset
 from ctxbench.data.datasets import Dataset, Label, write_dataset
 from ctxbench.data.importers.bfcl import BFCL
-from ctxbench.data.importers.formats.beir import import_beir
 from ctxbench.data.importers.formats.conversion import ImportSettings
-from ctxbench.data.importers.formats.trec import answers_of_run, import_trec, read_run
+from ctxbench.data.importers.formats.qrels import answers_of_run, import_beir, import_trec, read_run
 
 METRICS = ["nDCG@10", "nDCG", "R@1", "R@5", "P@5", "RR", "AP", "Success@1", "AP@10", "RR@10"]
 

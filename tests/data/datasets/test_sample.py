@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
-from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.dataset import Dataset, draw_sample, select_queries
 from ctxbench.data.datasets.query_labels import DatasetQuery
-from ctxbench.data.datasets.sample import draw_sample, select_queries
 
 
 def dataset(groups, *, partly=(), split="tuning"):

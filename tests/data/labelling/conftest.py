@@ -9,10 +9,10 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.labelling.answer_log import MemoryLog
-from ctxbench.data.labelling.exposure import Exposure
 from ctxbench.data.labelling.labelling_session import LabellingSession
 from ctxbench.data.labelling.pool import Offers, Pool
 from ctxbench.data.labelling.predict import Predictor
+from ctxbench.data.labelling.query_files import Exposure
 from ctxbench.data.labelling.queue import Queue, make_queue
 
 ABOUT = {"licence": "made up", "source": "tests", "labelling": "from a log"}

@@ -13,7 +13,7 @@ from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.data.labelling.folder import opened
 from ctxbench.data.labelling.labelling_session import PromptAnswer
 from ctxbench.data.labelling.predict import Predictor
-from ctxbench.data.labelling.query_weights import read_weights
+from ctxbench.data.labelling.query_files import read_weights
 from ctxbench.data.labelling.review import regraded, write_patch
 
 

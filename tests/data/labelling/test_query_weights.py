@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.core.errors import InputError
-from ctxbench.data.labelling.query_weights import WEIGHTS, read_weights, write_weights
+from ctxbench.data.labelling.query_files import WEIGHTS, read_weights, write_weights
 
 
 def test_weights_are_read_back(tmp_path):

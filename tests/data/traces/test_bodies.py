@@ -8,11 +8,9 @@ import pytest
 
 from ctxbench.core.errors import InputError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.bodies import as_turn
 from ctxbench.data.traces.conversations import conversations
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_traces
-from ctxbench.data.traces.log_reader import read_records
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
+from ctxbench.data.traces.log_reader import as_turn, read_records
 from ctxbench.data.traces.records import LogFindings
 
 CATALOG = Catalog([Item(type="tool", name=name, description=name) for name in ("refund", "cancel", "search")])

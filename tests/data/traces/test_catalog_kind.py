@@ -7,9 +7,8 @@ import json
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.catalog_kind import kind_lines
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_traces
+from ctxbench.data.traces.import_report import kind_lines
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
 
 TOOLS = [Item(type="tool", server="s", name=name) for name in ("open", "close")]
 RULE, MEMORY = Item(type="rule", name="style", text="x"), Item(type="memory", name="m", text="x")

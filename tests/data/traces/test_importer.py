@@ -10,9 +10,9 @@ from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Message
 from ctxbench.data.datasets import Label, read_dataset, split_of, validate, write_dataset
-from ctxbench.data.labelling.exposure import EXPOSURE, read_exposures
-from ctxbench.data.traces.import_settings import TraceSettings
+from ctxbench.data.labelling.query_files import EXPOSURE, read_exposures
 from ctxbench.data.traces.importer import (
+    TraceSettings,
     TraceSource,
     import_traces,
     redactor_for,

@@ -8,8 +8,7 @@ import pytest
 
 from ctxbench.core.errors import InputError
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.traces.import_settings import TraceSettings
-from ctxbench.data.traces.importer import TraceSource, import_traces
+from ctxbench.data.traces.importer import TraceSettings, TraceSource, import_traces
 from ctxbench.data.traces.otlp import holds_spans, read_spans
 
 NAMES = ("create_issue", "list_runs", "deploy")

@@ -14,22 +14,23 @@ import pytest
 from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import GroupMean, Mean, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
-from ctxbench.tuning.policies import Constraint, Policy
+from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.tuning_results import (
     DEFAULTS,
     EVERYTHING,
     FIXED,
     PRESET,
     RECOMMENDED,
+    ConstraintVerdict,
     DatasetTuning,
     MeanGrid,
     PolicyOutcome,
     SettingResult,
+    Status,
     Trace,
     Tuning,
     WorseRequest,
 )
-from ctxbench.tuning.verdicts import ConstraintVerdict, Status
 
 HOSTILE = "<script>alert(1)</script> | `rm` *b* _i_ [x](y) ~~s~~ $1$ &lt;\n# no heading \u202e\\"
 KEPT = "completeness >= 0.9 of what is reachable at 20 items"

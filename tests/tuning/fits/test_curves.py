@@ -15,17 +15,12 @@ from ctxbench.tuning.fits.curves import (
     CutCurve,
     abstention_point,
     cut_point,
-    ratio_interval,
-    recall_of_first,
-    reliability,
     request_probability,
     roc_area,
-    roc_area_by_stratum,
     roc_area_interval,
     threshold_by_loss,
 )
-from ctxbench.tuning.fits.examples import Examples, folds_of
-from ctxbench.tuning.fits.trials import AbstentionData, abstention_trial, cut_trial
+from ctxbench.tuning.fits.examples import Examples
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 
@@ -63,10 +58,9 @@ class TestCut:
         assert curve.items == pytest.approx([0, 1 / 3, 2 / 3, 1, 4 / 3, 5 / 3])
         assert curve.recall == pytest.approx([0, 0.25, 0.25, 0.5, 0.75, 0.75])
 
-    def test_a_threshold_for_so_many_items_or_so_much_recall(self):
+    def test_a_threshold_for_so_many_items(self):
         curve = CutCurve.of(EXAMPLES, SCORES)
         assert [curve.threshold_for_items(items) for items in (0.1, 1.0, 1.2, 9.0)] == [math.inf, 0.6, 0.6, 0.2]
-        assert [curve.threshold_for_recall(recall) for recall in (0.2, 0.5, 0.75, 0.9)] == [0.9, 0.6, 0.4, -math.inf]
 
     def test_a_point_of_one_threshold_and_of_one_a_query(self):
         point = cut_point(EXAMPLES, SCORES, 0.5)
@@ -90,18 +84,6 @@ class TestCut:
             point = cut_point(EXAMPLES, scores, threshold)
             assert (point.items.value, point.recall.value) == pytest.approx((items, recall))
 
-    def test_a_trial_takes_the_threshold_of_the_other_fold(self):
-        two = made([0, 1], [True, True], needed=[(0, [0]), (1, [1])], n=2)
-        scores = {2: np.array([0.9, 0.3])}
-        point = cut_trial(two, lambda some: scores.get(some.n_queries, np.array([0.5])), items=1.0, folds=2)
-        assert (point.recall.value, point.items.value) == (0.5, 0.5)  # 0.9 reaches 0.5, 0.3 does not
-
-    def test_the_recall_of_the_first_is_a_mean_over_queries(self):
-        assert recall_of_first(EXAMPLES, SCORES, 3).tolist() == [0.25, 0.75, 0.75]  # 1 and 2 of 2; 0 and 1 of 2
-
-    def test_what_ties_counts_as_the_last(self):
-        assert recall_of_first(EXAMPLES, np.ones(5), 3).tolist() == [0.0, 0.25, 0.75]
-
 
 class TestSilence:
     NEEDS = np.array([True, True, True, False, False])
@@ -124,48 +106,6 @@ class TestSilence:
 
     def test_a_query_without_a_row_has_probability_0(self):
         assert request_probability(EXAMPLES, SCORES)[2] == 0.0
-
-    def test_recall_lost_and_false_inclusions_gone(self):
-        some = made([0, 1, 2, 3], [True, True, False, False], needed=[(0, [0]), (1, [1])], n=4)
-        silence = AbstentionData(
-            examples=some,
-            recall=np.array([1.0, 0.5, 0.0, 0.0]),
-            falsely_offered=np.array([False, False, True, True]),
-            items=np.array([0.0, 0.0, 3.0, 1.0]),
-            signal=np.array([0.9, 0.4, 0.3, 0.6]),
-        )
-        assert silence.thresholds.tolist() == [0.3, 0.4, 0.6, 0.9]
-        assert silence.lost.tolist() == [0.0, 0.0, 0.25, 0.25]
-        assert silence.removed_share.tolist() == [0.0, 0.5, 0.5, 1.0]
-        assert [silence.threshold(lost) for lost in (0.0, 0.2, 0.25)] == [0.4, 0.4, 0.9]
-        left = silence.without(silence.signal < 0.6)
-        assert (left.recall.tolist(), left.falsely_offered.tolist()) == ([1, 0, 0, 0], [False, False, False, True])
-        assert left.items.tolist() == [0, 0, 0, 1]
-        part = silence.select_queries(np.array([False, True, True, False]))
-        assert (part.examples.ids, part.signal.tolist(), part.examples.needs.tolist()) == (
-            ("1", "2"),
-            [0.4, 0.3],
-            [True, False],
-        )
-
-    def test_a_trial_takes_fit_and_threshold_of_the_other_folds(self):
-        """The score of a part says which queries it saw; the threshold of a fold is that of all but its own."""
-        needs = np.array([True, False] * 4)
-        some = made(list(range(8)), needs.tolist(), needed=[(n, [n]) for n in range(0, 8, 2)], n=8)
-        whole = AbstentionData(some, needs.astype(float), ~needs, (~needs).astype(float), np.zeros(8))
-        asked = []
-
-        def score(part):
-            asked.append(part.ids)
-            return np.where(part.label, 0.9, 0.2) if part.n_queries == 8 else np.where(part.label, 0.5, 0.1)
-
-        trial = abstention_trial(whole, score, lost=(0.0, 1.0), folds=2)
-        fold = folds_of(some.groups, 2)
-        assert asked == [some.ids, *(tuple(np.array(some.ids)[fold != one]) for one in (0, 1))]
-        assert trial.before.signal.tolist() == [0.9, 0.2] * 4
-        assert {loss: limit.tolist() for loss, limit in trial.thresholds.items()} == {0.0: [0.5, 0.5], 1.0: [0.5, 0.5]}
-        assert trial.after[0.0].falsely_offered.tolist() == [False] * 8
-        assert trial.after[0.0].recall.tolist() == needs.astype(float).tolist()
 
 
 class TestArea:
@@ -195,28 +135,3 @@ class TestArea:
         label, score = np.array([True, False]), np.array([0.9, 0.1])
         assert not roc_area_interval(label, score, ["a", "b"]).holds
         assert roc_area_interval(label, score, ["a", "a"]).low == 1.0  # the one group, drawn each time
-
-    def test_within_strata_only_their_own_pairs_count(self):
-        label = np.array([True, False, True, False])
-        score = np.array([0.1, 0.2, 0.9, 0.3])
-        assert roc_area(label, score) == 0.5
-        assert roc_area_by_stratum(label, score, np.array([1, 1, 2, 2])) == 0.5
-        assert roc_area_by_stratum(label, score, np.array([1, 2, 3, 2])) != roc_area_by_stratum(
-            label, score, np.array([1, 2, 2, 1])
-        )
-        assert math.isnan(roc_area_by_stratum(label, score, np.array([1, 2, 3, 4])))
-
-    def test_a_ratio_of_sums_by_group(self):
-        top, bottom = np.array([1.0, 0.0, 2.0]), np.array([2.0, 2.0, 4.0])
-        same = ratio_interval(top, bottom, ["a", "a", "a"])
-        assert (same.low, same.high, same.holds) == (0.375, 0.375, False)
-        several = ratio_interval(top, bottom, ["a", "b", "c"])
-        assert (several.low, several.high) == (0.0, 0.5)
-
-
-class TestReliability:
-    def test_what_was_said_and_what_was(self):
-        low, high = reliability(np.array([True, False, True]), np.array([0.2, 0.4, 1.0]), (0.0, 0.5, 0.9, 1.0))
-        assert (low.low, low.high, low.n, low.observed) == (0.0, 0.5, 2, 0.5)
-        assert low.predicted == pytest.approx(0.3)
-        assert (high.low, high.high, high.n, high.predicted, high.observed) == (0.9, 1.0, 1, 1.0, 1.0)

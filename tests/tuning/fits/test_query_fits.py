@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,26 +16,26 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.features.columns import TEXT
-from ctxbench.features.labelled_requests import LABELLED
-from ctxbench.features.logistic import Logistic
+from ctxbench.features.columns import TEXT, Logistic
+from ctxbench.features.found import LABELLED
 from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
 from ctxbench.steps.calibrated import Abstain, AtLeast, Probability
-from ctxbench.tuning.fits.examples import folds_of, groups_of, joined_groups, labelled_queries, make_examples
-from ctxbench.tuning.fits.fit_figures import measure
+from ctxbench.tuning.fits.curves import measure
+from ctxbench.tuning.fits.examples import folds_of, groups_of, labelled_queries, make_examples
 from ctxbench.tuning.fits.query_fits import (
     columns_of,
     fit,
-    fit_examples,
-    fit_pooled,
     fit_values,
     fit_with_prior,
     fit_without_prior,
     out_of_fold,
     shipped_fit,
 )
-from ctxbench.tuning.fits.trials import similarity
 
+SCRIPT = Path(__file__).parents[3] / "experiments" / "learned" / "pooled.py"
+SPEC = importlib.util.spec_from_file_location("pooled", SCRIPT)
+POOLED = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(POOLED)
 PIPELINE = Pipeline.of({"retrieve": "dense"})
 WORDS = ("area", "wheat", "piano", "river", "invoice", "garden", "rocket", "kitten")
 CATALOG = Catalog([Item(type="tool", name=f"get_{word}", description=f"All about the {word}.") for word in WORDS])
@@ -78,13 +80,6 @@ class TestExamples:
         assert made.label.sum() == 16
         assert made.needs.sum() == 16
         assert [made.label[rows].all() for rows in made.required_rows] == [True] * 16
-
-    @pytest.mark.parametrize("what", ["probability", "abstention"])
-    def test_the_similarity_of_every_row_is_among_its_features(self, data, resources, what):
-        found = PIPELINE.run(data.batch(), resources).candidates
-        best = [found.score[found.request == one].max() for one in range(len(data))]
-        said = similarity(make_examples(what, data, PIPELINE, resources))
-        assert said == pytest.approx(found.score if what == "probability" else best, abs=1e-6)
 
     def test_a_row_for_every_request(self, data, resources):
         made = make_examples("abstention", data, PIPELINE, resources)
@@ -149,13 +144,6 @@ class TestFolds:
     def test_more_folds_than_groups_are_refused(self):
         with pytest.raises(ParameterError, match="folds must be 2 to the number of groups, which is 2, got 3"):
             folds_of(["a", "b"], 3)
-
-    def test_groups_that_share_an_item_are_joined_through_others_too(self):
-        eligible = np.zeros((5, 6), dtype=bool)
-        for query, item in ((0, 0), (1, 0), (1, 1), (2, 2), (3, 1), (4, 5)):
-            eligible[query, item] = True
-        assert joined_groups(("c", "b", "a", "d", "d"), eligible) == ("b", "b", "a", "b", "b")
-        assert joined_groups(("a", "b"), np.zeros((2, 3), dtype=bool)) == ("a", "b")
 
     def test_a_conversation_is_a_group(self):
         spoken = replace(query("a", "x"), request=Request(id="a", text="x", conversation="c"))
@@ -327,13 +315,13 @@ class TestPooled:
         return replace(dataset([query("a", "Where does water flow"), query("b", "the garden")], labels), name="small")
 
     def test_what_stands_in_it(self, data, other, resources):
-        found = fit_pooled([data, other], PIPELINE, resources)
+        found = POOLED.fit_pooled([data, other], PIPELINE, resources)
         assert (found.what, found.dataset, found.catalog, found.queries) == ("probability", "made + small", "", 26)
         assert found.values["datasets"] == ["made", "small"]
         assert tuple(found.values["columns"]) == TEXT
         assert found.behind == behind(PIPELINE)
         assert found.embedder == resources.identity("embedder")
-        assert found.dataset_hash != fit_pooled([other, data], PIPELINE, resources).dataset_hash
+        assert found.dataset_hash != POOLED.fit_pooled([other, data], PIPELINE, resources).dataset_hash
         Logistic.read(found.values)
 
     def test_a_dataset_with_its_queries_twice_weighs_no_more(self, data, other, resources):
@@ -345,21 +333,21 @@ class TestPooled:
             ids=(*two.ids, "a2", "b2"),
             groups=two.groups * 2,
         )
-        before, after = Logistic.read(fit_examples([one, two])), Logistic.read(fit_examples([one, twice]))
+        before, after = Logistic.read(POOLED.fit_examples([one, two])), Logistic.read(POOLED.fit_examples([one, twice]))
         # what all datasets count together rises with their queries, 28 for 26; the share of each does not
-        scaled = Logistic.read(fit_examples([one, two, one, two]))
+        scaled = Logistic.read(POOLED.fit_examples([one, two, one, two]))
         assert after.scale == pytest.approx(before.scale, rel=1e-5)
         assert after.probabilities(one.features) == pytest.approx(before.probabilities(one.features), abs=0.02)
         assert scaled.scale == pytest.approx(before.scale, rel=1e-5)
 
     def test_the_order_of_datasets_does_not_matter(self, data, other, resources):
         pool = [make_examples("probability", some, PIPELINE, resources) for some in (data, other)]
-        one, back = Logistic.read(fit_examples(pool)), Logistic.read(fit_examples(pool[::-1]))
+        one, back = Logistic.read(POOLED.fit_examples(pool)), Logistic.read(POOLED.fit_examples(pool[::-1]))
         assert back.weights == pytest.approx(one.weights, rel=1e-4, abs=1e-5)
 
     def test_a_dataset_without_labels_is_refused(self, data, resources):
         with pytest.raises(ParameterError, match="dataset made has no labelled query in split tuning"):
-            fit_pooled([data, dataset([query("a", "area")], [])], PIPELINE, resources)
+            POOLED.fit_pooled([data, dataset([query("a", "area")], [])], PIPELINE, resources)
 
 
 class TestInFront:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,14 +25,17 @@ from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.selectors.definitions import definition, read_definition
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.testing import mock_resources
-from ctxbench.tuning.sweep.domain_gains import corners
-from ctxbench.tuning.sweep.domains import Domain, domain_items, domains_of, restrict_to_domain
-from ctxbench.tuning.sweep.families import Counts, StandardMargin, ThresholdSpan
-from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.domains import Domain, corners, domain_items, domains_of
+from ctxbench.tuning.sweep.families import StandardMargin
+from ctxbench.tuning.sweep.measures import NEVER, Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.requirements import NEVER
 from ctxbench.tuning.sweep.shared_budget import DomainPair
+from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
 
+SCRIPT = Path(__file__).parents[3] / "experiments" / "tuning" / "one_domain.py"
+SPEC = importlib.util.spec_from_file_location("one_domain", SCRIPT)
+ONE_DOMAIN = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(ONE_DOMAIN)
 METRICS = parse_metrics(
     [
         *("completeness", "recall", "direct_recall", "dependency_recall", "precision", "precision_upper"),
@@ -332,7 +337,7 @@ def test_a_domain_alone_offers_what_it_offers_beside_the_other(seed, which, top_
     labels = labelled(seed)
     family = domains_of(DOMAINS, topKs=(top_k,), topNs=(top_n,))[which].family
     held = domain_items(labels.dataset.catalog, [("tool",), ("*",)])[which]
-    table, own = restrict_to_domain(uncut(labels), labels, held)
+    table, own = ONE_DOMAIN.restrict_to_domain(uncut(labels), labels, held)
     name = ("tools", "rules")[which]
     values = {"contextTopK": top_k, f"{name}TopN": top_n, f"{name}IncludeScore": 0.6, f"{name}Margin": margin}
     found = family.by_query(MeasuredRankings.of(table, own, MEASURES), values)
@@ -359,12 +364,12 @@ def test_a_query_that_needs_nothing_of_a_domain_counts_for_tokens_only():
     dataset = Dataset(name="three", version="1", catalog=catalog, queries=queries, labels=labels)
     whole = Labels.of(dataset, np.array([1, 20, 300]))
     tools, rules = domain_items(catalog, [("tool",), ("*",)])
-    table, own = restrict_to_domain(uncut(whole), whole, tools)
+    table, own = ONE_DOMAIN.restrict_to_domain(uncut(whole), whole, tools)
     rankings = MeasuredRankings.of(table, own, (COMPLETE, TOKENS))
     everything = np.full(3, 9)
     assert rankings.values(TOKENS, everything).tolist() == [1, 1, 1]
     assert np.array_equal(rankings.values(COMPLETE, everything), [1, np.nan, 1], equal_nan=True)
-    table, own = restrict_to_domain(uncut(whole), whole, rules)
+    table, own = ONE_DOMAIN.restrict_to_domain(uncut(whole), whole, rules)
     rankings = MeasuredRankings.of(table, own, (COMPLETE, TOKENS))
     assert np.array_equal(rankings.values(COMPLETE, np.zeros(3, np.int64)), [np.nan, 0, 0], equal_nan=True)
     assert rankings.values(TOKENS, everything).tolist() == [320, 320, 320]
@@ -379,10 +384,10 @@ def test_what_the_session_holds_of_the_other_domain_need_not_be_found_in_this_on
     dataset = Dataset(name="one", version="1", catalog=catalog, queries=(query,), labels=labels)
     whole = Labels.of(dataset, np.array([1, 20]))
     tools, rules = domain_items(catalog, [("tool",), ("*",)])
-    _, own = restrict_to_domain(uncut(whole), whole, tools)
+    _, own = ONE_DOMAIN.restrict_to_domain(uncut(whole), whole, tools)
     assert [(label.item, label.grade) for label in own.dataset.labels] == [(tool, 1)]
     assert own.dataset.queries[0].needs_nothing
-    table, own = restrict_to_domain(uncut(whole), whole, rules)
+    table, own = ONE_DOMAIN.restrict_to_domain(uncut(whole), whole, rules)
     values = MeasuredRankings.of(table, own, (COMPLETE,)).values(COMPLETE, np.zeros(1, np.int64))
     assert values.tolist() == [1.0], "held"
 

@@ -18,13 +18,11 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
 from ctxbench.steps.calibrated import AtLeast
-from ctxbench.steps.cut import First
-from ctxbench.steps.cut_relative import Margin
-from ctxbench.tuning.sweep.drive import sweep
-from ctxbench.tuning.sweep.families import Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
-from ctxbench.tuning.sweep.front import Front
+from ctxbench.steps.cut import First, Margin
+from ctxbench.tuning.sweep.families import FixedK, StandardMargin, ThresholdFamily, sweep
+from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.sweep.threshold_lines import Counts, Front, ThresholdLine, ThresholdSpan
 
 ITEMS, TOKENS, COMPLETE = (Measure(Metric(name)) for name in ("items", "tokens", "completeness"))
 STEPS = Path(__file__).parents[2] / "steps"

@@ -13,9 +13,10 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.tuning.sweep.families import BudgetFamily, Counts, FixedK, StandardMargin, ThresholdFamily, ThresholdSpan
+from ctxbench.tuning.sweep.families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
+from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.sweep.threshold_lines import Measure
+from ctxbench.tuning.sweep.threshold_lines import Counts, ThresholdSpan
 
 CATALOG = Catalog([Item(type="tool", name=f"t{i}") for i in range(6)])
 ITEMS, COMPLETE = Measure(Metric("items")), Measure(Metric("completeness"))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.metrics import Metric
-from ctxbench.tuning.sweep.measures import Measure
-from ctxbench.tuning.sweep.paired_sums import Pairing
+from ctxbench.tuning.sweep.measures import Measure, Pairing
 
 COMPLETE, TOKENS = Measure(Metric("completeness")), Measure(Metric("tokens"))
 NAN = math.nan

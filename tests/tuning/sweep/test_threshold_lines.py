@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.bench.metrics import Metric
-from ctxbench.tuning.sweep.threshold_lines import Measure, ThresholdLine
+from ctxbench.tuning.sweep.measures import Measure
+from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 TOKENS = Measure(Metric("tokens"))
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import Fault, InputError, ParameterError
-from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import SPLITS, split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.query_rows import read_query
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
 from ctxbench.data.importers.formats.conversion import (
     EXPORT_KEY,
     RENAMED,
@@ -25,6 +24,7 @@ from ctxbench.data.importers.formats.conversion import (
     ImportSettings,
     PublishedDocument,
     grading,
+    refuse_empty,
     split_name,
     unique_entries,
 )
@@ -89,9 +89,8 @@ def read_documents(path: Path, settings: ImportSettings, faults: list[Fault]) ->
         item = _item(row, document, settings.type, by_title=by_title)
         entries += [(document.id, row, item)] if item is not None else []
     items = unique_entries("document", entries)
-    if not items and not own_faults and not faults:
-        faults.append(Fault("the file is empty; expected one document a line", path))
     faults += sorted(own_faults, key=lambda fault: fault.line)
+    refuse_empty(items, path, faults, expected="one document a line")
     return items
 
 
@@ -130,8 +129,7 @@ def read_queries(path: Path, faults: list[Fault]) -> list[PublishedQuery]:
     rows = _rows(path, faults, ("text",))
     published = (PublishedQuery(id=_id(row), text=_text(row), row=row, exported=_exported(row)) for row in rows)
     queries = unique_entries("query", ((query.id, query.row, query) for query in published))
-    if not queries and not faults:
-        faults.append(Fault("the file is empty; expected one query a line", path))
+    refuse_empty(queries, path, faults, expected="one query a line")
     return list(queries.values())
 
 
@@ -163,10 +161,6 @@ class Assembly:
         return self.draft.conversion(
             Catalog(self.items.values()), form=form, files=files, labelling=labelling, where=where, export=self.export
         )
-
-    @property
-    def _scopes(self) -> Mapping[str, tuple[ItemKey, ...]]:
-        return {} if self.export is None else self.export.scopes
 
     def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
         """The judgments by query and document; one that repeats another is counted, one that contradicts it a fault."""
@@ -239,7 +233,7 @@ class Assembly:
         data = {"_id": query_id, "text": published.text, **published.exported}
         data["split"] = first or data.get("split") or plain.split
         data.pop("labels", None)
-        return read_query(published.row.nested(data), self._scopes) or plain
+        return read_query(published.row.nested(data), self.export.scopes if self.export else {}) or plain
 
     def _add_details(self, published: PublishedQuery, query_id: str, labels: dict[str, Label]) -> None:
         """Add the details of labels that an export keeps beside the qrels; one with a grade is a label of its own."""

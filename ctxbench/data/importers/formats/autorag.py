@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from pathlib import Path
 
-from ctxbench.core.errors import Fault
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery
-from ctxbench.data.importers.alternatives import group_labels, minimal_groups
+from ctxbench.data.datasets.query_labels import DatasetQuery, group_labels, minimal_groups
 from ctxbench.data.importers.formats.conversion import (
     RENAMED,
     SOURCE,
@@ -23,6 +21,7 @@ from ctxbench.data.importers.formats.conversion import (
     Draft,
     ImportSettings,
     PublishedDocument,
+    refuse_empty,
     unique_entries,
 )
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
@@ -56,13 +55,11 @@ def import_autorag(qa: Path | str, *, corpus: Path | str, settings: ImportSettin
     draft = Draft(settings or ImportSettings(), (NO_DOCUMENT, PARTLY, UNLABELLED, IMPLIED, OVERLAP, RENAMED))
     rows = ((row.take("doc_id", str, "", required=True), row) for row in read_records(corpus, draft.faults))
     documents = unique_entries("document", ((doc_id, row, _text(row, "contents")) for doc_id, row in rows))
-    if not documents and not draft.faults:
-        draft.faults.append(Fault("the file is empty; expected documents with doc_id and contents", corpus))
+    refuse_empty(documents, corpus, draft.faults, expected="documents with doc_id and contents")
     rows = ((row.take("qid", str, "", required=True), row) for row in read_records(qa, draft.faults))
     entries = ((draft.query_id(qid), row, (_text(row, "query"), _groups(row))) for qid, row in rows)
     queries = unique_entries("query", entries)
-    if not queries and not draft.faults:
-        draft.faults.append(Fault("the file is empty; expected questions with qid, query and retrieval_gt", qa))
+    refuse_empty(queries, qa, draft.faults, expected="questions with qid, query and retrieval_gt")
     item_type = draft.settings.type
     for query_id, (text, groups) in queries.items():
         minimal, partly = _minimal_groups(query_id, groups, documents, draft)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ from ctxbench.io.rows import Row, read_key
 EXPORT_KEY = "ctxbench"  # of `metadata`: under it an export keeps what the format has no place for
 EXPORT_FILE = "export.json"  # beside exported files: their names, the card, and what the format does not hold
 SOURCE = "publisher"  # the `source` of labels that came with the files
+PASSED_OVER = "fields that were passed over"
 RENAMED = "query ids with blanks, which were percent-encoded"
 _TUNING = ("train", "training", "dev", "valid", "validation")
 _SHOWN = 3  # ids, or files, that a line names
@@ -64,11 +65,9 @@ class ImportSettings:
     def __post_init__(self) -> None:
         if self.type not in ITEM_TYPES:
             raise ParameterError(f"item type must be one of {', '.join(ITEM_TYPES)}, got {self.type!r}")
-        fault = name_fault(self.name) if self.name is not None else None
-        if fault:
+        if self.name is not None and (fault := name_fault(self.name)):
             raise ParameterError(fault)
-        unknown_grades = sorted(set((self.grades or {}).values()) - {0, 1, 2})
-        if unknown_grades:
+        if unknown_grades := sorted(set((self.grades or {}).values()) - {0, 1, 2}):
             raise ParameterError(f"a grade is 0 irrelevant, 1 helpful or 2 required, got {unknown_grades[0]}")
 
 
@@ -91,7 +90,11 @@ class Conversion:
 
     def lines(self) -> list[str]:
         """How often each odd thing occurs, with some of its ids, one line each; what does not occur is left out."""
-        return [f"{what}: {len(ids):,} ({_some(ids)})" for what, ids in self.ids.items() if ids]
+        return [
+            f"{what}: {len(ids):,} ({_some(ids, len(ids) if what == PASSED_OVER else _SHOWN)})"
+            for what, ids in self.ids.items()
+            if ids
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON, without the dataset."""
@@ -244,6 +247,12 @@ def unique_entries(what: str, entries: Iterable[tuple[str, Row, T]]) -> dict[str
     return unique
 
 
+def refuse_empty(entries: Sized, path: Path, faults: list[Fault], *, expected: str) -> None:
+    """Note that a file holds nothing, unless something is wrong already."""
+    if not entries and not faults:
+        faults.append(Fault(f"the file is empty; expected {expected}", path))
+
+
 def split_name(published: str) -> str:
     """The name of a split in ctxbench for its published name."""
     name = published.lower()
@@ -265,8 +274,7 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
             message = f"the scores are graded: {shown}; say which of them mean required (2), for example {example}"
             raise InputError([Fault(message, where)])
         return {score: 2 if score > 0 else 0 for score in n_labels}
-    missing = [score for score in positive if score not in grades]
-    if missing:
+    if missing := [score for score in positive if score not in grades]:
         shown = ", ".join(str(score) for score in missing[:10])
         raise InputError([Fault(f"scores {shown} occur, and the mapping of grades does not name them", where)])
     return {score: grades.get(score, 0) for score in n_labels}
@@ -300,6 +308,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(read_bytes(readable(path, again=True))).hexdigest()
 
 
-def _some(names: Sequence[str]) -> str:
+def _some(names: Sequence[str], shown: int = _SHOWN) -> str:
     """The first few of some names, each once."""
-    return ", ".join(dict.fromkeys(names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    unique = list(dict.fromkeys(names))
+    return ", ".join(unique[:shown]) + (", ..." if len(unique) > shown else "")

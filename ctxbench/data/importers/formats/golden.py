@@ -11,31 +11,46 @@ agents and logs write it; a rule also by its file, with or without its ending.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault, suggest
+from ctxbench.core.errors import suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label, group_labels, minimal_groups
 from ctxbench.data.datasets.row_groups import group_pairs
-from ctxbench.data.importers.alternatives import group_labels, minimal_groups
-from ctxbench.data.importers.formats.conversion import RENAMED, Conversion, Draft, ImportSettings
+from ctxbench.data.importers.formats.conversion import (
+    PASSED_OVER,
+    RENAMED,
+    Conversion,
+    Draft,
+    ImportSettings,
+    refuse_empty,
+)
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Resolved, named
 
 QUERY = ("query", "input", "question", "request", "prompt", "message", "text")
 EXPECTED = ("expected", "expected_tools", "expected_items", "must_include", "include", "relevant", "required", "tools")
-FORBIDDEN = ("forbidden", "forbidden_tools", "forbidden_items", "must_exclude", "exclude", "not_expected", "irrelevant")
+FORBIDDEN = (
+    "forbidden",
+    "forbidden_tools",
+    "forbidden_items",
+    "must_exclude",
+    "must_not_include",
+    "exclude",
+    "not_expected",
+    "irrelevant",
+)
 IDS = ("id", "_id", "qid", "query_id")
 NOTHING = "queries that need nothing (`expected` is empty)"
 UNSAID = "queries without `expected`, kept unlabelled"
-PASSED_OVER = "fields that were passed over"
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MARKS = ("|", ";", ",")  # between names in one field of a table
 _LABELLING = "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
 
@@ -45,8 +60,9 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
 
     Args:
         file: as `read_records` reads; each record has a request (one of `QUERY`), what it should be offered (one of
-            `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id, a `split` and `tags`. In a table a
-            list is JSON, or names with `|`, `;` or `,` between them. Other fields are passed over and counted.
+            `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id, a `split` and `tags`, each also
+            in camelCase. In a table a list is JSON, or names with `|`, `;` or `,` between them. Other fields are passed
+            over and counted; where a record has none of `EXPECTED`, and another is called much like one, that is said.
         catalog: the items. One is named by its id, by its name or title, a tool also as a log writes it, and what is
             called by its path also by the name of that file, with or without its ending.
         settings: names, version, licence.
@@ -62,28 +78,40 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
     """
     file = Path(file)
     draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, PASSED_OVER, RENAMED))
-    reader = _EvalReader(_ItemNames(catalog), draft)
+    reader = _EvalReader(catalog, draft)
     for row in read_records(file, draft.faults):
         reader.read(row, f"{file.stem}-{row.line}")
-    if not draft.queries and not draft.faults:
-        draft.faults.append(Fault('the file is empty; expected {"query": text, "expected": [names]} a line', file))
+    refuse_empty(draft.queries, file, draft.faults, expected='{"query": text, "expected": [names]} a line')
     return draft.conversion(catalog, form="golden", files=[file], labelling=_LABELLING, where=file)
 
 
-class _ItemNames:
-    """Items by id, by name as a log writes it, by any item's own name or title, and by that of its file."""
+def _file_names(item: Item) -> list[str]:
+    """The file of an item that is called by its path, with and without ending and type; none for a tool."""
+    file = item.name.rpartition("/")[2]
+    if item.type == "tool" or file == item.name:
+        return []
+    return [f"{kind}{name}" for name in {file, file.partition(".")[0]} for kind in ("", f"{item.type}:")]
 
-    def __init__(self, catalog: Catalog) -> None:
+
+def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
+    """The items of a name, their case aside, each once."""
+    return {name: list(dict.fromkeys(keys)) for name, keys in group_pairs((n.casefold(), k) for n, k in pairs).items()}
+
+
+class _EvalReader:
+    """Adds the records of a file to a draft of the dataset."""
+
+    def __init__(self, catalog: Catalog, draft: Draft) -> None:
+        self.draft = draft
         self._names = NameResolver(catalog)
-        self._own = group_pairs((name.casefold(), item.key) for item in catalog for name in {item.name, item.title})
-        files = ((item, _file_names(item)) for item in catalog)
-        both = [
-            (f"{prefix}{name}", item) for item, names in files for name in names for prefix in ("", f"{item.type}:")
-        ]
-        self._files = group_pairs((name.casefold(), item.key) for name, item in both)
-        self.known = [item.name for item in catalog] + [name for name, _ in both]
+        own = [(name, item.key) for item in catalog for name in (item.name, item.title) if name]
+        files = [(name, item.key) for item in catalog for name in _file_names(item)]
+        self._own, self._files = (_by_name(pairs) for pairs in (own, files))
+        self._known = [name for name, _ in (*own, *files)]
+        self._lines: dict[str, int] = {}
 
-    def resolve(self, name: str) -> Resolved:
+    def _resolve(self, name: str) -> Resolved:
+        """The item of an id, of a name as a log writes it, of any item's own name or title, or of that of its file."""
         resolved = self._names.resolve(name)
         if resolved.rule != UNKNOWN:
             return resolved
@@ -92,29 +120,15 @@ class _ItemNames:
             return Resolved(name, keys[0], "own name")
         return Resolved(name, None, AMBIGUOUS, tuple(keys)) if keys else resolved
 
-
-def _file_names(item: Item) -> set[str]:
-    """The file of an item that is called by its path, with and without its ending; nothing for a tool."""
-    file = item.name.rpartition("/")[2]
-    return set() if item.type == "tool" or file == item.name else {file, file.partition(".")[0]}
-
-
-@dataclass
-class _EvalReader:
-    """Adds the records of a file to a draft of the dataset."""
-
-    names: _ItemNames
-    draft: Draft
-    lines: dict[str, int] = field(default_factory=dict)
-
     def read(self, row: Row, default_id: str) -> None:
         """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
         fields = {what: _field(row, names) for what, names in _FIELDS.items()}
-        self.draft.ids[PASSED_OVER] += sorted(set(row.data) - {*fields.values(), "split", "tags"})
+        passed_over = sorted(set(row.data) - {*fields.values(), "split", "tags"})
+        self.draft.ids[PASSED_OVER] += passed_over
         text = row.take(fields["query"] or QUERY[0], str, "", required=True)
         query_id = self.draft.query_id(_id(row, fields["id"]) or default_id)
-        if self.lines.setdefault(query_id, row.line) != row.line:
-            row.fault(f"query {query_id!r} stands twice, first in line {self.lines[query_id]}")
+        if self._lines.setdefault(query_id, row.line) != row.line:
+            row.fault(f"query {query_id!r} stands twice, first in line {self._lines[query_id]}")
         expected = self._groups(row, fields["expected"])
         forbidden = {key: None for group in self._groups(row, fields["forbidden"]) or [] for key in group}
         for name in sorted({key.id for group in expected or [] for key in group if key in forbidden}):
@@ -122,6 +136,12 @@ class _EvalReader:
         groups, _, overlap = minimal_groups(expected or [])
         if overlap:
             row.fault("two lists of alternatives share an item; expected each item in one of them")
+        for name in passed_over if fields["expected"] is None else ():
+            if close := get_close_matches(_snake(name), EXPECTED, n=1):
+                hint = (
+                    f"queries without `expected` but with {name!r}, which was passed over; did you mean {close[0]!r}?"
+                )
+                self.draft.ids.setdefault(hint, []).append(query_id)
         if not groups:
             self.draft.ids[UNSAID if expected is None else NOTHING].append(query_id)
         self.draft.queries.append(
@@ -139,7 +159,7 @@ class _EvalReader:
         """The items of a field, alternatives together; None where the record has no such field."""
         if name is None or row.data[name] is None:
             return None
-        entries = _entries(row.data[name], self.names)
+        entries = _entries(row.data[name], self._resolve)
         if entries is None:
             row.fault(f"field {name!r} must be a list of items, got {row.data[name]!r:.60}")
             return []
@@ -156,14 +176,14 @@ class _EvalReader:
             except TypeError:
                 row.fault(f"field {field_name!r} names an item by {entry!r:.60}; expected its name or id")
                 continue
-            resolved = self.names.resolve(name)
+            resolved = self._resolve(name)
             if resolved.key is not None:
                 keys.append(resolved.key)
             elif resolved.rule == AMBIGUOUS:
                 several = " or ".join(key.id for key in resolved.candidates[:5])
                 row.fault(f"{name!r} in {field_name!r} is the name of several items; write the id: {several}")
             else:
-                hint = suggest(name, self.names.known, listed=False)
+                hint = suggest(name, self._known, listed=False)
                 row.fault(f"{name!r} in {field_name!r} is no item of the catalog{hint}")
         return keys
 
@@ -172,11 +192,16 @@ _FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": I
 
 
 def _field(row: Row, names: Sequence[str]) -> str | None:
-    """Which of the names a record has; two of them are a fault."""
-    fields = [name for name in names if name in row.data]
+    """The record's field of one of the names, also in camelCase; two of them are a fault."""
+    fields = sorted((name for name in row.data if _snake(name) in names), key=lambda name: names.index(_snake(name)))
     if len(fields) > 1:
         row.fault(f"it has {' and '.join(map(repr, fields))}; expected one of them")
     return fields[0] if fields else None
+
+
+def _snake(name: str) -> str:
+    """A field's name as it is read: `expectedTools` and `Expected tools` are `expected_tools`."""
+    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip())).lower()
 
 
 def _id(row: Row, name: str | None) -> str:
@@ -195,7 +220,7 @@ def _split(row: Row) -> str:
     return split
 
 
-def _entries(value: Any, names: _ItemNames) -> list[Any] | None:
+def _entries(value: Any, resolve: Callable[[str], Resolved]) -> list[Any] | None:
     """The entries of a list, as a list or as a text that holds one; None if it is neither."""
     if isinstance(value, str):
         text = value.strip()
@@ -203,7 +228,7 @@ def _entries(value: Any, names: _ItemNames) -> list[Any] | None:
             value = parse_list(text)
         elif not text:
             return []
-        elif names.resolve(text).key is not None:
+        elif resolve(text).key is not None:
             return [text]
         else:
             mark = next((mark for mark in _MARKS if mark in text), None)

@@ -7,7 +7,7 @@ import csv
 import importlib
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from ctxbench.io.json_files import iter_jsonl, read_json
 from ctxbench.io.rows import Row
 from ctxbench.io.yaml_files import line_of, load_yaml
 
-FORMS = (".jsonl", ".json", ".yaml", ".yml", ".csv", ".tsv", ".parquet")
+_DELIMITERS = (",", ";", "\t")
 _LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
 
 
@@ -25,29 +25,20 @@ def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
     """Read the records of a file, with their lines (of JSON and Parquet: their numbers, from 1).
 
     Args:
-        path: ends in one of `FORMS`. JSON and YAML hold a list of objects, JSON also columns as pandas writes them; of
-            CSV and TSV the first row names the fields, and every value is a text.
+        path: ends in one of `_READERS`. JSON and YAML hold a list of objects, JSON also columns as pandas writes them;
+            of CSV and TSV the first row names the fields, and every value is a text; between columns stands what the
+            first row has most of: commas, tabs or semicolons.
         faults: malformed records go there, and are left out.
 
     Raises:
         StorageError: the file is missing or cannot be read, or is Parquet and pandas or pyarrow are missing.
         InputError: it is of no known form, or malformed as a whole.
     """
-    form = path.suffix.lower()
-    if form == ".jsonl":
-        rows: Iterator[tuple[int, Mapping[str, Any]]] = iter_jsonl(path, faults)
-    elif form in (".csv", ".tsv"):
-        rows = _csv_rows(path, faults, delimiter="," if form == ".csv" else "\t")
-    elif form == ".json":
-        rows = _json_rows(path)
-    elif form in (".yaml", ".yml"):
-        rows = _yaml_rows(path, faults)
-    elif form == ".parquet":
-        rows = _parquet_rows(path)
-    else:
-        message = f"expected a file that ends in {', '.join(FORMS[:-1])} or {FORMS[-1]}, got {path.name}"
-        raise InputError([Fault(message, path)])
-    for line, data in rows:
+    *forms, last = _READERS
+    read = _READERS.get(path.suffix.lower())
+    if read is None:
+        raise InputError([Fault(f"expected a file that ends in {', '.join(forms)} or {last}, got {path.name}", path)])
+    for line, data in read(path, faults):
         yield Row(data, faults, path, line)
 
 
@@ -62,7 +53,7 @@ def parse_list(text: str) -> Any:
             return None
 
 
-def _json_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _json_rows(path: Path, _faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     data = read_json(path)
     columns = list(data.values()) if isinstance(data, dict) else []
     if columns and all(isinstance(column, dict) for column in columns):  # pandas writes columns by row label
@@ -83,10 +74,12 @@ def _yaml_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[s
             faults.append(Fault(f"expected a mapping, got {row!r:.40}", path, line_of(lines, (number,))))
 
 
-def _csv_rows(path: Path, faults: list[Fault], *, delimiter: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _csv_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     limit = csv.field_size_limit(_LARGEST_FIELD)
     try:
-        reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+        delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+        text = read_text(path).removeprefix("\ufeff")  # of a spreadsheet
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text, delimiter), strict=True)
         header: list[str] = []
         start = 1
         try:
@@ -107,7 +100,13 @@ def _csv_rows(path: Path, faults: list[Fault], *, delimiter: str) -> Iterator[tu
         csv.field_size_limit(limit)
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _delimiter(text: str, usual: str) -> str:
+    """What stands between columns: of the usual mark and the others the one that the first row has most of."""
+    first = text.lstrip("\r\n").partition("\n")[0]
+    return max((usual, *_DELIMITERS), key=first.count)
+
+
+def _parquet_rows(path: Path, _faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if not path.is_file():
         raise StorageError(f"cannot read {path}: no such file")
     try:
@@ -119,5 +118,15 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         ) from error
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot read {path}: {error}; expected a Parquet file") from error
-    rows = json.loads(table.to_json(orient="records"))  # arrays become lists
-    yield from enumerate(rows, start=1)
+    yield from enumerate(json.loads(table.to_json(orient="records")), start=1)  # arrays become lists
+
+
+_READERS: Mapping[str, Callable[[Path, list[Fault]], Iterator[tuple[int, Mapping[str, Any]]]]] = {
+    ".jsonl": iter_jsonl,
+    ".json": _json_rows,
+    ".yaml": _yaml_rows,
+    ".yml": _yaml_rows,
+    ".csv": _csv_rows,
+    ".tsv": _csv_rows,
+    ".parquet": _parquet_rows,
+}

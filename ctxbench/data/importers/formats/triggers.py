@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -85,8 +85,9 @@ def import_triggers(
             Fault(f"no file called {' or '.join(NAMES)} under it; expected one beside a SKILL.md", folder)
         )
     requests: dict[str, _Request] = {}
+    by_folder = {(folder / str(item.metadata["path"])).parent: item for item in catalog}
     for path in files:
-        skill = _skill_of(path, folder, catalog)
+        skill = next((by_folder[parent] for parent in path.parents if parent in by_folder), None)
         if skill is None:
             what = "no SKILL.md in its folder or above; put the file beside the skill that it is of"
             draft.faults.append(Fault(what, path))
@@ -118,12 +119,6 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(parent) / name for name in names if any(fnmatch(name.lower(), form) for form in NAMES))
 
 
-def _skill_of(path: Path, folder: Path, catalog: Iterable[Item]) -> Item | None:
-    """The skill of the folder of a file, or of the next one above."""
-    by_folder = {(folder / str(item.metadata["path"])).parent: item for item in catalog}
-    return next((by_folder[parent] for parent in path.parents if parent in by_folder), None)
-
-
 def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: list[Fault]) -> None:
     """Add the entries of one file, which is about one skill, to the requests by text."""
     try:
@@ -136,8 +131,7 @@ def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: l
         return
     query_ids = {request.id for request in requests.values()}
     for number, entry in enumerate(entries, start=1):
-        fault = _entry_fault(entry)
-        if fault:
+        if fault := _entry_fault(entry):
             faults.append(Fault(f"entry {number} {fault}; expected {_EXPECTED}", path))
             continue
         text, triggered, place = entry["query"].strip(), entry["should_trigger"], f"entry {number} of {path}"

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ctxbench.core.errors import InputError, StorageError
-from ctxbench.data.importers.alternatives import minimal_groups
+from ctxbench.data.datasets.query_labels import minimal_groups
 from ctxbench.data.importers.formats.autorag import import_autorag
 
 CORPUS = [{"doc_id": name, "contents": f"text of {name}", "metadata": {}} for name in "abcd"]

@@ -10,8 +10,8 @@ import pytest
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets import read_dataset, split_of, write_dataset
-from ctxbench.data.importers.formats.beir import import_beir
 from ctxbench.data.importers.formats.conversion import ImportSettings, read_grades
+from ctxbench.data.importers.formats.qrels import import_beir
 
 TOOLLENS = Path(__file__).parents[4] / ".." / "shared" / "data" / "toollens"
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny"

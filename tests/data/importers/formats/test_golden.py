@@ -85,6 +85,61 @@ def test_forms_and_names_of_fields(tmp_path, name, content):
     assert found.dataset.queries[0].request.text == "refund 17"
 
 
+@pytest.mark.parametrize(
+    ("query", "expected", "forbidden", "own_id"),
+    [
+        ("query", "expectedTools", "forbiddenTools", "queryId"),
+        ("message", "mustInclude", "mustNotInclude", "id"),
+        ("Query", "Expected tools", "forbidden-tools", "ID"),
+    ],
+)
+def test_names_of_fields_in_other_spellings_are_read(tmp_path, query, expected, forbidden, own_id):
+    row = {query: "refund 17", expected: ["refund_order"], forbidden: ["cancel_order"], own_id: "q1"}
+    found = import_golden(write(tmp_path / "e.jsonl", [row]), CATALOG)
+    assert labels_of(found) == [("q1", "tool:shop:refund_order", 2, ""), ("q1", "tool:shop:cancel_order", 0, "")]
+    assert found.counts[PASSED_OVER] == 0
+
+
+def test_two_spellings_of_one_field_are_a_fault(tmp_path):
+    path = write(tmp_path / "e.jsonl", [{"query": "a", "expectedTools": [], "expected_tools": []}])
+    assert faults_of(path) == [(1, "it has 'expectedTools' and 'expected_tools'; expected one of them")]
+
+
+@pytest.mark.parametrize(("name", "meant"), [("expcted", "expected"), ("wanted_tools", "expected_tools")])
+def test_a_field_that_is_called_much_like_expected_is_hinted_at(tmp_path, name, meant):
+    rows = [{"query": text, name: ["refund_order"], "notes": "n"} for text in "abcd"]
+    found = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG)
+    assert found.counts[UNSAID] == 4
+    hint = f"queries without `expected` but with {name!r}, which was passed over; did you mean {meant!r}?"
+    assert f"{hint}: 4 (e-1, e-2, e-3, ...)" in found.lines()
+    rows = [{**row, "expected": []} for row in rows]
+    assert hint not in import_golden(write(tmp_path / "e.jsonl", rows), CATALOG).counts
+
+
+def test_fields_that_were_passed_over_are_each_named_once(tmp_path):
+    rows = [{"query": text, "expected": [], "answer": "x"} for text in "abcd"]
+    assert f"{PASSED_OVER}: 4 (answer)" in import_golden(write(tmp_path / "e.jsonl", rows), CATALOG).lines()
+    rows = [{**row, "c1": 1, "c2": 2, "c3": 3, "c4": 4} for row in rows]
+    lines = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG).lines()
+    assert f"{PASSED_OVER}: 20 (answer, c1, c2, c3, c4)" in lines
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("e.csv", "id;query;expected\n1;refund 17, please;refund_order\n"),
+        ("e.csv", 'id;query;expected\n1;refund 17, please;"refund_order;shop/refund_order"\n'),
+        ("e.csv", "id\tquery\texpected\n1\trefund 17, please\trefund_order\n"),
+        ("e.tsv", 'id,query,expected\n1,"refund 17, please",refund_order\n'),
+        ("e.csv", '\ufeffid;query;expected\r\n1;"refund 17, please";refund_order\r\n'),
+    ],
+)
+def test_tables_with_other_marks_between_columns_are_read(tmp_path, name, text):
+    found = import_golden(write(tmp_path / name, text), CATALOG)
+    assert labels_of(found) == [("1", "tool:shop:refund_order", 2, "")]
+    assert found.dataset.queries[0].request.text == "refund 17, please"
+
+
 def test_an_empty_field_of_a_table_means_that_nothing_is_needed(tmp_path):
     found = import_golden(write(tmp_path / "e.csv", "query,expected,forbidden,tags\nhello,,cancel_order,\n"), CATALOG)
     assert found.dataset.queries[0].needs_nothing

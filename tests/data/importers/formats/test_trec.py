@@ -10,7 +10,7 @@ import pytest
 from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets import read_dataset, split_of
 from ctxbench.data.importers.formats.conversion import ImportSettings
-from ctxbench.data.importers.formats.trec import answers_of_run, import_trec, read_run
+from ctxbench.data.importers.formats.qrels import answers_of_run, import_trec, read_run
 from ctxbench.selectors.answers_file import FileSource
 
 TINY = Path(__file__).parents[3] / "fixtures" / "tiny"

@@ -1,0 +1,91 @@
+"""Answers and metrics of a run as rows that people and other programs read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ctxbench.bench.slices import Slice, continuing
+from ctxbench.bench.stored_answers import StoredAnswers
+from ctxbench.core.arrays import BoolArray, FloatArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.items import Catalog
+from ctxbench.core.selection import offered_at
+from ctxbench.io.json_files import dump_json
+
+_MANY = 20  # items of the catalog, one behind the other and alike, that `selections.jsonl` tells as first and last
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """What one selector offered on one dataset, and what that is worth.
+
+    Attributes:
+        dataset, selector: names.
+        key: hash of everything that decides the answers.
+        answers: for every query, at once or by blocks.
+        metrics: values by query, by metric name in the order asked; NaN where a metric does not apply.
+        unavailable: why a metric could not be computed, by its name.
+        notes: what the selector says of this run, for example how many repeats differed.
+        values_key: hash of what else decides the values: metrics, token counts, code.
+        made_by: versions and commit that the part was made by; a run may reuse parts of an earlier one.
+    """
+
+    dataset: str
+    selector: str
+    key: str
+    answers: Slice | StoredAnswers
+    metrics: Mapping[str, FloatArray]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    values_key: str = ""
+    made_by: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_selections(part: Part, catalog: Catalog, stream: BinaryIO) -> None:
+    """Write what each query was offered, with scores and rules, one JSON line a query."""
+    for answers in part.answers.blocks():
+        alike = continuing(answers.candidates)
+        for place, query in enumerate(answers.queries):
+            row = {
+                "query": query,
+                "error": answers.errors.get(query),
+                "trace": [note.as_dict() for note in answers.candidates.notes_of(query)] or None,
+                "items": list(_offered(catalog, answers.candidates, place, alike)),
+            }
+            row = {name: value for name, value in row.items() if value is not None}
+            stream.write(f"{dump_json(row)}\n".encode())
+
+
+def _offered(catalog: Catalog, table: Candidates, place: int, alike: BoolArray) -> Iterator[dict[str, Any]]:
+    """What a query was offered; of many items that follow each other in the catalog, the first and last id."""
+    span = table.rows(place)
+    rows = np.flatnonzero(table.chosen[span]) + span.start
+    if np.count_nonzero(alike[rows]) < _MANY - 1:
+        yield from (one.as_dict() for one in offered_at(catalog, table, rows))
+        return
+    first = np.flatnonzero(~alike[rows])
+    ends = np.append(first[1:], len(rows))
+    long = ends - first >= _MANY
+    kept = np.ones(len(rows), dtype=np.bool_)
+    for begin, end in zip(first[long].tolist(), ends[long].tolist(), strict=True):
+        kept[begin + 1 : end] = False
+    lengths = dict(zip(first[long].tolist(), (ends - first)[long].tolist(), strict=True))
+    for at, one in zip(np.flatnonzero(kept).tolist(), offered_at(catalog, table, rows[kept]), strict=True):
+        told = one.as_dict()
+        if at in lengths:
+            last = catalog.ids[int(table.item[rows[at]]) + lengths[at] - 1]
+            told = {"id": told.pop("id"), "to": last, "items": lengths[at], **told}
+        yield told
+
+
+def write_metrics(part: Part, _catalog: Catalog, stream: BinaryIO) -> None:
+    """Write the values of all metrics, one JSON line a query."""
+    columns = {name: values.tolist() for name, values in part.metrics.items()}
+    for place, query in enumerate(part.answers.queries):
+        values = {name: None if math.isnan(v[place]) else v[place] for name, v in columns.items()}
+        stream.write(f"{dump_json({'query': query, 'values': values})}\n".encode())

@@ -1,0 +1,344 @@
+"""The families of features that are built in: how an item suits a request, either of the two alone, a whole request."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Item
+from ctxbench.core.query import Query
+from ctxbench.core.stages import Resources
+from ctxbench.features.columns import feature_rows
+from ctxbench.features.found import LABELLED, Found, RequestFamily, chunk_vectors, log1p, needed_columns, places
+from ctxbench.features.item_words import ItemWords, query_stems
+from ctxbench.index.words import name_parts
+
+RANK = 60  # k of reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009)
+
+
+@dataclass(frozen=True)
+class Similarity(RequestFamily):
+    """Cosine similarity of the request's best chunk and the item's best chunk.
+
+    * `score`: in [-1, 1]; `margin`: how far below the best of the request, >= 0; `rank`: log(1 + how many are better).
+
+    All 0 for a request without chunks. Source: the documents, "Search Implementation" (max pooling).
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("score", "margin", "rank")
+    uses: ClassVar[tuple[str, ...]] = ("embedder",)
+
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
+        """The 3 columns."""
+        return standing(found.similarity[request].max(axis=0)) if request in found.similarity else 0.0
+
+
+@dataclass(frozen=True)
+class Retrieved(RequestFamily):
+    """The score of retrieval.
+
+    * `score`: as it is; `margin`: how far below the best of the request, >= 0; `rank`: log(1 + how many are better).
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("score", "margin", "rank")
+
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
+        """The 3 columns."""
+        return standing(found.score[span])
+
+
+def standing(score: FloatArray) -> FloatArray:
+    """Score, margin to the best and log rank of the items of one request, shape (n_items, 3)."""
+    return np.stack([score, score.max() - score, log1p(places(score))], axis=1)
+
+
+@dataclass(frozen=True)
+class Sentence(RequestFamily):
+    """How the item stands for the sentence (chunk) of the request that it suits best, among what was found.
+
+    * `margin`: the smallest distance to a sentence's best similarity, >= 0.
+    * `rank`: log(1 + the best place by similarity).
+    * `bm25_share`: the largest share of a sentence's best BM25, in [0, 1].
+    * `bm25_rank`: log(1 + the best place by BM25); an item that shares no word with a sentence has the last one.
+    * `fusion`: the largest over sentences of 61 / (60 + rank) by similarity and, where a word is shared, the same by
+      BM25, added up; in (0, 2].
+
+    All 0 for a request without chunks. Source: reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009).
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("margin", "rank", "bm25_share", "bm25_rank", "fusion")
+    uses: ClassVar[tuple[str, ...]] = ("embedder",)
+
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+        """The 5 columns."""
+        if request not in found.similarity:
+            return 0.0
+        parts = np.stack([by_sentence(*part) for part in found.sentences(request, span)])
+        return np.asarray(np.where(_LEAST_OVER_SENTENCES, parts.min(axis=0), parts.max(axis=0)))
+
+
+_LEAST_OVER_SENTENCES = np.array(
+    [True, True, False, True, False]
+)  # which columns of `Sentence` are the least over sentences
+
+
+def by_sentence(similarity: FloatArray, bm25: FloatArray) -> FloatArray:
+    """The columns of `Sentence` over some sentences of one request, shape (n_items, 5), from (n_sentences, n_items)."""
+    near, shares = similarity.max(axis=1, keepdims=True) - similarity, bm25 > 0
+    most = bm25.max(axis=1, keepdims=True)
+    share = np.divide(bm25, most, out=np.zeros_like(bm25), where=most > 0)
+    place, word_place = places(similarity), places(bm25)
+    last = np.where(shares, word_place, bm25.shape[1])
+    fusion = (RANK + 1.0) / (RANK + 1 + place) + np.where(shares, (RANK + 1.0) / (RANK + 1 + word_place), 0.0)
+    columns = [near.min(axis=0), log1p(place.min(axis=0)), share.max(axis=0), log1p(last.min(axis=0))]
+    return np.stack([*columns, fusion.max(axis=0)], axis=1)
+
+
+@dataclass(frozen=True)
+class Words(RequestFamily):
+    """Words of the request's text and of the item.
+
+    * `bm25`: log(1 + BM25); `bm25_share`: BM25 as a share of the best among what was found, 0 where none shares a word.
+    * `query_in_name`, `query_in_description`, `query_in_body`, `query_in_item`: the share of the request's words that
+      the field holds; body is parameters and text, item is all of it.
+    * `name_in_query`, `description_in_query`, `body_in_query`: the share of the field's words that the request holds.
+
+    Shares are of stems weighted by inverse document frequency, in [0, 1]; 0 where there is no word. Source: BM25 of
+    Lucene; overlaps as in learning to rank (Qin et al., LETOR, 2010).
+    """
+
+    columns: ClassVar[tuple[str, ...]] = (
+        *("bm25", "bm25_share"),
+        *(f"query_in_{field}" for field in ItemWords.fields),
+        *(f"{field}_in_query" for field in ("name", "description", "body")),
+    )
+
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
+        """The 9 columns."""
+        text, item = found.query.batch.requests[request].text, found.item[span]
+        of_query, of_field = found.words.overlaps(query_stems(text))
+        bm25 = found.words.bm25.scores(text)[item]
+        most = float(bm25.max(initial=0.0))
+        columns = [log1p(bm25), bm25 / most if most > 0 else bm25]
+        columns += [of_query[field][item] for field in ItemWords.fields]
+        columns += [of_field[field][item] for field in ("name", "description", "body")]
+        return np.stack(columns, axis=1)
+
+
+@dataclass(frozen=True)
+class SimilarRequests:
+    """What the labelled requests needed that are most like this one.
+
+    * `nearest`: the highest cosine similarity of the request to a labelled one that needed the item, in [0, 1]; 0 where
+      none did.
+    * `share`: of the ten most similar labelled requests, each weighing the 8th power of its similarity, the share that
+      needed the item, in [0, 1].
+
+    Requests are compared as whole texts. The labelled ones are those that a fit holds (`ctxbench calibrate
+    probability`); a labelled query that is asked itself is not told its own label, nor those of its group: it is known
+    by its id, so that the same request under another id is told it. All 0 for a request without text.
+
+    Source: k-nearest neighbours with weights by distance (Dudani, 1976); power and number of neighbours were chosen on
+    the tuning halves of seven datasets.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = tuple(name.partition(".")[2] for name in LABELLED)
+    uses: ClassVar[tuple[str, ...]] = ("embedder",)
+
+    def __call__(self, found: Found) -> FloatArray:
+        """The columns, shape (n_found, 2).
+
+        Raises:
+            ParameterError: no fit says which requests are labelled.
+        """
+        known = found.labelled
+        if known is None:
+            raise ParameterError(
+                f"{' and '.join(LABELLED)} say what labelled requests needed, and only a fit holds such requests: "
+                "take them out of `columns`; the step `probability` makes them for a fit that reads them"
+            )
+        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
+        batch, resources = found.query.batch, found.resources
+        catalog, name = batch.catalog, known.content
+        asking = {request: span for request, span in found.spans() if batch.requests[request].text.strip()}
+        if not known.texts or not asking:
+            return out
+        needed = resources.kept(("needed by labelled requests", name, catalog.hash), lambda: known.needed_by(catalog))
+        labelled = resources.kept(("vectors of labelled requests", name), lambda: resources.vectors(known.texts))
+        vectors = resources.vectors([batch.requests[request].text for request in asking])
+        for request, vector in zip(asking, vectors, strict=True):
+            similarity, item = known.similarity(batch.ids[request], vector, labelled), found.item[asking[request]]
+            out[asking[request]] = needed_columns(similarity[None, :], np.zeros(len(item), np.int64), item, needed)
+        return out
+
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_QUOTED = re.compile(r"\"[^\"]+\"|'[^']{2,}'|“[^”]+”|`[^`]+`")
+_NAMES = re.compile(r"(?<=[^\s.!?] )[A-Z]\w*(?:[ ,]+[A-Z]\w*)*")
+_ADDRESS = re.compile(r"https?://|\S@\S")
+_DAY = re.compile(  # written small; otherwise they are names, and "may" is mostly a verb
+    r"\b(?:to(?:day|morrow|night)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july"
+    r"|august|september|october|november|december)\b"
+)
+_CAPITALISED = re.compile(r"(?<=[^\s.!?] )[A-Z]\w+")
+_NUMBERS = ("integer", "number", "float")  # the last is BFCL's
+
+
+@dataclass(frozen=True)
+class Items:
+    """The item's type, its parameters and the words of its description; counts as log(1 + count).
+
+    They tell one catalog's items apart, and do not carry over to another's. Source: ours.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = (
+        *("tool", "rule", "reference", "parameters", "required", "required_numbers", "description_words"),
+    )
+    uses: ClassVar[tuple[str, ...]] = ()
+
+    def __call__(self, found: Found) -> FloatArray:
+        """The columns, shape (n_found, 7)."""
+        catalog = found.query.batch.catalog
+        made = {position: _item_features(catalog[position]) for position in set(found.item.tolist())}
+        return np.array([made[position] for position in found.item.tolist()]).reshape(len(found), len(self.columns))
+
+
+@dataclass(frozen=True)
+class RequestText(RequestFamily):
+    """What the request's text looks like: length, known words, numbers, quotes, capitals; the same for all its items.
+
+    They tell one dataset's requests apart, and do not carry over to another's. Source: ours.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = (
+        *("words", "words_over_4", "words_over_9", "known_words", "unknown_share", "chunks"),
+        *("numbers", "quoted", "capitalised", "not_ascii", "question", "values"),
+    )
+
+    def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:  # noqa: ARG002
+        """The same 12 columns for every item."""
+        text = found.query.batch.requests[request].text
+        stems, length = query_stems(text), math.log1p(len(name_parts(text)))
+        known = sum(found.words.knows(stem) for stem in stems)
+        values = {
+            "words": length,
+            "words_over_4": max(0.0, length - math.log1p(4)),
+            "words_over_9": max(0.0, length - math.log1p(9)),
+            "known_words": math.log1p(known),
+            "unknown_share": 1.0 - known / max(1, len(stems)),
+            "chunks": math.log1p(len(found.query.chunks(request))),
+            "numbers": math.log1p(len(_NUMBER.findall(text))),
+            "quoted": math.log1p(len(_QUOTED.findall(text))),
+            "capitalised": math.log1p(len(_CAPITALISED.findall(text))),
+            "not_ascii": sum(ord(character) > 127 for character in text) / max(1, len(text)),
+            "question": float("?" in text),
+            "values": math.log1p(values_in(text)),
+        }
+        return [values[name] for name in self.columns]
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The values that an item requires and the request seems to hold.
+
+    `numbers_lacking` and `lacking`: how many numbers, and values of any kind, are required beyond those there are;
+    `filled`: (values there are + 1) / (values required + 1), at most 1. Source: ours.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("numbers_lacking", "lacking", "filled")
+    uses: ClassVar[tuple[str, ...]] = ()
+
+    def __call__(self, found: Found) -> FloatArray:
+        """The columns, shape (n_found, 3)."""
+        out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
+        items = Items()(found)
+        required, of_numbers = (
+            np.expm1(items[:, Items.columns.index(name)]).round() for name in ("required", "required_numbers")
+        )
+        for request, span in found.spans():
+            text = found.query.batch.requests[request].text
+            numbers, values = len(_NUMBER.findall(text)), values_in(text)
+            out[span, 0] = np.maximum(of_numbers[span] - numbers, 0.0)
+            out[span, 1] = np.maximum(required[span] - values, 0.0)
+            out[span, 2] = np.minimum((values + 1.0) / (required[span] + 1.0), 1.0)
+        return out
+
+
+def values_in(text: str) -> int:
+    """How many values a text seems to hold that a tool could take: quotes, numbers, names, addresses, days, months."""
+    plain = _QUOTED.sub(" ", text)
+    return len(_QUOTED.findall(text)) + sum(len(one.findall(plain)) for one in (_NUMBER, _NAMES, _ADDRESS, _DAY))
+
+
+def _item_features(item: Item) -> tuple[float, ...]:
+    """The features of an item alone, in the order of `Items.columns`."""
+    schema = item.schema or {}
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    required = schema.get("required")
+    required = required if isinstance(required, list) else []
+    kinds = [one.get("type") for name in required if isinstance(one := properties.get(name), Mapping)]
+    return (
+        *(float(item.type == kind) for kind in ("tool", "rule", "reference")),
+        math.log1p(len(properties)),
+        math.log1p(len(required)),
+        math.log1p(sum(kind in _NUMBERS for kind in kinds)),
+        math.log1p(len(name_parts(item.description))),
+    )
+
+
+_BEST = (
+    "retrieved.score",
+    *(f"words.{column}" for column in Words.columns),
+    *(f"item.{column}" for column in Items.columns),
+    *(f"request.{column}" for column in RequestText.columns),
+    *(f"slots.{column}" for column in Slots.columns),
+)
+_MOST = ("words.query_in_item", "words.bm25", "words.body_in_query", "slots.filled")
+_LEAST = ("slots.lacking",)
+REQUEST = (
+    *(f"best.{name}" for name in _BEST),
+    *(f"most.{name}" for name in _MOST),
+    *(f"least.{name}" for name in _LEAST),
+)
+"""Their names."""
+
+
+def request_features(query: Query, table: Candidates, resources: Resources) -> tuple[IntArray, FloatArray]:
+    """The features of every request for which anything was found.
+
+    Returns:
+        The requests, rising, and their features, shape (n, len(REQUEST)).
+    """
+    found, features = feature_rows(table, _BEST, query, resources, expanded=False)
+    first = found.start[:-1][found.asking]
+    best = features[first]
+    most, least = (features[:, [_BEST.index(name) for name in names]] for names in (_MOST, _LEAST))
+    if len(first):
+        most, least = np.maximum.reduceat(most, first, axis=0), np.minimum.reduceat(least, first, axis=0)
+    return found.asking.astype(np.int64), np.concatenate([best, most, least], axis=1)
+
+
+def request_vectors(query: Query, requests: IntArray, resources: Resources) -> FloatArray:
+    """The mean vector of the chunks of each of `requests`, shape (n, n_dimensions); zeros for one without chunks.
+
+    Where none of them has a chunk, nothing is embedded, and n_dimensions is 0.
+    """
+    if not any(query.chunks(request) for request in requests.tolist()):
+        return np.zeros((len(requests), 0), dtype=np.float64)
+    means = []
+    for _, vectors in chunk_vectors(query, requests.tolist(), resources):
+        total = np.zeros(vectors.shape[1], dtype=np.float64)
+        for vector in vectors:  # one after the other: the sum of some never depends on others
+            total += vector
+        means.append(total / max(len(vectors), 1))
+    return np.stack(means)

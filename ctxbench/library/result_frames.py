@@ -1,0 +1,322 @@
+"""The results of a run as frames and charts, with intervals, comparisons and explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxbench.bench.metrics import Grade, parse_metric
+from ctxbench.bench.results import RunFolder
+from ctxbench.bench.stats import Comparison, compare_metric, correct
+from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary, summarise_run
+from ctxbench.core.arrays import IntArray
+from ctxbench.core.errors import ParameterError, StorageError, UnknownNameError
+from ctxbench.core.selection import Offered, offered_rows
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.io.files import read_bytes
+from ctxbench.library.result_plots import Plots
+from ctxbench.report.run_tables import comparison_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxbench.bench.answer_rows import Part
+
+
+class Results:
+    """What selectors offered, and what that is worth.
+
+    Attributes:
+        folder: the run folder, as `ctxbench run` makes it.
+        datasets: by name, what was asked.
+        opened: the same, with the queries of other splits and outside of the sample.
+    """
+
+    def __init__(self, folder: Path, datasets: Mapping[str, Dataset], opened: Mapping[str, Dataset]) -> None:
+        """Take a run that is finished.
+
+        Args:
+            folder: of the run.
+            datasets: as they were run, by name.
+            opened: whole, by name.
+        """
+        self.folder = folder
+        self.datasets = datasets
+        self.opened = opened
+        self._run = RunFolder(folder)
+        self._made = read_bytes(folder / "manifest.json")
+        self._parts: dict[tuple[str, str], Part] = {}
+
+    @property
+    def run(self) -> RunFolder:
+        """The run folder, read.
+
+        Raises:
+            StorageError: it holds another run by now.
+        """
+        if read_bytes(self.folder / "manifest.json") != self._made:
+            raise StorageError(
+                f"{self.folder} holds another run by now, so that these results are gone; give each `evaluate` an "
+                "`out` of its own, or none"
+            )
+        return self._run
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        """The figures that reports are made of."""
+        return summarise_run(self.run)
+
+    @property
+    def plot(self) -> Plots:
+        """Plots by matplotlib: `plot.trade_off()`, `plot.differences()`, `plot.scores()` and `plot.confusion()`."""
+        return Plots(self.summary, self.datasets, part=self._part, compared=self._compared)
+
+    @property
+    def selectors(self) -> list[str]:
+        """Their names, in order."""
+        return list(self.summary.manifest["selectors"])
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the metrics, in the order asked."""
+        return list(self.summary.manifest["experiment"]["metrics"])
+
+    def to_frame(self, *, intervals: bool = False) -> pd.DataFrame:
+        """The mean of every metric, one row a selector (and dataset, if there are several).
+
+        Args:
+            intervals: with `... low` and `... high` of the 95% interval behind each, and what the baseline's comparison
+                says: `... difference`, its own interval, and `... p`, Holm-corrected.
+
+        Returns:
+            Columns: `errors` (queries that failed), `queries`, then metrics; NaN where one does not apply.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> res.to_frame().columns[:3].tolist()
+            ['errors', 'queries', 'completeness']
+        """
+        import pandas as pd
+
+        rows = {
+            (one.dataset, selector.selector): _figures(selector, intervals=intervals)
+            for one in self.summary.datasets
+            for selector in one.selectors
+        }
+        made = pd.DataFrame(rows.values(), index=pd.MultiIndex.from_tuples(rows, names=["dataset", "selector"]))
+        return made if len(self.summary.datasets) > 1 else made.droplevel("dataset")
+
+    def per_query(self) -> pd.DataFrame:
+        """Every metric by query, one row a dataset, selector and query; NaN where it does not apply to the query.
+
+        Example:
+            >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
+            >>> res.per_query().columns[:3].tolist()
+            ['dataset', 'selector', 'query']
+        """
+        import pandas as pd
+
+        frames = []
+        for dataset in self.datasets:
+            for selector in self.selectors:
+                part = self._part(dataset, selector)
+                frame = pd.DataFrame({name: part.metrics[name] for name in part.metrics})
+                frame.insert(0, "query", list(part.answers.queries))
+                frame.insert(0, "selector", selector)
+                frame.insert(0, "dataset", dataset)
+                frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
+
+    def compare(
+        self,
+        selector: str,
+        baseline: str | None = None,
+        *,
+        metrics: Sequence[str] = HEADLINE,
+        by_group: bool = False,
+    ) -> pd.DataFrame:
+        """One selector beside another on the same queries.
+
+        Args:
+            selector: whose difference is told.
+            baseline: from what; None = the run's.
+            metrics: names; the p-values are Holm-corrected over these (and the datasets).
+            by_group: queries of one group, such as paraphrases, are not independent; test and interval take groups
+                for what is.
+
+        Returns:
+            One row a dataset and metric: `difference`, `low`, `high`, `p`, `told_apart`, `higher`, `lower`, `equal` (in
+            queries), `n`, and `needed`, how many queries would tell such a difference apart.
+
+        Raises:
+            UnknownNameError: there is no such selector or metric.
+        """
+        import pandas as pd
+
+        base = self.summary.compare_to if baseline is None else baseline
+        found = {}
+        for dataset in self.datasets:
+            for name in metrics:
+                found[dataset, name] = self._compared(dataset, selector, base, name, by_group=by_group)
+        rows = [
+            {
+                "dataset": dataset,
+                "metric": name,
+                "difference": one.difference,
+                "low": one.interval.low,
+                "high": one.interval.high,
+                "p": one.p_holm,
+                "told_apart": bool(one.distinguishable),
+                "higher": one.higher,
+                "lower": one.lower,
+                "equal": one.equal,
+                "n": one.n,
+                "needed": one.needed,
+            }
+            for (dataset, name), one in correct(found).items()
+        ]
+        return pd.DataFrame(rows)
+
+    def explain(self, query: str, selector: str, *, dataset: str | None = None) -> pd.DataFrame:
+        """Every candidate of a query: what was offered, and by which rule the others stayed out.
+
+        Args:
+            query: its id.
+            selector: its name.
+            dataset: where several have such a query.
+
+        Returns:
+            One row a candidate, in the selector's order, then what the query needs that is no candidate: `item`,
+            `offered`, `score`, `grade` (2 required, 1 helpful, 0 irrelevant, NaN not labelled), `rule`, `mode`,
+            `origin`, `via`.
+
+        Raises:
+            UnknownNameError: there is no such query or selector.
+        """
+        import pandas as pd
+
+        name = self._with_query(query) if dataset is None else dataset
+        asked = self.datasets[name]
+        found = self._part(name, selector).answers
+        block = next(block for block in found.blocks() if query in block.queries)
+        rows = block.candidates.rows(block.queries.index(query))
+        grades = {label.item.id: int(label.grade) for label in asked.labels_of(query)}
+        told: list[tuple[bool, Offered]] = []
+        for chosen in (True, False):
+            told += [(chosen, one) for one in offered_rows(asked.catalog, block.candidates, rows, chosen=chosen)]
+        listed = [
+            {
+                "item": one.id,
+                "offered": chosen,
+                "score": one.score,
+                "grade": grades.get(one.id),
+                "rule": "" if one.rule is None else str(one.rule),
+                "mode": one.mode,
+                "origin": one.origin,
+                "via": one.via,
+            }
+            for chosen, one in told
+        ]
+        there = {one.id for _, one in told}
+        listed += [
+            {"item": item, "offered": False, "grade": grade, "rule": "no candidate"}
+            for item, grade in grades.items()
+            if item not in there and grade > Grade.IRRELEVANT
+        ]
+        columns = ["item", "offered", "score", "grade", "rule", "mode", "origin", "via"]
+        return pd.DataFrame(listed, columns=columns)
+
+    def to_latex(self, **given: Any) -> str:
+        """The table as LaTeX, with intervals; `given` goes to pandas' `Styler.to_latex`."""
+        style = _told(self.summary).style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
+        return str(style.to_latex(**{"hrules": True, **given}))
+
+    def _repr_html_(self) -> str:
+        return str(_told(self.summary).to_html(index=False, border=0))
+
+    def __repr__(self) -> str:
+        return str(_told(self.summary).to_string(index=False))
+
+    @property
+    def _seed(self) -> int:
+        return int(self.summary.manifest["experiment"]["seed"])
+
+    def _compared(self, dataset: str, selector: str, base: str, name: str, *, by_group: bool = False) -> Comparison:
+        """One selector beside another on one dataset and metric; p is not corrected."""
+        one, other = (self._part(dataset, side) for side in (base, selector))
+        if name not in one.metrics or name not in other.metrics:
+            raise UnknownNameError("metric", name, one.metrics)
+        metric = parse_metric(name)
+        sides = ({metric: part.metrics[name]} for part in (one, other))
+        return compare_metric(metric, *sides, seed=self._seed, groups=self._groups(dataset) if by_group else None)
+
+    def _groups(self, dataset: str) -> IntArray:
+        """A number for the group of every query, shape (n_queries,); one without a group is a group alone."""
+        names = [
+            ("query", query.id) if query.group is None else ("group", query.group)
+            for query in self.datasets[dataset].queries
+        ]
+        number = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        return np.array([number[name] for name in names], dtype=np.int64)
+
+    def _part(self, dataset: str, selector: str) -> Part:
+        if selector not in self.selectors:
+            raise UnknownNameError("selector", selector, self.selectors)
+        if (dataset, selector) not in self._parts:
+            self._parts[dataset, selector] = self.run.load(dataset, selector)
+        return self._parts[dataset, selector]
+
+    def _with_query(self, query: str) -> str:
+        """The dataset that has the query, if one alone has it."""
+        found = [name for name, one in self.datasets.items() if any(query == asked.id for asked in one.queries)]
+        if len(found) > 1:
+            raise ParameterError(f"query {query!r} is in {', '.join(found)}; say which by `dataset`")
+        if not found:
+            raise UnknownNameError(
+                "query", query, [asked.id for one in self.datasets.values() for asked in one.queries]
+            )
+        return found[0]
+
+
+def _figures(one: SelectorSummary, *, intervals: bool) -> dict[str, float]:
+    row: dict[str, float] = {"errors": one.errors, "queries": one.queries}
+    for name, found in one.estimates.items():
+        row[name] = found.value
+        if intervals:
+            row |= {f"{name} low": found.interval.low, f"{name} high": found.interval.high}
+    for name, against in one.against.items() if intervals else ():
+        row |= {
+            f"{name} difference": against.difference,
+            f"{name} difference low": against.interval.low,
+            f"{name} difference high": against.interval.high,
+            f"{name} p": against.p_holm,
+        }
+    return row
+
+
+def _told(summary: RunSummary) -> pd.DataFrame:
+    """The table that the console shows, as texts: means with intervals, and `*` where the baseline is told apart."""
+    import pandas as pd
+
+    frames = [_table(summary, one) for one in summary.datasets]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _table(summary: RunSummary, one: DatasetSummary) -> pd.DataFrame:
+    import pandas as pd
+
+    table = comparison_table(summary, one)
+    rows = []
+    for row in table.rows:
+        cells = {}
+        for column in table.columns:
+            cell, difference = row.cells[column.key], row.differences.get(column.key)
+            mark = "*" if difference is not None and difference.told else ""
+            unit = " %" if column.unit == "%" else ""
+            cells[f"{column.title}{unit}"] = f"{cell.value}{mark} {cell.interval}".strip()
+        rows.append({"dataset": one.dataset, "selector": row.selector, **cells})
+    return pd.DataFrame(rows)

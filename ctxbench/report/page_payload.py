@@ -1,0 +1,397 @@
+"""What the page holds of single queries, as compact JSON: columns, positions instead of texts, equal values once.
+
+Of each answer the page keeps what was chosen, what is labelled, and the nearest that stayed out; the run folder has
+the rest. The shapes are read by `templates/data.js`, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.answer_rows import Part
+from ctxbench.bench.labels import enough_shown
+from ctxbench.bench.metrics import Grade
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, owners
+from ctxbench.core.candidate_tables import stacked
+from ctxbench.core.candidates import Candidates, Mode, Origin, place_among
+from ctxbench.core.errors import StorageError
+from ctxbench.core.items import Item
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.report import wording
+from ctxbench.report.label_codes import LabelCodes
+from ctxbench.selectors.explain import Chunkings
+from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
+
+MOST_CHOSEN = 60  # chosen items of one query that the page lists
+NEAREST = 10  # items that stayed out, of one query
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """What all answers on a dataset are read against.
+
+    Attributes:
+        dataset: without its unlabelled queries.
+        labels: its labels.
+        tokens: prompt tokens of every item, shape (n_items,).
+        whole: how many items the whole catalog offers each query, shape (n_queries,); -1 where the request may
+            get only some, or has a session of its own.
+    """
+
+    dataset: Dataset
+    labels: LabelCodes
+    tokens: IntArray
+    whole: IntArray
+
+    def only(self, first: int, n_queries: int) -> _Frame:
+        """The same of some queries that follow each other."""
+        labels = self.labels.between(first, n_queries)
+        return replace(self, labels=labels, whole=self.whole[first : first + n_queries])
+
+    @classmethod
+    def of(cls, dataset: Dataset, tokens: IntArray) -> _Frame:
+        batch = dataset.batch()
+        free = np.array([r.available is None and r.session is None for r in batch.requests], dtype=np.bool_)
+        return cls(dataset, LabelCodes.of(dataset), tokens, np.where(free, batch.eligible.counts(), -1))
+
+
+def dataset_payload(
+    dataset: Dataset,
+    parts: Sequence[Part],
+    tokens: IntArray,
+    *,
+    selectors: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Everything that the page shows of single queries of a dataset.
+
+    Args:
+        dataset: as it was run; its unlabelled queries are left out, as in the run.
+        parts: the answers, one a selector.
+        tokens: prompt tokens of every item, shape (n_items,).
+        selectors: the selectors in the manifest; one that is not there splits items as the documents do.
+
+    Raises:
+        StorageError: the answers are not those of the dataset's queries.
+    """
+    judged = dataset.judged()
+    ids = tuple(query.id for query in judged.queries)
+    for part in parts:
+        if part.answers.queries != ids:
+            raise StorageError(
+                f"the answers of {part.selector} on {part.dataset} are not those of the dataset's queries; run again"
+            )
+    frame = _Frame.of(judged, tokens)
+    chunkings: list[list[Any]] = []
+    splits = [DOCUMENTS]
+    answers = [_answers(part, frame, chunkings, _Pairs.of(selectors.get(part.selector), splits)) for part in parts]
+    return {
+        "name": dataset.name,
+        "items": _items(dataset.catalog, tokens),
+        "splits": [_chunks(dataset.catalog, split) for split in splits],
+        "queries": _queries(judged.queries, frame.labels),
+        "selectors": answers,
+        "chunkings": chunkings,
+    }
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """How a selector split items: its chunkings, and the place of each in the page's list of splits."""
+
+    chunkings: Chunkings
+    place: tuple[int, ...]
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any] | None, splits: list[ItemChunking]) -> _Pairs:
+        """Read the selector in the manifest, and add what is new to the list."""
+        description = {} if about is None or about.get("outside") else about.get("description", {})
+        found = Chunkings.described(description.get("ranking", description))
+        splits += [one for one in found.distinct if one not in splits]
+        return cls(found, tuple(splits.index(one) for one in found.distinct))
+
+    def used(self, table: Candidates) -> IntArray:
+        """The split that each row's pair is counted in, shape (n,)."""
+        return np.array(self.place, dtype=np.int64)[self.chunkings.used(table)]
+
+
+def script_json(value: Any) -> str:
+    """JSON that may stand inside a script element: no character of it can end or open one, or a comment."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return wording.without_surrogates(text)
+
+
+def _items(catalog: Sequence[Item], tokens: IntArray) -> dict[str, Any]:
+    """The item table: one column a field."""
+    return {
+        "count": len(catalog),
+        "type": _column([item.type for item in catalog]),
+        "server": _column([item.server for item in catalog]),
+        "name": [item.name for item in catalog],
+        "title": _column([item.title or None for item in catalog]),
+        "description": _column([item.description for item in catalog]),
+        "priority": _column([item.priority for item in catalog]),
+        "found": _column([int(item.enabled and item.include == "agent") for item in catalog]),
+        "tokens": _column(tokens.tolist()),
+    }
+
+
+def _chunks(catalog: Sequence[Item], split: ItemChunking) -> dict[str, list[str]]:
+    """The chunks of the items by position, only where an item is not one chunk of `name: description`."""
+    texts = {str(position): list(split(item)) for position, item in enumerate(catalog)}
+    plain = [f"{item.name}: {item.description}" if item.description else item.name for item in catalog]
+    return {position: chunks for position, chunks in texts.items() if chunks != [plain[int(position)]]}
+
+
+def _queries(queries: Sequence[DatasetQuery], labels: LabelCodes) -> dict[str, Any]:
+    """The query table; `needs` holds for each query its requirements, each a list of alternatives."""
+    needs: list[list[list[int]]] = [[] for _ in queries]
+    helpful: dict[str, list[int]] = {}
+    groups: dict[tuple[int, int], list[int]] = {}
+    rows = zip(labels.request, labels.code % labels.n_items, labels.grade, labels.group, strict=True)
+    for request, item, grade, group in ((int(a), int(b), int(c), int(d)) for a, b, c, d in rows):
+        if grade == Grade.REQUIRED:
+            if (request, group) not in groups:
+                needs[request].append(groups.setdefault((request, group), []))
+            groups[request, group].append(item)
+        elif grade == Grade.HELPFUL:
+            helpful.setdefault(str(request), []).append(item)
+    history = {
+        str(i): [[message.role, message.content] for message in query.request.history]
+        for i, query in enumerate(queries)
+        if query.request.history
+    }
+    return {
+        "id": [query.id for query in queries],
+        "text": [query.request.text for query in queries],
+        "split": _column([query.split for query in queries]),
+        "tags": _column([list(query.tags) for query in queries]),
+        "available": _column([None if (a := q.request.available) is None else len(a) for q in queries]),
+        "history": history,
+        "asked": {str(i): facts for i, query in enumerate(queries) if (facts := _asked(query))},
+        "needs": needs,
+        "helpful": helpful,
+    }
+
+
+def _asked(query: DatasetQuery) -> list[str]:
+    """Whose request it is, when it was asked, and what its search is restricted to."""
+    request = query.request
+    said = [f"{name} {value}" for name in ("workspace", "user") if (value := getattr(request, name)) is not None]
+    said += [f"asked at {request.time}"] if request.time is not None else []
+    only = {} if request.only is None else request.only.as_dict()
+    named = ((name, ", ".join(value) if isinstance(value, list) else value) for name, value in only.items())
+    return [*said, *(f"only {name} {value}" for name, value in named)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """What the page tells of the answers of one selector to some queries: figures, and the rows that it lists.
+
+    Attributes:
+        table: the rows listed.
+        rank: of each in the ranking, from 1; 0 = it is of the session. Shape (n_rows,).
+        enough: whether enough is shown of it, shape (n_rows,).
+        items, tokens, missed, false, whole, found: by query, shape (n_queries,): items added and what they cost, needs
+            that are not met, useless items of queries that need nothing, whether all that there is was added, and
+            candidates that are not of the session.
+    """
+
+    table: Candidates
+    rank: IntArray
+    enough: BoolArray
+    items: IntArray
+    tokens: IntArray
+    missed: IntArray
+    false: IntArray
+    whole: IntArray
+    found: IntArray
+
+    @classmethod
+    def of(cls, table: Candidates, frame: _Frame, *, first: int) -> _Told:
+        """Read some answers; `frame` is that of their queries, `first` the place of the first of them."""
+        labels, n = frame.labels, table.n_requests
+        known = labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
+        code = table.request * labels.n_items + table.item
+        session = table.origin == Origin.SESSION
+        added = table.chosen & ~session
+        enough = enough_shown(frame.dataset, table, first=first)
+        needed, met = labels.met(code[table.chosen & enough], n)
+        useless = added & ~(np.isin(code, known) & enough)
+        n_added = np.bincount(table.request[added], minlength=n).astype(np.int64)
+        whole = (n_added == frame.whole) & (n_added > MOST_CHOSEN)
+        keep = np.isin(code, known) | session
+        keep |= table.chosen & (place_among(table, added) < MOST_CHOSEN) & ~whole[table.request]
+        keep |= ~table.chosen & (place_among(table, ~table.chosen) < NEAREST)
+        return cls(
+            table=table.taken(keep),
+            rank=_ranks(table, code, labels.n_items)[keep],
+            enough=enough[keep],
+            items=n_added,
+            tokens=np.bincount(table.request[added], table.prices(frame.tokens)[added], n).astype(np.int64),
+            missed=needed - met,
+            false=np.where(needed == 0, np.bincount(table.request[useless], minlength=n), 0),
+            whole=whole.astype(np.int64),
+            found=np.bincount(table.request[~session], minlength=n).astype(np.int64),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Told]) -> _Told:
+        """One behind the other."""
+        arrays = {
+            name: np.concatenate([getattr(one, name) for one in parts]) for name in vars(parts[0]) if name != "table"
+        }
+        return cls(table=stacked([one.table for one in parts]), **arrays)
+
+
+def _answers(part: Part, frame: _Frame, chunkings: list[list[Any]], pairs: _Pairs) -> dict[str, Any]:
+    """The answers of one selector: figures by query, and the rows that the page lists."""
+    parts, first = [], 0
+    for block in part.answers.blocks():
+        n = block.candidates.n_requests
+        parts.append(_Told.of(block.candidates, frame.only(first, n), first=first))
+        first += n
+    told = _Told.joined(parts)
+    position = {query: str(i) for i, query in enumerate(part.answers.queries)}
+    notes = {query: told.table.notes_of(query) for query in position} if told.table.notes else {}
+    return {
+        "name": part.selector,
+        "scored": part.answers.scored,
+        "ranked": part.answers.ranked,
+        "errors": {position[query]: text for query, text in part.answers.errors.items()},
+        "trace": {position[query]: list(map(str, found)) for query, found in notes.items() if found},
+        "chunking": _chunking(part, frame.dataset, chunkings),
+        "items": _column(told.items.tolist()),
+        "tokens": _column(told.tokens.tolist()),
+        "missed": _column(told.missed.tolist()),
+        "false": _column(told.false.tolist()),
+        "whole": _column(told.whole.tolist()),
+        **_rows(part, frame, told, pairs),
+    }
+
+
+def _rows(part: Part, frame: _Frame, told: _Told, pairs: _Pairs) -> dict[str, Any]:
+    """The rows that are listed, query by query, in the one order; labelled items that are no candidates come last."""
+    table, n, n_items = told.table, told.table.n_requests, frame.labels.n_items
+    known = frame.labels.with_grade(Grade.HELPFUL, Grade.REQUIRED)
+    absent = np.setdiff1d(known, table.request * n_items + table.item)
+    rules = ["" if rule is None else str(rule) for rule in table.rules]
+    reasons = _absences(part, frame, absent, rules, told.found)
+    request = np.concatenate([table.request, absent // n_items])
+    order = np.argsort(request, kind="stable")
+
+    def column(values: np.ndarray[Any, Any], missing: IntArray | int) -> np.ndarray[Any, Any]:
+        joined: np.ndarray[Any, Any] = np.concatenate(
+            [values, np.broadcast_to(np.asarray(missing, dtype=values.dtype), absent.shape)]
+        )[order]
+        return joined
+
+    score = np.full(len(table), np.nan) if not part.answers.scored else table.score
+    gone = np.concatenate([np.zeros(len(table), dtype=np.int64), np.ones(len(absent), dtype=np.int64)])[order]
+    return {
+        "rules": rules,
+        "rows": np.bincount(request, minlength=n).tolist(),
+        "item": column(table.item, absent % n_items).tolist(),
+        "score": _scores(np.where(gone, np.nan, column(score, 0))),
+        "rank": _column(column(told.rank, 0).tolist()),
+        "out": _column(column(table.out, reasons).tolist()),
+        "mode": _column(column(table.mode, int(Mode.AGENT)).tolist()),
+        "query_chunk": _column(column(table.query_chunk, -1).tolist()),
+        "item_chunk": _column(column(table.item_chunk, -1).tolist()),
+        "split": _column(column(pairs.used(table), pairs.place[0]).tolist()),
+        "via": _column(column(table.via_item, -1).tolist()),
+        "from": _column(column(table.shown_from, 0).tolist()),
+        "to": _column(column(table.shown_to, -1).tolist()),
+        "price": _column(column(table.tokens, -1).tolist()),
+        "enough": _column(column(told.enough.astype(np.int64), 1).tolist()),
+    }
+
+
+def _ranks(table: Candidates, code: IntArray, n_items: int) -> IntArray:
+    """The 1-based place of every row in the ranking, shape (n,); 0 = it is of the session.
+
+    Args:
+        table: candidates.
+        code: `request * n_items + item` of every row.
+        n_items: of the catalog.
+    """
+    start, item = table.ranking()
+    request = owners(start)
+    place = np.arange(len(item), dtype=np.int64) - start[:-1][request] + 1
+    ranked = request * n_items + item
+    rank = np.zeros(len(table), dtype=np.int64)
+    by_code = np.argsort(code)
+    rank[by_code[np.searchsorted(code, ranked, sorter=by_code)]] = place
+    return rank
+
+
+def _absences(part: Part, frame: _Frame, absent: IntArray, rules: list[str], found: IntArray) -> IntArray:
+    """Why labelled items are no candidates: places in `rules`, to which the sentences are added, shape (n_absent,).
+
+    Args:
+        part: the answers.
+        frame: what they are read against.
+        absent: the items, as codes `query * n_items + item`, shape (n_absent,).
+        rules: what may keep a row out, in words.
+        found: how many candidates each query has beside those of the session, shape (n_queries,).
+    """
+    most, places = int(found.max(initial=0)), []
+    for code in absent.tolist():
+        request, position = divmod(code, frame.labels.n_items)
+        query, item = frame.dataset.queries[request].request, frame.dataset.catalog[position]
+        if query.id in part.answers.errors:
+            reason = "the selector failed on this query"
+        elif query.available is not None and item.key not in query.available:
+            reason = "it is not available to this request"
+        elif not item.enabled:
+            reason = "it is disabled in the catalog"
+        elif item.include != "agent":
+            reason = f"its include mode is {item.include}, which a search does not offer"
+        elif found[request] == 0:
+            reason = "the selector found nothing"
+        else:
+            first = "first " if found[request] == most else ""  # a ranking may end at a depth, or with what was found
+            reason = f"it is not among the {first}{wording.count(int(found[request]), 'candidate')}"
+        if reason not in rules:
+            rules.append(reason)
+        places.append(rules.index(reason))
+    return np.array(places, dtype=np.int64)
+
+
+def _chunking(part: Part, dataset: Dataset, chunkings: list[list[Any]]) -> int:
+    """The place in `chunkings` of how this selector cut the queries; 0 in it stands for the whole text, as it is."""
+    chunks = [
+        0 if row == (query.request.text,) else list(row)
+        for query, row in zip(dataset.queries, part.answers.chunks, strict=True)
+    ]
+    if chunks not in chunkings:
+        chunkings.append(chunks)
+    return chunkings.index(chunks)
+
+
+def _scores(score: FloatArray) -> Any:
+    """Scores rounded for reading: four decimals, or six digits where they are very large or very small."""
+    finite = np.abs(score[np.isfinite(score)])
+    plain = len(finite) == 0 or 0.01 <= float(finite.max()) < 1e5
+    rounded = [None if not np.isfinite(s) else round(s, 4) if plain else float(f"{s:.6g}") for s in score.tolist()]
+    return _column(rounded)
+
+
+def _column(values: Sequence[Any]) -> Any:
+    """A column: `{"all": value}` where every row has the same, else the list."""
+    if values and all(value == values[0] for value in values):
+        return {"all": values[0]}
+    return list(values)
+
+
+def payload_size(payload: Mapping[str, Any]) -> int:
+    """Bytes of a payload in the page."""
+    return len(script_json(payload).encode())

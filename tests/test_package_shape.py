@@ -1,0 +1,58 @@
+"""What the package keeps of its shape: no long file, no long function, no name that two modules or classes have."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "ctxbench"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text("utf-8")) for path in MODULES}
+LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 50, 6
+
+
+def nodes(kind: type | tuple[type, ...]) -> Iterator[tuple[Path, ast.AST]]:
+    for path, tree in TREES.items():
+        yield from ((path, node) for node in ast.walk(tree) if isinstance(node, kind))
+
+
+def code_lines(function: ast.FunctionDef) -> int:
+    """The lines of a function without its docstring and its parameters."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def test_no_two_modules_share_a_name():
+    counts = Counter(path.stem for path in MODULES if path.stem not in ("__init__", "__main__"))
+    assert [name for name, n in counts.items() if n > 1] == []
+
+
+def test_no_two_classes_share_a_name():
+    counts = Counter(node.name for _, node in nodes(ast.ClassDef))
+    assert [name for name, n in counts.items() if n > 1] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_no_file_is_long(path):
+    assert len(path.read_text("utf-8").splitlines()) <= LONGEST_FILE
+
+
+def test_no_function_is_long():
+    functions = nodes((ast.FunctionDef, ast.AsyncFunctionDef))
+    assert [f"{path.name}: {one.name}" for path, one in functions if code_lines(one) > LONGEST_FUNCTION] == []
+
+
+def test_no_function_takes_many_parameters_but_commands_and_what_a_notebook_calls():
+    """In a notebook each option stands by its own name, as on the command line; all of them are keywords."""
+    many = []
+    for path, one in nodes((ast.FunctionDef, ast.AsyncFunctionDef)):
+        arguments = one.args
+        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        n = len(named) - (bool(arguments.args) and arguments.args[0].arg in ("self", "cls"))
+        if n > MOST_PARAMETERS and path.parent.name not in ("cli", "library"):
+            many.append(f"{path.name}: {one.name}")
+    assert many == []
