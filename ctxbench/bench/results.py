@@ -38,6 +38,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.io.files import atomic_folder, exclusive, file_name, read_bytes, recover_folder, write_atomic, writing
 from ctxbench.io.json_files import dump_json, read_json
 from ctxbench.io.leftovers import sweep_folder
+from ctxbench.io.output_paths import files_in
 
 _log = logging.getLogger(__name__)
 LONGEST_NAME = 200  # bytes of a file name, with room for what stands behind it
@@ -257,6 +258,14 @@ class RunFolder:
                 found = self.read("manifest.json")
             return str(found["experiment"]["name"])
         return None
+
+    def is_foreign(self) -> bool:
+        """Whether files stand in the folder that are of no run, finished or not."""
+        if self.experiment() is not None or any(
+            next(self.path.glob(part), None) for part in ("*/*/part.json", "*/*+partial/key")
+        ):
+            return False
+        return next(files_in(self.path), None) is not None
 
     def read(self, name: str) -> dict[str, Any]:
         """Read one JSON file of the run.

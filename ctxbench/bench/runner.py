@@ -23,6 +23,7 @@ from ctxbench.bench.stored_answers import StoredAnswers
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
+from ctxbench.io.output_paths import refuse_unwritable
 from ctxbench.selectors.selector import Selector
 
 _log = logging.getLogger(__name__)
@@ -92,13 +93,17 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
 
 
 def _refuse_foreign(store: RunFolder, prepared: Prepared) -> None:
-    """A run must not be mixed with another experiment's, nor with a dataset.
+    """A run must not be mixed with another experiment's, nor with anything else.
 
     Raises:
-        ParameterError: the folder holds either.
+        ParameterError: the folder holds that.
+        StorageError: it cannot be written.
     """
+    refuse_unwritable(store.path, folder="a run")
     if (store.path / "dataset.yaml").exists():
         raise ParameterError(f"{store.path} is the folder of a dataset; name another folder for the run")
+    if store.is_foreign():
+        raise ParameterError(f"{store.path} is there and is no run; name a new folder")
     other = store.experiment()
     if other is not None and other != prepared.experiment.name:
         raise ParameterError(

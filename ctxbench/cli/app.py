@@ -12,12 +12,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.main
 
-from ctxbench.cli.light import NO_ROOM, Command, Group
+from ctxbench.cli.light import Command, Group
 from ctxbench.cli.measure_app import calibrate, graph, latency, usage
 from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName, TokenCounter
 from ctxbench.cli.report_app import report
 from ctxbench.core.errors import UserError
-from ctxbench.io.console import drop_output, guarded, say
+from ctxbench.io.console import drop_output, guarded, keep_numbers, say
 from ctxbench.io.visible import message_lines
 
 app = typer.Typer(
@@ -366,6 +366,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: without the program's name; None: those of the process.
     """
     if arguments is None:
+        keep_numbers()
         gc.set_threshold(50_000, 20, 20)  # importing makes many objects and no garbage: do not search it every 700
     with guarded(for_good=arguments is None):
         try:
@@ -375,10 +376,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
             _fail(str(without_keys(error)), error.exit_code)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            from ctxbench.io.system_faults import system_fault
+
+            fault = system_fault(error)
+            if fault is None:
                 raise
             drop_output()
-            _fail(f"cannot write {error.filename or 'the output'}: {error.strerror}; make room and try again", 2)
+            _fail(str(fault), fault.exit_code)
         finally:
             if arguments is None:  # the process ends: a last search for cycles would take a tenth of a short one's time
                 gc.freeze()

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.core.errors import ParameterError
+from ctxbench.cli.read_files import dataset_inputs, selector_inputs
+from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.io.console import say
+from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.bench.stats import Estimate
@@ -59,7 +61,7 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.embedding.embedder_names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
-    from ctxbench.features.stored_fits import KINDS, PROBABILITY, WEIGHTS, read_calibrations, write_calibrations
+    from ctxbench.features.stored_fits import KINDS, PROBABILITY, WEIGHTS, write_calibrations
     from ctxbench.index.resources import LocalResources
     from ctxbench.io.cache import cache_dir
     from ctxbench.selectors.definitions import find_definition
@@ -73,8 +75,8 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
         raise ParameterError(f"what is fitted must be one of {', '.join(KINDS)}, got {request.what!r}")
     if request.folds and request.what == WEIGHTS:
         raise ParameterError("folds are for probability and abstention; weights are measured by an experiment")
-    if out.exists():
-        read_calibrations(out)  # a file of something else is refused before anything is fitted
+    refuse_outputs({"--out": out}, {**dataset_inputs(*request.datasets), **selector_inputs(request.selector)})
+    _refuse_foreign(out)
     definition, preset = find_definition(request.selector)
     pipeline = definition.pipeline(definition.values(preset))
     writes_selector = request.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None
@@ -113,6 +115,22 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     say(f"written to {out}")
     if len(written) > 1:
         say(f"the selector with it: {written[1]}, wherever a shipped name may stand")
+
+
+def _refuse_foreign(out: Path) -> None:
+    """A file of something else is refused before anything is fitted.
+
+    Raises:
+        ParameterError: it stands where the fits go.
+    """
+    from ctxbench.features.stored_fits import read_calibrations
+
+    try:
+        if out.exists():
+            read_calibrations(out)
+    except InputError as error:
+        what = f"{out} is there and is no file of fits that can be read"
+        raise ParameterError(f"{what}; name another --out") from error
 
 
 def _facts(fit: Fit, figures: FoldFigures | None) -> dict[str, Any]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from ctxbench.cli.check_files import SUMMARY, is_step_summary, write_file, write_summary
 from ctxbench.cli.check_places import find_places, in_repository
-from ctxbench.cli.light import NO_ROOM
 from ctxbench.cli.output import print_json, without_keys
 from ctxbench.cli.progress import progress
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UserError, faults_of
 from ctxbench.io.console import drop_output, is_plain, printing_to_stderr, say, show_json, write_own
-from ctxbench.io.files import write_atomic
+from ctxbench.io.output_paths import refuse_outputs
+from ctxbench.io.system_faults import system_fault
 
 if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from ctxbench.report.gate.places import Places
 
 GATE = "gate.yaml"  # where nothing else is named
-_SUMMARY = "GITHUB_STEP_SUMMARY"
-_INPUTS = (".yaml", ".yml", ".json", ".jsonl", ".tsv", ".npz", ".py")  # of gate files, datasets, baselines, selectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,37 +88,43 @@ def run(request: CheckRequest, outputs: Outputs) -> None:
     """
     try:
         _refuse_contradictions(request, outputs)
-        _refuse_folders(outputs)
-    except ParameterError as error:
+        _refuse_places(request, outputs)
+    except UserError as error:
         if outputs.json and not outputs.annotations:
             _write_refusal(error, request, Outputs(json=True))
         raise
     from ctxbench.gate.plugins import guard_exit
 
     if request.accept:
-        try:
-            with guard_exit():
-                _accept(request, as_json=outputs.json)
-        except UserError as error:
-            _write_refusal(error, request, Outputs(json=outputs.json))
-            raise
+        with _refusals(request, Outputs(json=outputs.json)), guard_exit():
+            _accept(request, as_json=outputs.json)
         return
     try:
-        with guard_exit():
+        with _refusals(request, outputs), guard_exit():
             found = _run_check(request)
             _write_outputs(found, request, outputs)
-    except UserError as error:
-        _write_refusal(error, request, outputs)
-        raise
     except Exception as error:  # a bug of ours would end with exit code 1, which says "worse" here
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
-            raise  # told where the command ends
+        if isinstance(error, UserError):
+            raise
         say(*traceback.format_exc().splitlines(), err=True)
         _write_refusal(UserError(f"ctxbench has a bug: {type(error).__name__}: {error}"), request, outputs)
         raise typer.Exit(2) from None
     code = found.check.exit_code(strict=request.strict)
     if code:
         raise typer.Exit(code)
+
+
+@contextmanager
+def _refusals(request: CheckRequest, outputs: Outputs) -> Iterator[None]:
+    """Write to the outputs why nothing inside could be judged."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        fault = error if isinstance(error, UserError) else system_fault(error)
+        if fault is None:
+            raise
+        _write_refusal(fault, request, outputs)
+        raise fault from error
 
 
 def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
@@ -160,21 +165,18 @@ def _refuse_contradictions(request: CheckRequest, outputs: Outputs) -> None:
         raise ParameterError("--json and --annotations both go to standard output; leave one out")
 
 
-def _refuse_folders(outputs: Outputs) -> None:
+def _refuse_places(request: CheckRequest, outputs: Outputs) -> None:
     """Look at where files will go before anything is asked.
 
     Raises:
-        ParameterError: a folder stands there.
+        UserError: something stands there that is no earlier output.
     """
-    given = [(option, path) for option, path in (("--markdown", outputs.markdown), ("--junit", outputs.junit)) if path]
-    for option, path in given:
-        if path.is_dir():
-            empty = f"; is ${_SUMMARY} set?" if path == Path() else ""
-            raise ParameterError(f"{path} is a folder, and {option} names a file{empty}")
-        if path.suffix.lower() in _INPUTS:
-            raise ParameterError(f"{option} {path} would overwrite what is checked; name a file that ends otherwise")
-    if len({path.resolve() for _, path in given}) < len(given):
-        raise ParameterError(f"--markdown and --junit name one file, {given[0][1]}; name two")
+    if outputs.markdown == Path():
+        raise ParameterError(f"--markdown names no file; is ${SUMMARY} set?")
+    appended = outputs.markdown is not None and is_step_summary(outputs.markdown)
+    checked = [] if len(request.places) == 2 else [Path(request.places[0] if request.places else GATE)]
+    files = {"--markdown": None if appended else outputs.markdown, "--junit": outputs.junit}
+    refuse_outputs(files, {"what is checked": checked})
 
 
 def _accept(request: CheckRequest, *, as_json: bool) -> None:
@@ -305,11 +307,11 @@ def _write_outputs(what: _Result, request: CheckRequest, outputs: Outputs) -> No
     found = what.check
     told = document(found, strict=request.strict, accept=what.accept, first=what.first, places=what.places)
     if outputs.markdown is not None:
-        _write_summary(told, outputs.markdown)
+        write_summary(told, outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.report.gate.junit import junit
 
-        _write(outputs.junit, junit(found, strict=request.strict, places=what.places))
+        write_file(outputs.junit, junit(found, strict=request.strict, places=what.places))
     if outputs.json:
         from ctxbench.io.json_files import dump_json
         from ctxbench.report.gate.as_json import check_dict
@@ -350,47 +352,11 @@ def _write_refusal(error: UserError, request: CheckRequest, outputs: Outputs) ->
     if outputs.markdown is not None:
         from ctxbench.report.gate.check_document import refusal as told
 
-        _write_summary(told(request.name, error), outputs.markdown)
+        write_summary(told(request.name, error), outputs.markdown)
     if outputs.junit is not None:
         from ctxbench.report.gate.junit import refusal as cases
 
-        _write(outputs.junit, cases(request.name, faults_of(error)))
-
-
-def _write_summary(told: Document, path: Path) -> None:
-    """Write the summary; behind what stands there already if it is the summary of a workflow's step.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    from ctxbench.report.document_markdown import LIMIT, markdown
-
-    step = os.environ.get(_SUMMARY, "")
-    if not step or path.resolve() != Path(step).resolve():
-        _write(path, markdown(told))
-        return
-    try:
-        size = path.stat().st_size if path.exists() else 0
-        with path.open("ab") as stream:
-            stream.write(b"\n" * bool(size) + markdown(told, limit=LIMIT - size - 1).encode())
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole; into what is no regular file, such as a pipe or /dev/null, as it stands.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    if not path.exists() or path.is_file():
-        write_atomic(path, text)
-        return
-    try:
-        with path.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        write_file(outputs.junit, cases(request.name, faults_of(error)))
 
 
 def _print(lines: Sequence[str] = (), *, commands: str = "", json: str = "") -> None:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs, selector_inputs
 from ctxbench.cli.select import find_catalog
 from ctxbench.core.errors import ParameterError, SelectorError, StorageError, UnknownNameError
 from ctxbench.io.console import say, show_json
 from ctxbench.io.files import temporary_folder, write_atomic
+from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.bench.experiment_file import Experiment
@@ -32,6 +34,14 @@ class Told:
     markdown: Path | None = None
     csv: Path | None = None
     json: bool = False
+
+    def refuse(self, inputs: Mapping[str, Sequence[Path]]) -> None:
+        """Look at where the files will go, before the work.
+
+        Raises:
+            UserError: as `refuse_outputs`.
+        """
+        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs)
 
 
 def run_experiment(
@@ -55,6 +65,7 @@ def run_experiment(
 
     with progress() as shown:
         experiment, faults = examine(path)
+        told.refuse({"the experiment": [path], **dataset_inputs(*experiment.datasets, base=experiment.base)})
         prepared = prepare(_part_of(experiment, only, limit), faults=faults, notify=shown.say)
     name = f"{experiment.name}-part" if only or limit is not None else experiment.name
     _run(prepared, out or Path("runs") / name, fresh=fresh, told=told)
@@ -80,6 +91,7 @@ def score_answers(answers: Path, *, dataset: str, beside: list[str], out: Path |
     from ctxbench.bench.experiment_file import scoring
     from ctxbench.bench.prepared import prepare
 
+    told.refuse({"the answers": [answers], **dataset_inputs(dataset), **selector_inputs(*beside)})
     with progress() as shown:
         prepared = prepare(scoring(answers, dataset=dataset, beside=beside, tokens=tokens), notify=shown.say)
     if out is not None:
@@ -112,6 +124,7 @@ def report_run(path: Path, told: Told) -> None:
     wanted = {name: (one["reference"], one["hash"]) for name, one in manifest["datasets"].items()}
     experiment = manifest["experiment"]
     split, sample = str(experiment.get("split", "")), int(experiment.get("sample", 0))
+    told.refuse(dataset_inputs(*(reference for reference, _ in wanted.values()), base=base))
     opened = {name: open_dataset(reference, base=base) for name, (reference, _) in wanted.items()}
     datasets = {
         n: select_queries(d, split=split, sample=sample, seed=int(experiment["seed"])) for n, d in opened.items()
@@ -249,6 +262,7 @@ def measure_latency(
     from ctxbench.report.latency_tables import latency_json, print_latency, write_latency
     from ctxbench.sources.agent_file import is_agent_file
 
+    refuse_outputs({"--out": out}, {**dataset_inputs(catalog), **selector_inputs(selector)})
     subject = selector or (catalog if is_agent_file(catalog) else "semantic/documents")
     settings = LatencySettings(embedder=embedder)
     with progress() as shown:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ctxbench.cli.curate_text import diff_lines, export_lines, rebase_lines, split_lines, stats_lines
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import embedding_progress, progress
+from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
+from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -185,6 +187,8 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
         raise ParameterError("say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE")
     if what.form is None and (what.plain or what.run is not None):
         raise ParameterError("--plain and --run go with --format and --out")
+    ranked = [] if what.run is None else [what.run]
+    refuse_outputs({"--requests": what.requests}, {**dataset_inputs(name), "the run": ranked})
     dataset = _opened(name)
     report: dict[str, Any] = {}
     lines = []

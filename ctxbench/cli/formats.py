@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
+from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.data.importers.formats.conversion import Conversion, ImportSettings
@@ -112,6 +114,7 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
     from ctxbench.io.files import write_atomic
     from ctxbench.io.json_files import dump_jsonl
 
+    refuse_outputs({"--out": out}, {"the ranking": [run], **dataset_inputs(dataset)})
     with progress() as shown:
         opened = open_dataset(dataset, notify=shown.say)
     answers, odd = answers_of_run(read_run(run), opened, keep=keep)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.cli.select import find_catalog
 from ctxbench.core.errors import StorageError
 from ctxbench.io.console import say
+from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.index.graph import GraphSpec
@@ -31,11 +33,12 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
     from ctxbench.report.wording import count
     from ctxbench.text.tokens import open_counter
 
+    refuse_outputs({"--out": out}, dataset_inputs(catalog))
     items = find_catalog(catalog)
     try:
         old = read_graph(out) if out.exists() else None
     except StorageError as error:
-        raise StorageError(f"{out} is not written over: {error}. Delete it, or name another file with --out") from error
+        raise StorageError(f"{out} is there and is no graph that can be read; name another --out") from error
     model = open_embedder(embedder)
     with progress() as shown:
         vectors = open_vectors(model, progress=partial(shown, "embedding texts"))

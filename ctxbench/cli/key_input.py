@@ -5,9 +5,20 @@ from __future__ import annotations
 import sys
 from typing import Any, Self, TextIO
 
+from ctxbench.core.errors import StorageError
 from ctxbench.io.console import say
 
 CONTROL_C, END = "\x03", "\x04"
+
+
+def refuse_closed() -> None:
+    """Refuse to ask where nobody can answer, before anything is written.
+
+    Raises:
+        StorageError: standard input is closed.
+    """
+    if sys.stdin is None:
+        raise StorageError("standard input is closed, and answers are read from it; leave it open, or pipe keys in")
 
 
 class Keys:

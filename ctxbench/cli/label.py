@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.key_input import Keys
+from ctxbench.cli.key_input import Keys, refuse_closed
 from ctxbench.cli.label_screen import item_line, item_name, number_of, request_lines, tell
 from ctxbench.cli.label_search import SHOWN, ItemSearch
 from ctxbench.cli.output import print_json
@@ -46,6 +46,8 @@ def label(
 
     if not (math.isfinite(minutes) and minutes >= 0):
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")
+    if minutes > 0:
+        refuse_closed()
     with opened(folder) as work:
         tell(*work.notes)
         pool = make_pool_for(work.dataset, selectors, embedder, read_exposures(folder))

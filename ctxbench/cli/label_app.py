@@ -9,6 +9,7 @@ import typer
 
 from ctxbench.cli.light import Command
 from ctxbench.cli.options import DatasetName, EmbedderName, JsonFlag
+from ctxbench.core.errors import ParameterError
 
 Selectors = Annotated[
     list[str] | None,
@@ -71,6 +72,8 @@ def data_review(
     """
     from ctxbench.cli.review_command import apply_patch, review
 
+    if (apply is not None) + list_ + (patch is not None) > 1:
+        raise ParameterError("--apply, --list and --patch exclude each other; give one")
     if apply is not None:
         apply_patch(Path(dataset), apply)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from ctxbench.io.console import drop_output, flush, say
 
 _READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
 _PLACEHOLDERS = (("path", "PATH"), ("int", "N"), ("float", "N"))
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # never a fault of the program
 
 
 class _Light:

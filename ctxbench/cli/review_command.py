@@ -8,13 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxbench.cli.key_input import Keys
+from ctxbench.cli.key_input import Keys, refuse_closed
 from ctxbench.cli.label import ALWAYS, make_pool_for
 from ctxbench.cli.label_screen import item_line, item_name, number_of, request_lines, tell
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
+from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.core.items import ItemKey
@@ -31,11 +33,14 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         dataset = open_dataset(name, notify=shown.say)
     if not (listed or as_json) and patch is None:
         raise ParameterError("name the file for corrections with --patch FILE, or only list with --list")
+    refuse_outputs({"--patch": patch}, dataset_inputs(name))
     if patch is not None and not (listed or as_json) and patch.exists():
         raise ParameterError(
             f"{patch} holds corrections already; apply it with "
             f"`{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another file"
         )
+    if not (listed or as_json):
+        refuse_closed()
     pool = make_pool_for(dataset, selectors, embedder, {})
     found = findings(pool)
     if as_json:

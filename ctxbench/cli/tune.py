@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.cli.read_files import dataset_inputs
+from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.io.console import is_plain, say
+from ctxbench.io.files import read_text
+from ctxbench.io.output_paths import files_in, refuse_outputs, refuse_unwritable
 
 if TYPE_CHECKING:
     from ctxbench.tuning.opened_inputs import TuningInputs
@@ -58,7 +62,7 @@ def tune_presets(
         file = read_policies(policy)
         folder = places.out or Path("runs") / f"tune-{file.name}"
         _refuse_foreign(folder)
-        _refuse_unwritable(folder, markdown)
+        refuse_outputs({"--markdown": markdown}, {"the policies": [policy], **dataset_inputs(*datasets)})
         if markdown is not None and len(datasets) > 1:
             refuse_foreign_tables(markdown)
         ready = open_fitted(file, datasets, folder / "presets", notify=shown.say, progress=shown)
@@ -108,25 +112,25 @@ def _refuse_foreign(folder: Path) -> None:
     """Results of another command are not overwritten.
 
     Raises:
-        ParameterError: the folder is a dataset's, or that of a run.
+        ParameterError: the folder is a dataset's, or holds something else that is no tuning.
+        StorageError: it cannot be written.
     """
+    refuse_unwritable(folder, folder="a tuning")
     for name, what in (("dataset.yaml", "a dataset"), ("manifest.json", "a run of `ctxbench run` or `score`")):
         if (folder / name).exists():
             raise ParameterError(f"{folder} is the folder of {what}; name another one with --out")
+    if not _is_tuning(folder):
+        raise ParameterError(f"{folder} is there and is no tuning; name a new folder with --out")
 
 
-def _refuse_unwritable(folder: Path, markdown: Path | None) -> None:
-    """Look at where results will go before minutes are spent on them.
-
-    Raises:
-        StorageError: a file stands where a folder is needed, or a folder where the report is to be written.
-    """
-    for place in (folder, *([markdown.parent] if markdown is not None else [])):
-        there = next((one for one in (place, *place.parents) if one.exists()), place)
-        if there.exists() and not there.is_dir():
-            raise StorageError(f"{there} is a file, and results go to the folder {place}; name another one")
-    if markdown is not None and markdown.is_dir():
-        raise StorageError(f"{markdown} is a folder, and --markdown names a file; name one in it, such as report.md")
+def _is_tuning(folder: Path) -> bool:
+    """Whether a folder holds a tuning, what one that was stopped has left, or nothing."""
+    report = folder / "report.md"
+    if report.exists():
+        with suppress(UserError):
+            return "ctxbench tune " in read_text(report)
+        return False
+    return all(path.match("figures/*.svg") or path.match("presets/fits/*") for path in files_in(folder))
 
 
 def _without_texts(found: Tuning) -> Tuning:

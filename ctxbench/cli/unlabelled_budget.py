@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
+from ctxbench.cli.read_files import dataset_inputs, selector_inputs
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.io.console import say
+from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.tuning.budget_setting import BudgetSetting
@@ -146,6 +148,10 @@ def _check(asked: Budgeted) -> None:
         raise ParameterError(f"--tokens must be a finite number above 0, got {asked.tokens:g}")
     if asked.out.suffix not in (".yaml", ".yml"):
         raise ParameterError(f"--out names the presets file to write, ending in .yaml, got {asked.out}")
+    requests = {"the requests": [Path(asked.requests)]}
+    refuse_outputs(
+        {"--out": asked.out}, {**requests, **dataset_inputs(asked.catalog), **selector_inputs(asked.selector)}
+    )
     _refuse_foreign(asked.out)
 
 

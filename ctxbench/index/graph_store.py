@@ -130,9 +130,9 @@ def read_meta(path: Path | str) -> dict[str, Any]:
         raise StorageError(f"{path} is a folder; expected a relationship graph, a file that `ctxbench graph` makes")
     if not Path(path).is_file():
         raise StorageError(f"there is no relationship graph {path}; make it with `{_command(path)}`")
+    if not zipfile.is_zipfile(path):
+        raise StorageError(f"{path} is no relationship graph, or damaged; make one with `{_command(path)}`")
     try:
-        if not zipfile.is_zipfile(path):
-            raise ValueError("no npz file")
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             meta: dict[str, Any] = json.loads(stored["meta"].tobytes())
         found = meta["format"]

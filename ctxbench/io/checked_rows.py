@@ -119,10 +119,6 @@ class CheckedRows:
                 self._connection.close()
             self._connection = None
 
-    def __del__(self) -> None:
-        if self._process == os.getpid():  # a connection that was inherited by a fork must not be closed
-            self.close()
-
     # ---- rows
 
     def _found(self, connection: sqlite3.Connection, asked: Mapping[bytes, None]) -> dict[bytes, bytes]:
@@ -213,8 +209,14 @@ class CheckedRows:
             return None
         target = self.path.absolute().as_uri() + ("" if self._writable else "?mode=ro")
         connection = sqlite3.connect(
-            target, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            target,
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Unopened,
         )
+        connection.__class__ = _Opened
         connection.text_factory = bytes  # damage may make a text of a value, which need not be UTF-8
         self._opened = _status(self.path)
         return connection
@@ -330,6 +332,16 @@ class CheckedRows:
         self.close()
         self._given_up, self._writable = True, False
         _log.warning("%s", why)
+
+
+class _Unopened(sqlite3.Connection):
+    """A connection that may fail to open, and then is not to be closed."""
+
+
+class _Opened(_Unopened):
+    """One that closes itself when it is collected, without a line of Python in which Ctrl-C would be lost."""
+
+    __del__ = sqlite3.Connection.close
 
 
 class _OtherTablesError(sqlite3.DatabaseError):

@@ -21,6 +21,7 @@ from ctxbench.io.visible import STYLE, harmless, joined, visible, visible_json
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+_NARROWEST = 40  # columns that tables take, whatever a terminal says that it has
 _OPEN = re.compile(rf"(?:\s|{STYLE})*:?")  # the beginning of a line that may yet become a command
 
 
@@ -142,7 +143,10 @@ def show_tables(
     Raises:
         BrokenPipeError: nobody reads any more.
     """
-    door = _guard(file or sys.stdout)
+    stream = file or sys.stdout
+    if stream is None:  # it is closed
+        return
+    door = _guard(stream)
     console = _console(door, width)
     with console.capture() as text:
         for part in made(console):
@@ -161,7 +165,9 @@ def _console(door: Guard, width: int | None) -> Console:
             for one in super().render(*arguments, **options):
                 yield one if one.control else Segment(visible(one.text), one.style)
 
-    return Visible(file=cast(IO[str], door), width=width, highlight=False, emoji=False, markup=False)
+    console = Visible(file=cast(IO[str], door), width=width, highlight=False, emoji=False, markup=False)
+    console.width = max(console.width, _NARROWEST)
+    return console
 
 
 @contextmanager
@@ -181,9 +187,18 @@ def flush() -> None:
         sys.stdout.flush()
 
 
+def keep_numbers() -> None:
+    """Take the numbers of streams that are closed, or a file that is opened got one, and what a child prints."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+
+
 def drop_output(*, err: bool = False) -> None:
     """Send what is left to be printed nowhere, or Python would fail on it once more at the very end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if err else sys.stdout).fileno())
+    stream = sys.stderr if err else sys.stdout
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def is_terminal(*, err: bool = False) -> bool:

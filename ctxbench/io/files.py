@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from ctxbench.core.errors import Fault, InputError, StorageError
-from ctxbench.io.leftovers import ASIDE, TEMPORARY, beside, held_folder, left, let_go, modified, sweep, try_lock
+from ctxbench.io.leftovers import ASIDE, TEMPORARY, beside, held_folder, left, let_go, modified, remove, sweep, try_lock
 
 UTF16 = "the file is UTF-16; save it as UTF-8"
 _BOM = b"\xef\xbb\xbf"
@@ -259,7 +258,7 @@ def atomic_folder(path: Path | str, *, keep: bool = False) -> Iterator[Path]:
         except OSError as error:
             raise _unwritable(path, error) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove(temporary)
         let_go(handle)
         recover_folder(target)
 
@@ -276,7 +275,7 @@ def temporary_folder(place: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         let_go(handle)
 
 
@@ -301,7 +300,7 @@ def recover_folder(path: Path | str) -> None:
             garbage = beside(target, TEMPORARY)  # so that nobody brings back a folder that is half removed
             with suppress(OSError):
                 aside.rename(garbage)
-                shutil.rmtree(garbage, ignore_errors=True)
+                remove(garbage)
     sweep(target)
 
 

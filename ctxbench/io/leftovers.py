@@ -101,9 +101,21 @@ def remove(path: Path) -> None:
     """Remove a file or a folder with all in it, as far as that can be done."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
+        if path.exists():  # a folder in it may not be written in
+            _open_up(path)
+            shutil.rmtree(path, ignore_errors=True)
     else:
         with suppress(OSError):
             path.unlink()
+
+
+def _open_up(folder: Path) -> None:
+    """Let its owner write in a folder and in those below it."""
+    with suppress(OSError):
+        folder.chmod(0o700)
+        for one in folder.iterdir():
+            if one.is_dir() and not one.is_symlink():
+                _open_up(one)
 
 
 def try_lock(handle: int) -> bool | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _WIDE = 110  # from here on a comparison takes one line
 _DROPPED_FIRST = ("Comp@1", "Comp@20", "wrong_siblings", "Comp", "items")  # where the terminal is narrow
 _BASELINE = "(baseline)"
+_NAME = 10  # columns that names of selectors have, however narrow it is
 _OUTSIDE = "What a selector offers is measured; what the model then calls is outside."
 
 
@@ -80,7 +81,7 @@ def _fitting(table: ComparisonTable, console: Console, plain: bool) -> tuple[lis
 
     columns = list(table.columns)
     order = [c for name in _DROPPED_FIRST for c in columns if name in (c.key, c.metric.name)]
-    for column in dict.fromkeys(order):
+    for column in dict.fromkeys([*order, *columns[:0:-1]]):
         options = console.options.update(width=10_000)
         if Measurement.get(console, options, _figures(table, columns, plain, marked=False)).maximum <= console.width:
             break
@@ -91,7 +92,7 @@ def _fitting(table: ComparisonTable, console: Console, plain: bool) -> tuple[lis
 def _figures(table: ComparisonTable, columns: Sequence[Column], plain: bool, *, marked: bool = True) -> Table:
     """The table; not `marked`, as wide as it is where the mark of the baseline goes to a line of its own."""
     made = empty_table()
-    made.add_column("selector", overflow="fold")
+    _add_names(made, table)
     for column in columns:
         made.add_column(_heading(column), justify="left" if column.interval else "right", no_wrap=True)
     errors = any(row.errors for row in table.rows)
@@ -104,6 +105,12 @@ def _figures(table: ComparisonTable, columns: Sequence[Column], plain: bool, *, 
             cells.append(_text(f"{row.errors:,}", plain))
         made.add_row(*cells, style="bold" if row.is_base else "")
     return made
+
+
+def _add_names(made: Table, table: ComparisonTable) -> None:
+    """The column of the selectors' names, which are broken where it is narrow, but never gone."""
+    longest = max((len(row.selector) for row in table.rows), default=0)
+    made.add_column("selector", overflow="fold", min_width=min(longest, _NAME))
 
 
 def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: bool) -> Text:
@@ -121,7 +128,7 @@ def _differences(table: ComparisonTable, plain: bool, *, stacked: bool) -> Table
     from rich.text import Text
 
     made = empty_table()
-    made.add_column("selector", overflow="fold")
+    _add_names(made, table)
     for metric in table.compared:
         title = "completeness, points" if metric.name == "completeness" else f"prompt {wording.points(metric)}"
         made.add_column(title, overflow="fold")

@@ -53,6 +53,8 @@ def _corpus_path(given: Path) -> Path:
                     f"or, if no importer provides it any more, delete the folder {folder}"
                 )
             return path
+    if os.path.isdir(given) and not os.access(given, os.X_OK):  # noqa: PTH112 - as above
+        raise StorageError(f"cannot read {given}: Permission denied; expected a folder that can be read")
     raise StorageError(
         f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, or an imported dataset "
         "(`ctxbench data list` names those that there are)"

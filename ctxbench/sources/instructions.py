@@ -236,6 +236,8 @@ def _paths(folder: Path) -> list[str]:
     """The files below a folder, sorted, with slashes; links to folders are not followed."""
     if not folder.is_dir():
         raise StorageError(f"cannot read {folder}: no such folder; expected one that holds rules or references")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise StorageError(f"cannot read {folder}: Permission denied; expected a folder that can be read")
     found = []
     for here, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)

@@ -979,4 +979,4 @@ def test_on_the_command_line_a_run_folder_that_cannot_be_made_is_exit_2(tmp_path
     code, said = command(experiment(tmp_path), "--out", tmp_path / "taken" / "run")
     assert code == 2
     assert len(said) == 1
-    assert said[0].startswith(f"error: cannot write {tmp_path / 'taken' / 'run'}")
+    assert said[0] == f"error: {tmp_path / 'taken'} is a file; a run needs a folder, name another one"

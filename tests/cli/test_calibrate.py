@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ctxbench.cli.calibrate import FitRequest, calibrate
-from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
+from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.features.stored_fits import read_calibrations
 
 
@@ -112,14 +112,14 @@ def test_what_cannot_be_done_writes_nothing(run, tmp_path, change, kind, message
 
 def test_a_file_of_something_else_stays(run, tmp_path):
     (tmp_path / "fits.json").write_text("[1]", encoding="utf-8")
-    with pytest.raises(InputError, match="no file of fits"):
+    with pytest.raises(ParameterError, match="no file of fits that can be read; name another --out"):
         run()
     assert (tmp_path / "fits.json").read_text("utf-8") == "[1]"
 
 
 def test_a_file_of_something_else_is_refused_before_anything_is_opened(run, tmp_path):
     (tmp_path / "fits.json").write_text("[1]", encoding="utf-8")
-    with pytest.raises(InputError, match="no file of fits"):
+    with pytest.raises(ParameterError, match="no file of fits that can be read; name another --out"):
         run(datasets=["no dataset of this name"])
 
 

@@ -604,10 +604,12 @@ def test_no_gate_file_here(cli):
 
 def test_a_summary_that_cannot_be_written(cli, accepted, place, monkeypatch):
     (place / "folder").mkdir()
-    assert cli("check", "--junit", "folder").err == "error: folder is a folder, and --junit names a file\n"
+    assert (
+        cli("check", "--junit", "folder").err == "error: folder is a folder, and --junit names a file; name one in it\n"
+    )
     done = cli("check", "--markdown", "")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "error: . is a folder, and --markdown names a file; is $GITHUB_STEP_SUMMARY set?\n"
+    assert done.err == "error: --markdown names no file; is $GITHUB_STEP_SUMMARY set?\n"
     (place / "file").write_text("")
     assert "cannot write file/s.md" in cli("check", "--markdown", "file/s.md").err
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "file/s.md")

@@ -330,7 +330,7 @@ def test_presets_of_another_selector(cli, shop, policy, place):
 def test_a_file_where_results_go(cli, shop, policy, unharmed):
     name = policy()
     done = unharmed(cli, "tune", shop, "-p", name, "--out", name)
-    refused(done, "ok.yaml is a file, and results go to the folder ok.yaml; name another one")
+    refused(done, "ok.yaml is a file; a tuning needs a folder, name another one")
     refused(unharmed(cli, "tune", shop, "-p", name, "--out", f"{name}/deep"), "ok.yaml is a file")
     refused(unharmed(cli, "tune", shop, "-p", name, "--markdown", shop), "is a folder, and --markdown names a file")
 

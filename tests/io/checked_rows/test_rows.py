@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import shutil
 import sqlite3
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -172,3 +175,22 @@ def test_single_bits_of_a_file_never_change_a_value_and_what_is_missing_can_be_p
         again.close()
         shutil.rmtree(path.parent)
         path.parent.mkdir()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are looked up there")
+def test_rows_that_nobody_has_are_closed_without_a_line_of_python(path):
+    rows = CheckedRows(path, "things")  # in such a line Ctrl-C would be lost
+    rows.put({b"a": b"1"})
+    lines: list[str] = []
+
+    def open_files():
+        return [one for one in Path("/proc/self/fd").iterdir() if one.exists() and one.samefile(path)]
+
+    assert open_files()
+    sys.setprofile(lambda frame, event, _: lines.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        del rows
+        gc.collect()
+    finally:
+        sys.setprofile(None)
+    assert (lines, open_files()) == ([], [])

@@ -1,0 +1,46 @@
+"""What commands read, as `refuse_outputs` takes it, so that no output takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ctxbench.core.errors import UserError
+
+
+def dataset_inputs(*names: str | Path, base: Path = Path()) -> dict[str, list[Path]]:
+    """The files of datasets, catalogs and agents, by what a message calls them; what is in the cache has none.
+
+    Args:
+        names: folders, files or names.
+        base: what relative folders are relative to, if not to the working folder.
+    """
+    return {
+        f"the files of {name}": [one for place in dict.fromkeys([base / name, Path(name)]) for one in _files(place)]
+        for name in names
+    }
+
+
+def _files(place: Path) -> Iterator[Path]:
+    from ctxbench.data.datasets.layout import CARD, QRELS, QUERIES, agent_of
+    from ctxbench.data.labelling.query_files import FOLDER
+    from ctxbench.sources.agent_file import is_agent_file, read_agent
+    from ctxbench.sources.catalog_snapshots import CAPTURE
+    from ctxbench.sources.catalogs import CORPUS
+
+    yield from (place / name for name in (CARD, CORPUS, QUERIES, QRELS, FOLDER, CAPTURE))
+    yield from [] if place.is_dir() else [place]
+    agent = place if is_agent_file(str(place)) else agent_of(place)
+    if agent is not None:
+        yield agent
+        with suppress(UserError):  # whoever reads it says what is wrong
+            file = read_agent(agent)
+            yield from (file.snapshot, *(one.file for one in file.tools), *([file.mcp] if file.mcp else []))
+
+
+def selector_inputs(*names: str | None) -> dict[str, list[Path]]:
+    """The files of selectors that are named by a path."""
+    from ctxbench.selectors.definitions import is_file
+
+    return {f"selector {name}": [Path(name)] for name in names if name is not None and is_file(name)}

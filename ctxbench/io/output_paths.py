@@ -1,0 +1,109 @@
+"""Looks at where a command will write, before it works: nothing that it reads is written over."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+
+from ctxbench.core.errors import ParameterError, StorageError
+
+_TEXTS = {"--csv": ".csv", "--markdown": ".md", "--junit": ".xml"}  # options whose files are never read again
+_READ = (".yaml", ".yml", ".json", ".jsonl", ".tsv", ".npz", ".py")  # gate files, datasets, baselines, selectors
+
+
+def refuse_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Iterable[Path]]) -> None:
+    """Refuse files that cannot be written, that are one, or that would lie over what is read.
+
+    Args:
+        outputs: the files that are to be written, by their option; None = not asked for.
+        inputs: files and folders that are read, by what a message calls them; they need not be there.
+
+    Raises:
+        ParameterError: an output is a folder, another output, one of the inputs or in one, or is named as such files
+            are.
+        StorageError: it cannot be written.
+    """
+    given = {option: path for option, path in outputs.items() if path is not None}
+    for option, path in given.items():
+        if _kind(path) == "folder":
+            raise ParameterError(f"{path} is a folder, and {option} names a file; name one in it")
+        refuse_unwritable(path)
+    for (one, path), (other, same) in combinations(given.items(), 2):
+        if _real(path) == _real(same):
+            raise ParameterError(f"{one} and {other} name one file, {path}; name two")
+    for option, path in given.items():
+        for what, read in inputs.items():
+            if any(_covers(one, path) for one in read):
+                does = "overwrite" if os.path.lexists(path) else "be among"
+                raise ParameterError(f"{option} {path} would {does} {what}; name another file")
+        if option in _TEXTS and path.suffix.lower() in _READ:
+            ends = f"{option} {path} ends in {path.suffix}, as files that ctxbench reads do"
+            raise ParameterError(f"{ends}; name a file that ends otherwise, such as in {_TEXTS[option]}")
+
+
+def refuse_unwritable(path: Path, *, folder: str = "") -> None:
+    """Refuse a file, or a folder, that cannot be made; missing folders above it can.
+
+    Args:
+        path: the file or folder.
+        folder: what needs a folder there, such as `a run`; empty = it is a file.
+
+    Raises:
+        StorageError: it cannot be made.
+    """
+    there = path
+    while not os.path.lexists(there) and there != there.parent:
+        there = there.parent
+    if (folder or there != path) and _kind(there) in ("file", "device"):
+        if folder:
+            raise StorageError(f"{there} is a file; {folder} needs a folder, name another one")
+        raise StorageError(f"cannot write {path}: {there} is a file, no folder; name another place")
+    home = there if _kind(there) == "folder" else _real(there).parent
+    for one in (path, *(home / name for name in path.relative_to(there).parts)):
+        try:
+            one.stat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror or error}; name another one") from error
+    if _kind(path) == "device":
+        return
+    if not os.access(home, os.W_OK | os.X_OK):
+        raise StorageError(f"cannot write {path}: {home} may not be written in; name another place")
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """The files of a folder and of those in it; what is hidden, as what a killed process leaves, is left out."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(place, name) for name in names if not name.startswith("."))
+
+
+def _covers(read: Path, path: Path) -> bool:
+    """Whether a path is what is read, or lies in it."""
+    inside, whole = _real(path), _real(read)
+    return inside == whole or whole in inside.parents or _same(path, read)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two names, which hard links give one file, are of the same."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _kind(path: Path) -> str:
+    """What stands there: `file`, `folder` or `device`; empty where nothing does, or it may not be known."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return ""
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "device"
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
