@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WIDE = 110  # from here on a comparison takes one line
 _DROPPED_FIRST = ("Comp@1", "Comp@20", "wrong_siblings", "Comp", "items")  # where the terminal is narrow
 _BASELINE = "(baseline)"
-_NAME = 10  # columns that names of selectors have, however narrow it is
+_NAME = 15  # columns that names of selectors have, however narrow it is
 _OUTSIDE = "What a selector offers is measured; what the model then calls is outside."
 
 

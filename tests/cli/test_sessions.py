@@ -64,7 +64,7 @@ def test_a_session_says_what_is_in_and_what_may_be_found(select, write):
     done = select("beta", "--session", write("s.json", text))
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0].startswith("semantic: 1 of 1 items offered beside 1 in the session, ")
+    assert lines[0].startswith("semantic: 1 of 1 item offered beside 1 in the session, ")
     assert lines[1] == "not searched: 1 removed from the session, 1 include mode always"
     assert [line.split()[-1] for line in lines[3:5]] == ["rule:iota", "tool:alpha"]
 

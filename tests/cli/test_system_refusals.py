@@ -165,7 +165,7 @@ def test_tables_keep_the_names_of_selectors_however_narrow(desk, cli, monkeypatc
     done = cli("report", "runs/exp")
     assert done.code == 0
     first = done.out.partition("Left out")[0]
-    assert "bm25 *" in first
+    assert "bm25 (baseline)" in first
     assert "complete %" in first
 
 
