@@ -40,6 +40,19 @@ def special(path: Path | str) -> str:
         return ""  # opening it says what is wrong
 
 
+def folder_fault(path: Path | str) -> str:
+    """Why the folder at a path cannot be listed, such as `no such folder`; empty if it can."""
+    try:
+        with os.scandir(_usable(path)):
+            return ""
+    except FileNotFoundError:
+        return "no such folder"
+    except NotADirectoryError:
+        return "it is a file, and a folder is wanted"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 def readable(path: Path | str, *, again: bool = False) -> Path:
     """The path, to be opened for reading; nothing need stand there.
 
