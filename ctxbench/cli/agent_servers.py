@@ -39,8 +39,6 @@ def look_at_servers(gate: Path, *, recapture: bool) -> None:
         elif agent.captured:
             again = "`--recapture` asks them again"
             say(f"servers of {agent.path} are as captured {_ago(agent.captured)}; {again}", err=True)
-            if missing := agent.uncaptured():
-                say(f"servers of {agent.mcp} that were never captured: {', '.join(missing)}", err=True)
 
 
 def _agents(gate: Path) -> Iterator[AgentFile]:

@@ -16,7 +16,7 @@ from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.jsonc import entry_lines, plain_json, read_jsonc
 from ctxbench.io.yaml_files import YamlPath, line_of
 from ctxbench.sources.catalog_snapshots import SnapshotPart, Source
-from ctxbench.sources.field_names import as_option, renamed, suggested
+from ctxbench.sources.field_names import as_option, mapped, renamed, suggested
 from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS, HostedToolError, is_definition, read_definition
 
 _LINES = (".jsonl", ".ndjson")
@@ -118,6 +118,8 @@ class _ToolListReader:
     wrong: list[tuple[str, YamlPath, YamlPath | None]] = field(default_factory=list)
     first: dict[tuple[str | None, str], YamlPath] = field(default_factory=dict)
     pages: bool = False
+    mapped: set[str] = field(default_factory=set)
+    fields: dict[str, None] = field(default_factory=dict)
     tools: list[Mapping[str, Any]] = field(default_factory=list)
 
     def fault(self, message: str, path: YamlPath, *, other: YamlPath | None = None) -> None:
@@ -126,6 +128,8 @@ class _ToolListReader:
 
     def read(self, entry: _ToolEntry) -> None:
         data = renamed(entry.data, self.names)
+        self.mapped.update(mapped(entry.data, self.names))
+        self.fields |= dict.fromkeys(entry.data)
         try:
             found = read_definition(data)
         except HostedToolError:
@@ -152,6 +156,9 @@ class _ToolListReader:
         Raises:
             InputError: anything is.
         """
+        if self.tools and (useless := [one for one in self.names if one not in self.mapped]):
+            rest = f"which no tool has; they have {self._shown_fields()}"
+            raise InputError([Fault(f"{one!r} is mapped to {self.names[one]!r}, {rest}", self.path) for one in useless])
         if not self.items and not self.wrong:
             self.fault(f"the file holds no tool with a definition; {_EXPECTED}", ())
         if not self.wrong:
@@ -180,11 +187,14 @@ class _ToolListReader:
             lacking.append("schema")
         return suggested(self.tools, lacking)
 
+    def _shown_fields(self) -> str:
+        """The fields that the tools of the file have."""
+        fields = list(self.fields)
+        return ", ".join(map(repr, fields[:12])) + (", ..." if len(fields) > 12 else "") or "no field at all"
+
     def _nameless(self) -> Fault:
-        fields = list(dict.fromkeys(name for tool in self.tools for name in tool))
-        shown = ", ".join(map(repr, fields[:12])) + (", ..." if len(fields) > 12 else "")
         names = {**self.names, "name": "FIELD", **self._mapping()}
-        what = f"no tool has a field 'name'; they have {shown or 'no field at all'}"
+        what = f"no tool has a field 'name'; they have {self._shown_fields()}"
         return Fault(f"{what}; say which of them it is: {as_option(names)}", self.path)
 
     def notes(self) -> Iterator[str]:

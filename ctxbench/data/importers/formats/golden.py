@@ -58,7 +58,7 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
     Raises:
         StorageError: the file is missing or cannot be read.
         InputError: records that cannot be read, names that no item or several have, an item that is expected and
-            forbidden: all at once, with their lines.
+            forbidden, a request twice of which other items are expected: all at once, with their lines.
     """
     file = Path(file)
     draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, PASSED_OVER, RENAMED))
@@ -106,6 +106,7 @@ class _EvalReader:
     names: _ItemNames
     draft: Draft
     lines: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, tuple[int, frozenset[frozenset[ItemKey]]]] = field(default_factory=dict)
 
     def read(self, row: Row, default_id: str) -> None:
         """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
@@ -120,6 +121,13 @@ class _EvalReader:
         for name in sorted({key.id for group in expected or [] for key in group if key in forbidden}):
             row.fault(f"{name} is expected and forbidden; keep one of them")
         groups, _, overlap = minimal_groups(expected or [])
+        if expected is not None:
+            needed = frozenset(map(frozenset, groups))
+            line, before = self.asked.setdefault(text, (row.line, needed))
+            if before != needed:
+                row.fault(
+                    f"the request of line {line} stands here again, and other items are expected; keep one of them"
+                )
         if overlap:
             row.fault("two lists of alternatives share an item; expected each item in one of them")
         if not groups:
