@@ -64,7 +64,7 @@ class Splitting:
     """How a dataset is split: as `split_dataset` takes it."""
 
     by: str
-    share: float
+    share: float | None
     folds: int
     version: str | None
 

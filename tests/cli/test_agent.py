@@ -253,6 +253,11 @@ class TestCheck:
         assert (done.code, done.out.split(":")[0]) == (0, "same")
         assert "was not asked again" in done.out
 
+    def test_where_no_agent_has_servers_a_recapture_says_so(self, gate, cli):
+        done = cli("check", "gate.yaml", "--recapture")
+        assert done.code == 0
+        assert "--recapture asks nobody: no dataset of gate.yaml is over an agent file that" in done.err
+
     def test_an_edited_rule_is_seen_without_copying_a_file(self, gate, cli):
         Path(".cursor/rules/refunds.mdc").write_text(RULE.replace(ABOUT, "Minutes"))
         done = cli("check", "gate.yaml", "--verbose")

@@ -19,7 +19,7 @@ from ctxbench.data.labelling.queue import Queue
 
 
 def splitting(**given):
-    return curate.Splitting(**{"by": "hash", "share": 0.5, "folds": 0, "version": None, **given})
+    return curate.Splitting(**{"by": "hash", "share": None, "folds": 0, "version": None, **given})
 
 
 def rebasing(catalog, **given):

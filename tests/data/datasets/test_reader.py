@@ -158,6 +158,12 @@ def test_qrels_of_three_columns_are_beirs(folder: Path) -> None:
         ),
         (
             QUERIES,
+            '"role":"assistant"',
+            '"role":"asistant"',
+            ["queries.jsonl:7:0 field 'history', entry 2: a message's role is one of system, developer, user"],
+        ),
+        (
+            QUERIES,
             '"turn":1',
             '"turn":-1',
             ["queries.jsonl:7:0 field 'turn' is a place in the conversation, 0 or more, got -1"],
