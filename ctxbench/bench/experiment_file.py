@@ -202,7 +202,7 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
     return Experiment(
         name=own.name,
         about=f"answers of {answers.name}",
-        path=answers,
+        path=None,
         base=Path(),
         datasets=(dataset,),
         selectors=tuple(specs),

@@ -10,7 +10,7 @@ from typing import Any
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey, Link
 from ctxbench.io.cache import altered, cache_dir
-from ctxbench.io.files import recover_folder
+from ctxbench.io.files import folder_fault, recover_folder
 from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.rows import Row, read_key, read_text_value
 
@@ -53,6 +53,8 @@ def _corpus_path(given: Path) -> Path:
                     f"or, if no importer provides it any more, delete the folder {folder}"
                 )
             return path
+    if os.path.lexists(given) and (fault := folder_fault(given)):
+        raise StorageError(f"cannot read the catalog {given}: {fault}")
     raise StorageError(
         f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, or an imported dataset "
         "(`ctxbench data list` names those that there are)"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import Fault, InputError, ParameterError, UserError
 from ctxbench.core.items import ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import Label
@@ -240,6 +240,17 @@ class Corrections:
 def write_patch(corrections: Iterable[Correction], path: Path) -> None:
     """Write corrections as a patch."""
     write_atomic(path, dump_jsonl(one.as_row() for one in corrections))
+
+
+def is_patch(path: Path) -> bool:
+    """Whether a file holds corrections; an empty one does, and one that cannot be read does not."""
+    faults: list[Fault] = []
+    try:
+        for _, row in iter_jsonl(path, faults):
+            _read_row(row)
+    except UserError:
+        return False
+    return not faults
 
 
 def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
