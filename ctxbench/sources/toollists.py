@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def read_tool_list(
             one server (with both lines); all faults at once.
     """
     path = Path(path)
-    data, text = _lines_as_list(path) if path.suffix.lower() in _LINES else read_jsonc(path)
+    data, text = _lines_as_list(path) if path.suffix.lower() in _LINES else _as_json(path)
     reader = _ToolListReader(path, text, names or {})
     for entry in _entries(data, (), _Server(server), reader):
         reader.read(entry)
@@ -76,6 +76,17 @@ def read_tool_list(
         notes=tuple(reader.notes()),
         origin=str(path.parent),
     )
+
+
+def _as_json(path: Path) -> tuple[Any, str]:
+    """The data and its text; what is no JSON in a file that is not called so is told what is expected."""
+    try:
+        return read_jsonc(path)
+    except InputError as error:
+        if path.suffix.lower().startswith(".json"):
+            raise
+        form = "a list of tools is JSON, or JSON lines in a file that ends in .jsonl"
+        raise InputError([replace(fault, message=f"{form}: {fault.message}") for fault in error.faults]) from error
 
 
 def _lines_as_list(path: Path) -> tuple[list[Any], str]:

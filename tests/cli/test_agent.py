@@ -347,7 +347,8 @@ class TestServers:
         assert done.code == 2
         said = " ".join(done.err.split())
         assert "agent.snapshot is kept as it was, since 1 of 2 failed, and it holds " in said
-        assert "`ctxbench data capture --agent agent.yaml --partial`, or --skip rich" in said
+        capture = "ctxbench data capture --agent agent.yaml"
+        assert f'`{capture} --partial`, or `{capture} --skip rich`, or "disabled": true in the configuration' in said
 
     def test_the_tools_of_a_server_that_is_gone_from_the_configuration_are_gone(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0

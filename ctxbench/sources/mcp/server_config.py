@@ -181,7 +181,7 @@ class _ServerEntry:
 
     def __init__(self, config: _Config, name: str, where: YamlPath, value: Any) -> None:
         self.config, self.name, self.where, self.value = config, name, where, value
-        self.variables = Variables(config.path, config.environ)
+        self.variables = Variables(config.path, config.environ, name)
 
     def fault(self, message: str, *at: str | int) -> None:
         self.config.fault(f"server {self.name!r}: {message}", (*self.where, *at))
@@ -284,7 +284,7 @@ class _ServerEntry:
     def _refuse_files(self) -> None:
         if self.value.get("envFile") is not None:
             what = "field 'envFile' is not read: set the variables in the environment and name them as ${env:NAME}"
-            self.fault(f"{what} in 'env', or leave the server out", "envFile")
+            self.fault(f"{what} in 'env', or {self.variables.leave_out}", "envFile")
 
 
 def _written(value: Any) -> Any:
