@@ -163,7 +163,7 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
     return Experiment(
         name=own.name,
         about=f"answers of {answers.name}",
-        path=answers,
+        path=None,
         base=Path(),
         datasets=(dataset,),
         selectors=tuple(specs),
@@ -190,7 +190,7 @@ class _ExperimentReader(YamlForm):
         if "compare_to" not in data:
             return names[0] if names else ""
         name = self.text(data, "compare_to", "")
-        if isinstance(data["compare_to"], str) and not self._known(name, names):
+        if isinstance(data["compare_to"], str) and names and not self._known(name, names):
             self.fault(f"compare_to names no selector of this experiment: {name!r}{suggest(name, names)}", "compare_to")
         return name
 
@@ -200,6 +200,9 @@ class _ExperimentReader(YamlForm):
 
     def texts(self, data: Mapping[str, Any], key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         value = data.get(key, list(default))
+        if key not in data and not value:
+            self.fault(f"{key} is missing; expected a list of names", key)
+            return ()
         if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
             self.fault(f"{key} must be a list of names, got {value!r}", key)
             return ()

@@ -22,7 +22,11 @@ def look_at_servers(gate: Path, *, recapture: bool) -> None:
     Raises:
         UserError: a server fails; what it said before is kept.
     """
-    for agent in _agents(gate):
+    agents = list(_agents(gate))
+    if recapture and not agents:
+        why = f"no dataset of {gate} is over an agent file that can be read and names servers"
+        say(f"--recapture asks nobody: {why}", err=True)
+    for agent in agents:
         if recapture:
             from ctxbench.cli.capture import CaptureWanted, capture_all
             from ctxbench.io.console import printing_to_stderr
@@ -39,8 +43,6 @@ def look_at_servers(gate: Path, *, recapture: bool) -> None:
         elif agent.captured:
             again = "`--recapture` asks them again"
             say(f"servers of {agent.path} are as captured {_ago(agent.captured)}; {again}", err=True)
-            if missing := agent.uncaptured():
-                say(f"servers of {agent.mcp} that were never captured: {', '.join(missing)}", err=True)
 
 
 def _agents(gate: Path) -> Iterator[AgentFile]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +89,10 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
         say(f"{name:<14}" + "".join(f"{int(n):>10,}" for n in found.table[grade]))
     say("", "question               kappa  95% interval  agreement  by chance")
     for one in found.kappas:
-        interval = f"{one.low:.3f}-{one.high:.3f}"
-        say(f"{one.question:<21} {one.value:>6.3f}  {interval:>12}  {one.observed:>9.4f}  {one.expected:>9.4f}")
+        value, interval = ("-", "-") if isnan(one.value) else (f"{one.value:.3f}", f"{one.low:.3f}-{one.high:.3f}")
+        say(f"{one.question:<21} {value:>6}  {interval:>12}  {one.observed:>9.4f}  {one.expected:>9.4f}")
+    if any(isnan(one.value) for one in found.kappas):
+        say("-: kappa needs pairs with different answers to the question; here both answer all alike, as by chance")
     say(
         "",
         "kappa: agreement beyond what chance would give; 1 = always, 0 = no more than chance. By grade, irrelevant "

@@ -86,6 +86,8 @@ def capture_all(wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> in
         raise ParameterError("nothing to capture: name --mcp-config FILE, --rules FOLDER or --references FOLDER")
     if wanted.mcp_config is None and (wanted.only or wanted.skip):
         raise ParameterError("--only and --skip choose among servers; name them with --mcp-config FILE")
+    if not 0 < wanted.timeout < float("inf"):
+        raise ParameterError(f"--timeout must be above 0 seconds and finite, got {wanted.timeout:g}")
     if out is None:
         raise ParameterError("name the folder that the catalog goes to: --out FOLDER")
     refuse_other(out)
@@ -177,7 +179,10 @@ def _kept(snapshot: CatalogSnapshot, out: Path, items: str) -> str:
         why += f", and what it holds of theirs cannot be told: {error}"
     servers = [part.name for part in snapshot.failed if part.kind == SERVER]
     skip = shlex.join(word for name in servers for word in ("--skip", name))
-    partial = f"`ctxbench data capture {items} --partial`" if items else "--partial"  # a check has no such option
+    partial = "--partial"
+    if items:  # a check has no such options
+        partial = f"`ctxbench data capture {items} --partial`"
+        skip = f'`ctxbench data capture {items} {skip}`, or "disabled": true in the configuration' if skip else ""
     mend = f"mend that, or replace it by what the others gave: {partial}{f', or {skip}' if skip else ''}"
     return f"{why}; {mend} ({'; '.join(f'{part.name}: {part.error}' for part in snapshot.failed)})"
 

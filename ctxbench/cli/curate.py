@@ -66,7 +66,7 @@ class Splitting:
     """How a dataset is split: as `split_dataset` takes it."""
 
     by: str
-    share: float
+    share: float | None
     folds: int
     version: str | None
 
@@ -135,7 +135,7 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False
         ParameterError: both or what cannot be: a cached dataset is not changed in place; or there is no catalog.
     """
     from ctxbench.data.curation.rebase import rebase_dataset
-    from ctxbench.data.curation.renames import read_renames
+    from ctxbench.data.curation.renames import check_renames, read_renames
     from ctxbench.data.datasets.layout import agent_of
     from ctxbench.sources.agent_file import is_agent_file, open_catalog
 
@@ -144,9 +144,11 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False
         raise ParameterError(f"{name} is over no agent file; say the changed catalog: --catalog FILE")
     target = _target(name, out, in_place=in_place)
     mapping = None if how.renames is None else read_renames(how.renames)
+    dataset, changed = _opened_for_rebase(name, mapping or {}), open_catalog(catalog)
+    check_renames(mapping or {}, dataset.catalog, changed, file=how.renames)
     found = rebase_dataset(
-        _opened_for_rebase(name, mapping or {}),
-        open_catalog(catalog),
+        dataset,
+        changed,
         renames=mapping,
         accept=how.accept,
         version=how.version,

@@ -77,7 +77,9 @@ def data_split(
     by: Annotated[
         str, typer.Option(help="hash: at random, but always alike; or time: the earlier queries are for tuning.")
     ] = "hash",
-    share: Annotated[float, typer.Option(help="Share of the queries that are for tuning, 0 to 1.")] = 0.5,
+    share: Annotated[
+        float | None, typer.Option(help="Share of the queries that are for tuning, 0 to 1; 0.5 by default.")
+    ] = None,
     folds: Annotated[int, typer.Option(help="So many splits fold-1, fold-2 ... in place of tuning and test.")] = 0,
     out: Out = None,
     in_place: InPlace = False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +11,7 @@ import typer
 
 from ctxbench.cli.light import Command, Group
 from ctxbench.cli.options import CatalogName, JsonFlag
+from ctxbench.core.errors import ParameterError
 
 NewName = Annotated[str | None, typer.Option("--name", help="The dataset's name; made of the file's by default.")]
 FolderName = Annotated[str | None, typer.Option("--name", help="The dataset's name; that of its folder by default.")]
@@ -38,8 +41,17 @@ class ImportGroup(Group):
         """The arguments with `dataset` or `tools` in front where they name no sub-command."""
         if not args or args[0] in (*self.commands, "--help", "-h"):
             return args
+        if (meant := get_close_matches(args[0], self.commands, 1, 0.75)) and args[0] not in _datasets():
+            raise ParameterError(f"no import {args[0]!r}; did you mean {meant[0]}? See `ctxbench data import --help`")
         file = any(not one.startswith("-") and Path(one).suffix in (".json", ".jsonc") for one in args)
         return ["tools" if file else "dataset", *args]
+
+
+def _datasets() -> Collection[str]:
+    """The datasets that can be imported by their name alone."""
+    from ctxbench.data.datasets.lookup import importers
+
+    return importers()
 
 
 import_app = typer.Typer(

@@ -24,7 +24,7 @@ def init(folder: Path, *, as_json: bool) -> None:
     """Write what is missing of an agent file, gate, policies, experiment and workflow; what is there stays.
 
     Raises:
-        StorageError: there is no such folder, or a file cannot be written.
+        StorageError: there is no such folder, a folder stands where a file goes, or one cannot be written.
         ParameterError: it holds nothing that an agent could be given.
     """
     if not folder.is_dir():
@@ -32,8 +32,13 @@ def init(folder: Path, *, as_json: bool) -> None:
     found = look(folder)
     if found.mcp is None and not found.rules and not found.tools:
         raise ParameterError("; ".join([_nothing(folder), *_not_taken(found), "name the project's folder"]))
+    files = list(_files(found))
+    if in_the_way := [str(path) for path, _ in files if path.is_dir()]:
+        raise StorageError(
+            f"{' and '.join(in_the_way)}: a folder, where a file goes; move it away, nothing was written"
+        )
     written, kept = [], []
-    for path, text in _files(found):
+    for path, text in files:
         if path.exists():
             kept.append(path)
         else:
@@ -125,6 +130,8 @@ def _told(found: Project) -> Iterator[str]:
 
 def _not_taken(found: Project) -> Iterator[str]:
     """What was seen and is not in the agent file, with what to do about it."""
+    for name, reason in found.broken_mcp.items():
+        yield f"not taken: {name}, which cannot be used ({reason})"
     for name in found.other_mcp:
         owner = Path(name).parent.parent if Path(name).parent.name in (".cursor", ".vscode") else Path(name).parent
         own = shlex.join(["ctxbench", "init", str(found.folder / owner)])

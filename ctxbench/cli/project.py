@@ -22,6 +22,7 @@ class Project:
     Attributes:
         folder: its path.
         mcp: the configuration of MCP servers; None = there is none.
+        broken_mcp: configurations that cannot be read, each with the reason.
         other_mcp: further ones, here and in folders below.
         rules: how many rules and skills there are.
         tools: lists of tools, each with how many it holds.
@@ -33,6 +34,7 @@ class Project:
 
     folder: Path
     mcp: str | None
+    broken_mcp: dict[str, str]
     other_mcp: tuple[str, ...]
     rules: int
     tools: dict[str, int]
@@ -57,14 +59,16 @@ def look(folder: Path) -> Project:
     files = list(_files(folder))
     datasets = [str(Path(name).parent.as_posix()) for name in files if Path(name).name == CARD and "/" in name]
     own = [name for name in files if not any(name.startswith(f"{dataset}/") for dataset in datasets)]
-    configurations = [name for name in MCP if (folder / name).is_file()]
-    below = [name for name in own if name not in configurations and name.endswith(MCP)]
+    broken = _broken(folder, [name for name in dict.fromkeys((*MCP, *own)) if name.endswith(MCP)])
+    configurations = [name for name in MCP if (folder / name).is_file() and name not in broken]
+    below = [name for name in own if name not in (*configurations, *broken) and name.endswith(MCP)]
     read, unread = _tool_lists(folder, [name for name in own if Path(name).name in TOOLS])
     evals = [name for name in own if "eval" in Path(name).stem.casefold() and name.endswith(_EVALS)]
     root = folder.resolve()
     return Project(
         folder=folder,
         mcp=configurations[0] if configurations else None,
+        broken_mcp=broken,
         other_mcp=(*configurations[1:], *below),
         rules=sum(len(part.items) for part in rules_folder(folder)()),
         tools=read,
@@ -87,6 +91,20 @@ def _files(folder: Path) -> Iterator[str]:
             below.clear()
         found += [(path / name).as_posix() for name in sorted(names)]
     yield from sorted(found, key=lambda name: (name.count("/"), name))
+
+
+def _broken(folder: Path, names: list[str]) -> dict[str, str]:
+    """The configurations of servers that cannot be used, with the reason. Variables may be unset."""
+    from ctxbench.sources.mcp.server_config import server_names
+
+    broken = {}
+    for name in names:
+        try:
+            if (folder / name).is_file():
+                server_names(folder / name)
+        except UserError as error:
+            broken[name] = " ".join(str(error).split())
+    return broken
 
 
 def _tool_lists(folder: Path, names: list[str]) -> tuple[dict[str, int], list[str]]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool, embedder: str, as_json: bool) -> None:
     """List contradicted labels, or ask about each and write the accepted corrections as a patch."""
     from ctxbench.data.datasets.lookup import open_dataset
-    from ctxbench.data.labelling.review import findings, write_patch
+    from ctxbench.data.labelling.review import findings, is_patch, write_patch
 
     with progress() as shown:
         dataset = open_dataset(name, notify=shown.say)
@@ -35,6 +35,8 @@ def review(name: str, *, selectors: list[str], patch: Path | None, listed: bool,
         raise ParameterError("name the file for corrections with --patch FILE, or only list with --list")
     refuse_outputs({"--patch": patch}, dataset_inputs(name))
     if patch is not None and not (listed or as_json) and patch.exists():
+        if not is_patch(patch):
+            raise ParameterError(f"{patch} is there and is no file of corrections; name another file for them")
         raise ParameterError(
             f"{patch} holds corrections already; apply it with "
             f"`{shlex.join(['ctxbench', 'data', 'review', name, '--apply', str(patch)])}`, or name another file"

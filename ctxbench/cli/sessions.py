@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,6 +113,9 @@ def read_history(given: str) -> tuple[Message, ...]:
         if mark:
             raise ParameterError(f"{path} is a list of messages, not of conversations; leave out #{conversation}")
         return _messages(text, path)
+    if re.match(r'\s*\{\s*"(role|content)"', text):
+        what = 'messages must be a JSON list, [{"role": "user", "content": "..."}, ...]; put them in brackets'
+        raise InputError([Fault(what, path, 1)])
     exchanges = ConversationStore(path).exchanges()
     known = list(dict.fromkeys(one.conversation for one in exchanges))
     if mark and conversation not in known:
@@ -144,6 +148,8 @@ def _messages(text: str, path: Path) -> tuple[Message, ...]:
         except TypeError:
             what = f'message {number}: expected {{"role", "content"}}, both texts, got {entry!r:.60}'
             faults.append(Fault(what, path, line))
+        except ParameterError as error:
+            faults.append(Fault(f"message {number}: {error}", path, line))
     if faults:
         raise InputError(faults)
     return tuple(out)

@@ -16,6 +16,8 @@ from ctxbench.io.visible import one_line
 
 SHOWN = 50  # faults that a message lists; a file of the wrong kind has thousands
 
+_EXAMPLES = 5  # names that stand for many
+
 
 class CtxbenchError(Exception):
     """Base of every error that ctxbench raises on purpose."""
@@ -152,6 +154,16 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
 def faults_of(error: Exception) -> tuple[Fault, ...]:
     """What is wrong, one by one: an error that is no `InputError` is one fault, whose place is not known."""
     return error.faults if isinstance(error, InputError) else (Fault(str(error)),)
+
+
+def none_found(names: Sequence[str], what: str, where: str, known: Sequence[str]) -> str:
+    """That two inputs do not belong together: nothing that the one names is in the other; some of both are shown."""
+    held = _some(known) if known else "nothing"
+    return f"none of the {len(names):,} {what} is in {where}: {_some(names)}; {where} holds {held}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_EXAMPLES])) + (", ..." if len(names) > _EXAMPLES else "")
 
 
 def suggest(name: str, known: Iterable[str], *, listed: bool = True) -> str:

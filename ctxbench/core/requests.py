@@ -19,13 +19,19 @@ from ctxbench.core.items import ITEM_TYPES, Catalog, ItemKey
 from ctxbench.core.masks import Masks
 from ctxbench.core.times import instant, named_instant
 
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One earlier message of the conversation."""
+    """One earlier message of the conversation; its role is one of `ROLES`."""
 
     role: str
     content: str
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise ParameterError(f"a message's role is one of {', '.join(ROLES)}, got {self.role!r:.40}")
 
 
 @dataclass(frozen=True, slots=True)

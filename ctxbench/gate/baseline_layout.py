@@ -77,7 +77,7 @@ def other_content(folder: Path) -> str:
     """Say what a folder holds if it is no baseline: `a dataset`, `a run`, `no folder` ...; else empty.
 
     Raises:
-        StorageError: it cannot be looked at.
+        StorageError: it cannot be looked at, or is a baseline that has lost its manifest.
     """
     try:
         if not folder.exists():
@@ -92,4 +92,7 @@ def other_content(folder: Path) -> str:
     for name, what in _FOREIGN.items():
         if name in names:
             return f"the folder of {what}"
+    if MANIFEST not in names and (VECTORS in names or next(folder.glob(f"*/{ITEMS}"), None)):
+        how = f"bring it back from git, or delete the folder and accept again ({accept_command()})"
+        raise StorageError(f"{folder / MANIFEST} is missing; {how}")
     return "a folder of something else" if names and MANIFEST not in names else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -37,6 +38,19 @@ def special(path: Path | str) -> str:
         return _SPECIAL.get(stat.S_IFMT(_usable(path).stat().st_mode), "")
     except OSError:
         return ""  # opening it says what is wrong
+
+
+def folder_fault(path: Path | str) -> str:
+    """Why the folder at a path cannot be listed, such as `no such folder`; empty if it can."""
+    try:
+        with os.scandir(_usable(path)):
+            return ""
+    except FileNotFoundError:
+        return "no such folder"
+    except NotADirectoryError:
+        return "it is a file, and a folder is wanted"
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def readable(path: Path | str, *, again: bool = False) -> Path:
@@ -71,8 +85,9 @@ def read_bytes(path: Path | str) -> bytes:
 
 
 def is_utf16(data: bytes) -> bool:
-    """Whether a text starts as one in UTF-16 does: with its byte order mark, or half an ASCII character of it."""
-    return data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:2]
+    """Whether a text starts as one in UTF-16 does: with its byte order mark, or with ASCII characters of it."""
+    halves = [set(data[:4][start::2]) for start in (0, 1)] if len(data[:4]) % 2 == 0 else []
+    return data[:2] in (b"\xff\xfe", b"\xfe\xff") or ({0} in halves and halves[0] != halves[1])
 
 
 def read_text(path: Path | str) -> str:
@@ -80,11 +95,14 @@ def read_text(path: Path | str) -> str:
 
     Raises:
         StorageError: it is missing or cannot be read.
-        InputError: it is not UTF-8; all lines that are not are listed.
+        InputError: it is not UTF-8, all lines that are not are listed; or it holds a NUL byte.
     """
     data = read_bytes(path)
     if is_utf16(data):
         raise InputError([Fault(UTF16, path, 1)])
+    if (before := data.find(b"\0")) >= 0:
+        what = "the file holds a NUL byte, which no text has; take it out, or name another file"
+        raise InputError([Fault(what, path, data.count(b"\n", 0, before) + 1)])
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -333,12 +351,15 @@ def _usable(path: Path | str) -> Path:
     Raises:
         StorageError: it holds NUL, or characters that the file system's encoding does not have.
     """
+    why = "it holds NUL"
     try:
         if b"\0" not in os.fsencode(path):
             return Path(path)
-    except UnicodeEncodeError:
-        pass
-    raise StorageError(f"{str(path)!r} can be no path: it holds NUL or half a character; expected the path of a file")
+    except UnicodeEncodeError as error:
+        lacking, code = error.object[error.start], sys.getfilesystemencoding()
+        why = f"the locale's encoding ({code}) has no {lacking!a}; set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
+        why = "it holds half a character" if "\ud800" <= lacking <= "\udfff" else why
+    raise StorageError(f"{str(path)!r} can be no path: {why}; expected the path of a file")
 
 
 def _sync_folder(folder: Path) -> None:

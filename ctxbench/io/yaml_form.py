@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,11 +26,13 @@ class YamlForm:
     Attributes:
         path, lines: of the file; None and nothing of what was made in Python.
         faults: found so far.
+        misspelt: keys of the top that are missing while one that is nearly called so is there.
     """
 
     path: Path | None
     lines: Mapping[YamlPath, int]
     faults: list[Fault]
+    misspelt: set[str] = field(default_factory=set, kw_only=True)
 
     @property
     def base(self) -> Path:
@@ -37,13 +40,18 @@ class YamlForm:
         return Path() if self.path is None else self.path.parent
 
     def fault(self, message: str, *where: str | int) -> None:
-        """Add a fault at a path of the file."""
+        """Add a fault at a path of the file; that a misspelt key is missing has been told."""
+        if len(where) == 1 and where[0] in self.misspelt:
+            return
         self.faults.append(Fault(message, self.path, line_of(self.lines, where)))
 
     def refuse_unknown(self, data: Iterable[Any], known: Collection[str], what: str, *where: str | int) -> None:
         """Add a fault for each key that is not known; `what` is what has no such key."""
-        for key in data:
+        keys = list(data)
+        for key in keys:
             if key not in known:
+                meant = () if where else get_close_matches(str(key), known, cutoff=0.5)
+                self.misspelt.update(one for one in meant if one not in keys)
                 self.fault(f"{what} has no {key!r}{suggest(str(key), known)}", *where, key)
 
     def attempt(self, what: Callable[[], T], *where: str | int) -> T | None:

@@ -6,26 +6,32 @@ what they said is kept in a folder, the snapshot.
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError
+from ctxbench.core.errors import Fault, InputError, StorageError, UserError, raise_faults, suggest
 from ctxbench.core.items import INCLUDE_MODES, Catalog, ItemKey
 from ctxbench.io.files import read_text
-from ctxbench.io.yaml_files import YamlPath, load_yaml
+from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.sources.catalog_snapshots import CAPTURE, SERVER, CatalogSnapshot, SnapshotPart, Source, capture
 from ctxbench.sources.catalogs import CORPUS, read_catalog
-from ctxbench.sources.include_modes import tool_modes
+from ctxbench.sources.field_names import read_field_names
+from ctxbench.sources.include_modes import tool_modes, unknown_modes
+from ctxbench.text.redaction import masked
 
 KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
 SOURCES = ("mcp", "tools", "rules", "references")
 _INCLUDE = ("servers", "tools", "otherwise")
 _LIST = ("file", "server", "map")
 _ENDINGS = (".yaml", ".yml")
+_WARNED: set[tuple[Path, str]] = set()  # what was logged of which agent file
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +65,7 @@ class AgentFile:
         selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file.
         settings: of the selector, over the preset's.
         system: the system prompt; empty: that of the selector.
+        lines: of the file, by path; for faults.
     """
 
     path: Path
@@ -73,6 +80,7 @@ class AgentFile:
     selector: str = "learned"
     settings: Mapping[str, Any] = field(default_factory=dict)
     system: str = ""
+    lines: Mapping[YamlPath, int] = field(default_factory=dict, repr=False)
 
     def parts(self) -> tuple[SnapshotPart, ...]:
         """What every source gives now, and the servers gave when they were captured; see `catalog`."""
@@ -81,17 +89,22 @@ class AgentFile:
     def catalog(self) -> Catalog:
         """The items that the agent has now: of the snapshot, of its lists of tools, its rules and its references.
 
+        What is odd in a source is logged as a warning, once a process.
+
         Raises:
-            StorageError: a file or folder is missing, or the servers were never captured.
-            InputError: a source is faulty, two give an item of one identity, or there is no item at all.
+            InputError: a source is missing or faulty, the servers were never captured, two sources give an item of one
+                identity, there is no item at all, or a mode is of what is not there; all faults, with their lines.
         """
         catalog = self._captured.catalog
         if self.include is None:
             return catalog
-        try:
-            return tool_modes(catalog, **self.include, otherwise=self.otherwise)
-        except ParameterError as error:
-            raise InputError([Fault(f"include: {error}", self.path)]) from error
+        raise_faults(
+            [
+                self._fault(f"include: {message}", "include", key, name)
+                for key, name, message in unknown_modes(catalog, **self.include)
+            ]
+        )
+        return tool_modes(catalog, **self.include, otherwise=self.otherwise)
 
     def places(self) -> dict[str, tuple[Path, int]]:
         """By id of an item: the file that it stands in, and the line; 0 where only the file is known."""
@@ -105,42 +118,69 @@ class AgentFile:
 
     @property
     def _captured(self) -> CatalogSnapshot:
+        parts: list[SnapshotPart] = []
+        faults: list[Fault] = []
+        for source, where in self._sources():
+            try:
+                parts += source()
+            except InputError as error:
+                faults += error.faults
+            except UserError as error:
+                faults.append(self._fault(str(error), *where))
+        raise_faults(faults, subject=f"agent {self.path}")
         try:
-            return capture(*self._sources())
+            found = capture(lambda: parts)
         except InputError as error:
             raise InputError(error.faults, subject=f"agent {self.path}") from error
-        except StorageError as error:
-            if str(self.path) in str(error):
-                raise
-            raise StorageError(f"{self.path}: {error}") from error
+        for part in parts:
+            for said in (*part.notes, *([part.error] if part.error else [])):
+                self._warn(f"{part.name}: {said}")
+        return found
 
-    def _sources(self) -> Iterator[Source]:
-        from ctxbench.sources.field_names import read_field_names
+    def _fault(self, message: str, *where: str | int) -> Fault:
+        return Fault(message, self.path, line_of(self.lines, where))
+
+    def _warn(self, said: str) -> None:
+        """Log what is odd, once a process, however often the sources are read."""
+        line = masked(f"{self.path}: {said}")
+        if (self.path.resolve(), line) not in _WARNED:
+            _WARNED.add((self.path.resolve(), line))
+            _log.warning("%s", line)
+
+    def _sources(self) -> Iterator[tuple[Source, YamlPath]]:
+        """The sources, each with its place in the file."""
         from ctxbench.sources.instructions import references_folder, rules_folder
         from ctxbench.sources.toollists import tool_list
 
         if self.mcp is not None:
-            yield self._servers
-        for one in self.tools:
+            yield self._servers, ("sources", "mcp")
+        for place, one in enumerate(self.tools):
             names = None if one.map is None else read_field_names(one.map)
-            yield tool_list(one.file, server=one.server, names=names)
-        yield from map(rules_folder, self.rules)
-        yield from map(references_folder, self.references)
+            yield tool_list(one.file, server=one.server, names=names), ("sources", "tools", place)
+        for key, folders, source in (
+            ("rules", self.rules, rules_folder),
+            ("references", self.references, references_folder),
+        ):
+            for place, folder in enumerate(folders):
+                yield source(folder), ("sources", key, place)
 
     def _servers(self) -> Sequence[SnapshotPart]:
         """What the servers gave when they were captured, without those that the configuration has no more.
 
         Raises:
-            StorageError: they never were.
+            StorageError: they never were, or the configuration is missing.
+            InputError: the configuration is none.
         """
+        from ctxbench.sources.mcp.server_config import server_names
+
+        names = [] if self.mcp is None else server_names(self.mcp)
+        ask = f"`{shlex.join(['ctxbench', 'data', 'capture', '--agent', str(self.path)])}`"
         if not (self.snapshot / CAPTURE).is_file():
-            raise StorageError(
-                f"{self.path}: what the servers of {self.mcp} have was never captured ({self.snapshot} is missing); "
-                f"ask them once: `{shlex.join(['ctxbench', 'data', 'capture', '--agent', str(self.path)])}`"
-            )
-        names = self._configured()
-        found = read_catalog(self.snapshot / CORPUS)
-        items = tuple(item for item in found if names is None or item.server in names)
+            what = f"what the servers of {self.mcp} have was never captured ({self.snapshot} is missing)"
+            raise StorageError(f"{what}; ask them once: {ask}")
+        if missing := [name for name in names if name not in self._answered()]:
+            self._warn(f"servers of {self.mcp} that were never captured: {', '.join(missing)}; {ask} asks them")
+        items = tuple(item for item in read_catalog(self.snapshot / CORPUS) if item.server in names)
         return [SnapshotPart(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
 
     @property
@@ -151,28 +191,12 @@ class AgentFile:
         card, _ = load_yaml(self.snapshot / CAPTURE)
         return str(card.get("captured", "")) if isinstance(card, Mapping) else ""
 
-    def uncaptured(self) -> list[str]:
-        """The servers of the configuration that the snapshot knows nothing of, because they are new or never answered.
-
-        None where the configuration cannot be read, which `capture` says.
-        """
-        if not self.captured:
-            return []
+    def _answered(self) -> set[Any]:
+        """The servers that the snapshot knows: not those that are new, or never answered."""
         card, _ = load_yaml(self.snapshot / CAPTURE)
         parts = card.get("parts") if isinstance(card, Mapping) else None
-        known = {
-            part.get("name") for part in parts or () if isinstance(part, Mapping) and part.get("state") != "failed"
-        }
-        return [name for name in self._configured() or () if name not in known]
-
-    def _configured(self) -> list[str] | None:
-        """The servers of the configuration; None where it cannot be read, as where it is kept out of the repository."""
-        from ctxbench.sources.mcp.server_config import server_names
-
-        try:
-            return None if self.mcp is None else server_names(self.mcp)
-        except UserError:
-            return None
+        found = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+        return {part.get("name") for part in found if part.get("state") != "failed"}
 
 
 def is_agent_file(path: Path | str) -> bool:
@@ -207,14 +231,26 @@ def read_agent(path: Path) -> AgentFile:
     """
     data, lines = load_yaml(path)
     if not isinstance(data, Mapping) or "sources" not in data:
-        what = f"an agent file has {', '.join(KEYS)}, and needs sources, such as {{rules: ., mcp: .mcp.json}}"
-        raise InputError([Fault(what, path, 1)])
+        raise InputError([_no_agent(data, lines, path)])
     reader = _AgentReader(path, lines, [])
     reader.refuse_unknown(data, KEYS, "an agent file")
     agent = reader.agent(data)
     if reader.faults:
         raise InputError(sorted(reader.faults, key=lambda fault: fault.line))
     return agent
+
+
+def _no_agent(data: Any, lines: Mapping[YamlPath, int], path: Path) -> Fault:
+    """What makes a file none of an agent: another type, or a key that is nearly `sources`."""
+    keys = list(data) if isinstance(data, Mapping) else []
+    for key in keys:
+        if meant := suggest(key, ["sources"], listed=False):
+            return Fault(f"an agent file has no {key!r}{meant}", path, line_of(lines, (key,)))
+    got = (
+        "" if keys else "; got a list" if isinstance(data, list) else f"; got {data!r:.40}" if data else "; it is empty"
+    )
+    what = f"an agent file has {', '.join(KEYS)}, and needs sources, such as {{rules: ., mcp: .mcp.json}}"
+    return Fault(f"{what}{got}", path, 1)
 
 
 class _AgentReader(YamlForm):
@@ -239,6 +275,7 @@ class _AgentReader(YamlForm):
             selector=self._selector(data),
             settings=self._mapping(data, "settings", None),
             system=self._system(data),
+            lines=self.lines,
         )
 
     def _mapping(self, data: Mapping[str, Any], key: str, known: Sequence[str] | None) -> Mapping[str, Any]:
@@ -284,6 +321,8 @@ class _AgentReader(YamlForm):
             wrong = [key for key in ("server", "map") if not isinstance(about.get(key, ""), str)]
             for key in wrong:
                 self.fault(f"{key} must be a text, got {about[key]!r}", *where, key)
+            if "map" in about and "map" not in wrong:
+                self.attempt(lambda names=about["map"]: read_field_names(names), *where, "map")  # type: ignore[misc]
             if not wrong:
                 yield ToolFile(file=self.base / about["file"], server=about.get("server"), map=about.get("map"))
 

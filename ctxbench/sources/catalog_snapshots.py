@@ -260,5 +260,8 @@ def _whence(part: SnapshotPart) -> str:
 def _nothing(parts: Sequence[SnapshotPart]) -> list[Fault]:
     """Why there is no item at all."""
     said = {"captured": "it holds no items", "disabled": "it is disabled"}
-    faults = [Fault(f"{part.kind} {part.name!r}: {part.error or said[part.state]}") for part in parts]
+    faults = [
+        Fault(f"{part.kind} {part.name!r}: {part.error or '; '.join((said[part.state], *part.notes))}")
+        for part in parts
+    ]
     return faults or [Fault("no server, tool list or folder was named")]

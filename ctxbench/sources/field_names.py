@@ -59,6 +59,11 @@ def renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, A
     return out
 
 
+def mapped(data: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    """The fields that a mapping finds in a tool."""
+    return [field for field, theirs in names.items() if _inner(data, theirs.split(".")) is not None]
+
+
 def _inner(data: Any, path: list[str]) -> Any:
     for part in path:
         data = data.get(part) if isinstance(data, Mapping) else None

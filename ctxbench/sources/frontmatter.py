@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
+_FLAGS = ("alwaysApply", "disable-model-invocation")  # fields that are true or false
 _FENCE = re.compile(r"---[ \t]*")
 _END = re.compile(r"(---|\.\.\.)[ \t]*")
 _FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:[ \t]*(.*)")
+_GLOBS = re.compile(r"(globs[ \t]*:[ \t]*)([*{!].*)")
 _ENTRY = re.compile(r"[ \t]+-[ \t]+(.*)|-[ \t]+(.*)")
 
 
@@ -23,6 +27,7 @@ class Page:
         present: whether there is front matter.
         odd: what is wrong with it, or empty; the fields are then what could be made out.
         line: of the file, in which the text begins; 1-based.
+        lines: in which each field begins, 1-based.
     """
 
     fields: Mapping[str, Any]
@@ -30,13 +35,15 @@ class Page:
     present: bool
     odd: str = ""
     line: int = 1
+    lines: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_page(source: str) -> Page:
     """Take the text of a file apart; never an error, since tools that read such files forgive much.
 
-    Front matter that is no YAML (`globs: *.ts`, a colon in an unquoted text) is read line by line as `name: value`,
-    lists as lines that start with a dash. Front matter that never ends is text.
+    Front matter that is no YAML (a colon in an unquoted text) is read line by line as `name: value`, lists as lines
+    that start with a dash; but patterns without quotes (`globs: **/*.ts`), which Cursor itself writes, are as if they
+    had some. Front matter that never ends is text.
     """
     lines = source.replace("\r\n", "\n").split("\n")
     if not _FENCE.fullmatch(lines[0]):
@@ -46,9 +53,18 @@ def read_page(source: str) -> Page:
         return Page({}, source.strip(), present=False, odd="its front matter does not end; read as text")
     text, line = "\n".join(lines[end + 1 :]).strip(), _first(lines, end + 1)
     inside = lines[1:end]
-    fields, why = _as_yaml("\n".join(inside))
+    fields, why = _as_yaml("\n".join(map(_quoted, inside)))
     odd = "" if fields is not None else f"its front matter is no YAML ({why}); read line by line"
-    return Page(_by_line(inside) if fields is None else fields, text, present=True, odd=odd, line=line)
+    named = [(i, match) for i, one in enumerate(inside, start=2) if (match := _FIELD.fullmatch(one))]
+    places = {match[1]: i for i, match in reversed(named)}
+    fields = _by_line(inside) if fields is None else fields
+    return Page(fields, text, present=True, odd=odd, line=line, lines=places)
+
+
+def _quoted(line: str) -> str:
+    """A line of Cursor's `globs: **/*.ts`, which YAML takes for something else, with quotes."""
+    match = _GLOBS.fullmatch(line)
+    return f"{match[1]}{json.dumps(_plain(match[2]), ensure_ascii=False)}" if match else line
 
 
 def _first(lines: Sequence[str], start: int) -> int:
@@ -97,9 +113,24 @@ def _plain(value: str) -> Any:
     return {"true": True, "false": False, "": None}.get(value.lower(), value)
 
 
-def truth(value: Any) -> bool:
-    """Whether a field says yes: true, or a text that reads so."""
-    return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes", "on"))
+def odd_fields(page: Page, known: Sequence[str]) -> Iterator[str]:
+    """Fields whose name is nearly a known one, and flags that are neither true nor false, with their lines."""
+    for name, value in page.fields.items():
+        where = f"line {page.lines[name]}" if name in page.lines else "front matter"
+        close = [] if name in known else get_close_matches(name.lower(), [one.lower() for one in known], 1, 0.8)
+        if close:
+            meant = next(one for one in known if one.lower() == close[0])
+            yield f"{where}: the field {name!r} is not known and passed over; did you mean {meant!r}?"
+        elif name in known and name in _FLAGS and truth(value) is None:
+            yield f"{where}: {name} must be true or false, got {value!r:.40}; taken as false"
+
+
+def truth(value: Any) -> bool | None:
+    """Whether a field says yes: true, or a text that reads so; nothing at all says no, and None is neither."""
+    if isinstance(value, bool) or value is None:
+        return bool(value)
+    word = value.strip().lower() if isinstance(value, str) else ""
+    return True if word in ("true", "yes", "on") else False if word in ("false", "no", "off") else None
 
 
 def texts(value: Any) -> tuple[str, ...]:

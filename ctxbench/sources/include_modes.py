@@ -9,6 +9,17 @@ from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.items import INCLUDE_MODES, Catalog
 
 
+def unknown_modes(
+    catalog: Catalog, *, tools: Mapping[str, str], servers: Mapping[str, str]
+) -> list[tuple[str, str, str]]:
+    """The tools and servers that are given a mode and are not there: `tools` or `servers`, the name, and a message."""
+    known = [item for item in catalog if item.type == "tool"]
+    ids, names = {item.id for item in known}, {item.server for item in known if item.server is not None}
+    wrong = [("tools", one, f"no tool {one!r}{suggest(one, ids)}") for one in tools if one not in ids]
+    of = "no tool is of server"
+    return wrong + [("servers", one, f"{of} {one!r}{suggest(one, names)}") for one in servers if one not in names]
+
+
 def tool_modes(
     catalog: Catalog, *, tools: Mapping[str, str], servers: Mapping[str, str], otherwise: str = "always"
 ) -> Catalog:
@@ -25,10 +36,7 @@ def tool_modes(
 
     Source: the documents, "For Tools".
     """
-    known = [item for item in catalog if item.type == "tool"]
-    ids, names = {item.id for item in known}, {item.server for item in known if item.server is not None}
-    wrong = [f"no tool {one!r}{suggest(one, ids)}" for one in tools if one not in ids]
-    wrong += [f"no tool is of server {one!r}{suggest(one, names)}" for one in servers if one not in names]
+    wrong = [message for _, _, message in unknown_modes(catalog, tools=tools, servers=servers)]
     for where, mode in (*tools.items(), *servers.items(), ("all other tools", otherwise)):
         if mode not in INCLUDE_MODES:
             wrong.append(f"include of {where} must be one of {', '.join(INCLUDE_MODES)}, got {mode!r}")

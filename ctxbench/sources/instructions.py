@@ -13,9 +13,9 @@ from typing import Any
 
 from ctxbench.core.errors import CtxbenchError, StorageError
 from ctxbench.core.items import Item
-from ctxbench.io.files import read_text
+from ctxbench.io.files import folder_fault, read_text
 from ctxbench.sources.catalog_snapshots import SnapshotPart, Source
-from ctxbench.sources.frontmatter import Page, read_page, text_of, texts, truth
+from ctxbench.sources.frontmatter import Page, odd_fields, read_page, text_of, texts, truth
 
 LEFT_OUT = frozenset({".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", "dist", "build", "target"})
 DEPTH = 5  # imports of imports that Claude Code follows
@@ -34,12 +34,14 @@ class _Convention:
         type: of the items.
         pattern: of the path, relative to the folder, with slashes.
         mode: include mode and why, from the path and the page.
+        fields: of its front matter; one that is nearly called so is told.
     """
 
     name: str
     type: str
     pattern: re.Pattern[str]
     mode: Callable[[str, Page], tuple[str, str]]
+    fields: tuple[str, ...] = ()
 
 
 def _by_place(path: str, _page: Page) -> tuple[str, str]:
@@ -84,15 +86,19 @@ _NO_RULE = r"(?!(?:.*/)?\.claude/rules/)"  # in there, every file is a rule, wha
 _CONVENTIONS = (
     _Convention("AGENTS.md", "rule", re.compile(_NO_RULE + _ANYWHERE + r"AGENTS\.md"), _by_place),
     _Convention("CLAUDE.md", "rule", re.compile(_NO_RULE + _ANYWHERE + r"CLAUDE(?:\.local)?\.md"), _by_place),
-    _Convention("Claude rules", "rule", re.compile(_ANYWHERE + r"\.claude/rules/.+\.md"), _claude_rule),
-    _Convention("Cursor rules", "rule", re.compile(_ANYWHERE + r"\.cursor/rules/.+\.mdc"), _cursor_rule),
+    _Convention("Claude rules", "rule", re.compile(_ANYWHERE + r"\.claude/rules/.+\.md"), _claude_rule, ("paths",)),
+    _Convention(
+        *("Cursor rules", "rule", re.compile(_ANYWHERE + r"\.cursor/rules/.+\.mdc"), _cursor_rule),
+        fields=("description", "globs", "alwaysApply"),
+    ),
     _Convention("Cursor rules", "rule", re.compile(r"\.cursorrules"), _fixed("always")),
     _Convention("Copilot instructions", "rule", re.compile(r"\.github/copilot-instructions\.md"), _by_place),
     _Convention(
-        "Copilot instructions", "rule", re.compile(r"\.github/instructions/.+\.instructions\.md"), _copilot_instructions
+        *("Copilot instructions", "rule", re.compile(r"\.github/instructions/.+\.instructions\.md")),
+        *(_copilot_instructions, ("applyTo",)),
     ),
     _Convention("Copilot prompts", "rule", re.compile(r"\.github/prompts/.+\.prompt\.md"), _fixed("manual")),
-    _Convention("skills", "skill", re.compile(_ANYWHERE + r"SKILL\.md"), _skill),
+    _Convention("skills", "skill", re.compile(_ANYWHERE + r"SKILL\.md"), _skill, ("disable-model-invocation",)),
 )
 
 
@@ -198,7 +204,7 @@ def rules_folder(folder: Path) -> Source:
 
     def read() -> Sequence[SnapshotPart]:
         read = _Folder(folder)
-        for path in _paths(folder):
+        for path in _paths(read, f"rules in {folder.name}"):
             for convention in _CONVENTIONS:
                 if convention.pattern.fullmatch(path):
                     _take(read, path, convention)
@@ -217,10 +223,10 @@ def references_folder(folder: Path) -> Source:
     """
 
     def read() -> Sequence[SnapshotPart]:
-        read = _Folder(folder)
-        for path in _paths(folder):
+        read, part = _Folder(folder), f"references in {folder.name}"
+        for path in _paths(read, part):
             if path.lower().endswith(_MARKDOWN):
-                read.add(path, f"references in {folder.name}", "reference", ("agent", ""))
+                read.add(path, part, "reference", ("agent", ""))
         return read.parts() or [_nothing(folder, "no Markdown file under it")]
 
     return read
@@ -232,16 +238,28 @@ def _nothing(folder: Path, why: str) -> SnapshotPart:
     )
 
 
-def _paths(folder: Path) -> list[str]:
-    """The files below a folder, sorted, with slashes; links to folders are not followed."""
-    if not folder.is_dir():
-        raise StorageError(f"cannot read {folder}: no such folder; expected one that holds rules or references")
-    if not os.access(folder, os.R_OK | os.X_OK):
-        raise StorageError(f"cannot read {folder}: Permission denied; expected a folder that can be read")
-    found = []
-    for here, folders, files in os.walk(folder):
+def _paths(read: _Folder, part: str) -> list[str]:
+    """The files below a folder, sorted, with slashes; a folder that is not gone into is a note of `part`.
+
+    A link to a folder is not followed. It is told where it leads out, or stands where programs look for their rules.
+    """
+    folder, found = read.root, []
+    if fault := folder_fault(folder):
+        raise StorageError(f"cannot read {folder}: {fault}; expected one that holds rules or references")
+
+    def unreadable(error: OSError) -> None:
+        path = Path(error.filename).relative_to(folder).as_posix()
+        read.note(part, f"{path}/ cannot be read and is left out: {error.strerror or error}")
+
+    for here, folders, files in os.walk(folder, onerror=unreadable):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
-        found += [(Path(here) / name).relative_to(folder).as_posix() for name in files]
+        place = Path(here).relative_to(folder)
+        for path in (place / name for name in folders if (Path(here) / name).is_symlink()):
+            if not Path(os.path.realpath(folder / path)).is_relative_to(os.path.realpath(folder)):
+                read.note(part, f"{path.as_posix()}/ leads out of the folder; left out")
+            elif path.as_posix().startswith("."):
+                read.note(part, f"{path.as_posix()}/ is a link to a folder, which is not followed; left out")
+        found += [(place / name).as_posix() for name in files]
     return sorted(found)
 
 
@@ -251,6 +269,8 @@ def _take(read: _Folder, path: str, convention: _Convention) -> None:
         return
     if path.endswith(".mdc") and not page.present and not page.odd:
         read.note(convention.name, f"{path} has no front matter; included by hand only (manual)")
+    for odd in odd_fields(page, convention.fields):
+        read.note(convention.name, f"{path}, {odd}")
     item = _item(path, page, item_type=convention.type, mode=convention.mode(path, page))
     if item.type == "skill":
         item = _named(read, path, item, text_of(page.fields.get("name")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.jsonc import entry_lines, plain_json, read_jsonc
 from ctxbench.io.yaml_files import YamlPath, line_of
 from ctxbench.sources.catalog_snapshots import SnapshotPart, Source
-from ctxbench.sources.field_names import as_option, renamed, suggested
+from ctxbench.sources.field_names import as_option, mapped, renamed, suggested
 from ctxbench.sources.keyed_tools import is_keyed_tool, keyed_tool, with_plain_schema
 from ctxbench.sources.tools import SCHEMA_KEYS, SERVER_KEYS, HostedToolError, is_definition, read_definition
 
@@ -62,7 +62,7 @@ def read_tool_list(
             one server (with both lines); all faults at once.
     """
     path = Path(path)
-    data, text = _lines_as_list(path) if path.suffix.lower() in _LINES else read_jsonc(path)
+    data, text = _lines_as_list(path) if path.suffix.lower() in _LINES else _as_json(path)
     reader = _ToolListReader(path, text, names or {})
     for entry in _entries(data, (), _Server(server), reader):
         reader.read(entry)
@@ -79,6 +79,17 @@ def read_tool_list(
         notes=tuple(reader.notes()),
         origin=str(path.parent),
     )
+
+
+def _as_json(path: Path) -> tuple[Any, str]:
+    """The data and its text; what is no JSON in a file that is not called so is told what is expected."""
+    try:
+        return read_jsonc(path)
+    except InputError as error:
+        if path.suffix.lower().startswith(".json"):
+            raise
+        form = "a list of tools is JSON, or JSON lines in a file that ends in .jsonl"
+        raise InputError([replace(fault, message=f"{form}: {fault.message}") for fault in error.faults]) from error
 
 
 def _lines_as_list(path: Path) -> tuple[list[Any], str]:
@@ -137,6 +148,8 @@ class _ToolListReader:
     first: dict[tuple[str | None, str], YamlPath] = field(default_factory=dict)
     pages: bool = False
     schemaless: int = 0
+    mapped: set[str] = field(default_factory=set)
+    fields: dict[str, None] = field(default_factory=dict)
     tools: list[Mapping[str, Any]] = field(default_factory=list)
 
     def fault(self, message: str, path: YamlPath, *, subject: str = "", other: YamlPath | None = None) -> None:
@@ -146,6 +159,8 @@ class _ToolListReader:
     def read(self, entry: _ToolEntry) -> None:
         data, has_schema = with_plain_schema(renamed(entry.data, self.names))
         self.schemaless += not has_schema
+        self.mapped.update(mapped(entry.data, self.names))
+        self.fields |= dict.fromkeys(entry.data)
         try:
             found = read_definition(data)
         except HostedToolError:
@@ -172,6 +187,9 @@ class _ToolListReader:
         Raises:
             InputError: anything is.
         """
+        if self.tools and (useless := [one for one in self.names if one not in self.mapped]):
+            rest = f"which no tool has; they have {self._shown_fields()}"
+            raise InputError([Fault(f"{one!r} is mapped to {self.names[one]!r}, {rest}", self.path) for one in useless])
         if not self.items and not self.wrong:
             self.fault(f"the file holds no tool with a definition; {_EXPECTED}", ())
         if not self.wrong:
@@ -200,11 +218,14 @@ class _ToolListReader:
             lacking.append("schema")
         return suggested(self.tools, lacking)
 
+    def _shown_fields(self) -> str:
+        """The fields that the tools of the file have."""
+        fields = list(self.fields)
+        return ", ".join(map(repr, fields[:12])) + (", ..." if len(fields) > 12 else "") or "no field at all"
+
     def _nameless(self) -> Fault:
-        fields = list(dict.fromkeys(name for tool in self.tools for name in tool))
-        shown = ", ".join(map(repr, fields[:12])) + (", ..." if len(fields) > 12 else "")
         names = {**self.names, "name": "FIELD", **self._mapping()}
-        what = f"no tool has a field 'name'; they have {shown or 'no field at all'}"
+        what = f"no tool has a field 'name'; they have {self._shown_fields()}"
         return Fault(f"{what}; say which of them it is: {as_option(names)}", self.path)
 
     def notes(self) -> Iterator[str]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
 
 T = TypeVar("T")
+_TEXTS = ("query", "input", "question", "request", "prompt", "message", "content")  # what may be the text
 MAX_REQUESTS = 2000  # requests that are looked at, at most
 MARGIN, AT_MOST = "margin", "at_most"  # the parameters that are set
 
@@ -71,13 +72,15 @@ def read_requests(name: str) -> list[Request]:
             ) from error
     faults: list[Fault] = []
     if path.suffix == ".jsonl":
-        texts = []
+        texts, wrong = [], dict[str, list[int]]()
         for line, row in iter_jsonl(path, faults):
             text = row.get("text")
             if isinstance(text, str):
                 texts.append(text)
             else:
-                faults.append(Fault(f"expected an object with `text`, got text {text!r}", path, line))
+                wrong.setdefault(_no_text(row), []).append(line)
+        for what, (first, *more) in wrong.items():
+            faults.append(Fault(what + (f"; so are {len(more):,} more lines" if more else ""), path, first))
     else:
         texts = [line for _, line in iter_lines(path, faults)]
     texts = sample_requests([text for text in texts if text.strip()])
@@ -86,6 +89,15 @@ def read_requests(name: str) -> list[Request]:
     if faults:
         raise InputError(faults)
     return [Request(id=str(place), text=text) for place, text in enumerate(texts)]
+
+
+def _no_text(row: Mapping[str, Any]) -> str:
+    """Why an object is no request, and which of its fields may be the text."""
+    if "text" in row:
+        return f"expected an object with `text`, got text {row['text']!r:.60}"
+    likely = next((name for name in _TEXTS if isinstance(row.get(name), str)), "")
+    fields = ", ".join(map(repr, row)) or "nothing"
+    return f"expected an object with `text`, got {fields}" + (f"; call {likely!r} `text`" if likely else "")
 
 
 def sample_requests(requests: list[T]) -> list[T]:

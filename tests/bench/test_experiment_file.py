@@ -532,7 +532,10 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_file(given):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("selectors: [bm25]\n", "datasets must be a list of names, got []"),
+        ("selectors: [bm25]\n", "datasets is missing; expected a list of names"),
+        ("selectors: [bm25]\ndataset: [d]\n", "an experiment has no 'dataset'; did you mean 'datasets'"),
+        ("selector: [bm25]\ndatasets: [d]\ncompare_to: bm25\n", "an experiment has no 'selector'; did you mean"),
+        ("datasets: [d]\ncompare_to: bm25\n", "selectors must be a list with at least one selector"),
         ("selectors: [bm25]\ndatasets: []\n", "datasets must be a list of names, got []"),
         ("selectors: [bm25]\ndatasets: [1]\n", "datasets must be a list of names, got [1]"),
         ("selectors: [bm25]\ndatasets: {a: b}\n", "datasets must be a list of names"),

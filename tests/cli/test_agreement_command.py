@@ -40,6 +40,14 @@ def test_agreement_is_printed_with_every_difference(cli, place):
     assert [round(one["kappa"], 9) for one in kappas[:2]] == [0.4, 0.4]
 
 
+def test_where_kappa_cannot_be_told_it_is_said_why(cli, place):
+    for name in "ab":
+        (place / f"{name}.tsv").write_text(f"{HEADER}q1\ttool:a\t2\n", "utf-8")
+    done = cli("data", "agreement", "a.tsv", "b.tsv")
+    assert "nan" not in done.out
+    assert "-: kappa needs pairs with different answers to the question; here both answer all alike" in done.out
+
+
 def test_labellings_of_other_pairs_are_one_message(cli, place):
     (place / "a.tsv").write_text(f"{HEADER}q1\ttool:a\t2\n", "utf-8")
     (place / "b.tsv").write_text(f"{HEADER}q9\ttool:a\t2\n", "utf-8")

@@ -75,6 +75,12 @@ def test_nothing_is_written_when_nothing_was_captured(config: Path) -> None:
     assert not Path("kept").exists()
 
 
+@pytest.mark.parametrize("timeout", [0.0, -3.0, float("nan"), float("inf")])
+def test_a_time_limit_that_is_none_is_told_as_the_option(config: Path, timeout: float) -> None:
+    with pytest.raises(ParameterError, match=rf"^--timeout must be above 0 seconds and finite, got {timeout:g}$"):
+        capture_all(CaptureWanted(mcp_config=config, timeout=timeout), out=Path("kept"), as_json=False)
+
+
 def test_a_folder_with_something_else_is_refused_before_anything_is_started(config: Path, place: Path) -> None:
     with pytest.raises(ParameterError, match=r"\. would be replaced, but it holds mcp\.json"):
         capture_all(CaptureWanted(mcp_config=config, timeout=60), out=Path(), as_json=False)

@@ -19,7 +19,7 @@ from ctxbench.data.labelling.queue import Queue
 
 
 def splitting(**given):
-    return curate.Splitting(**{"by": "hash", "share": 0.5, "folds": 0, "version": None, **given})
+    return curate.Splitting(**{"by": "hash", "share": None, "folds": 0, "version": None, **given})
 
 
 def rebasing(catalog, **given):
@@ -218,6 +218,9 @@ def test_a_faulty_file_of_renames_has_lines(tiny, changed, tmp_path):
     renames = tmp_path / "renames.yaml"
     renames.write_text("tool:a: tool:b\nnothing: tool:b\ntool:c: 7\n")
     with pytest.raises(Exception, match=r"'nothing' is no item id.*line 2\)\n.*line 3\)"):
+        curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, every=False, as_json=False)
+    renames.write_text("tool:tracker:create_issue: tool:bugs:create_issue\ntool:no:one: tool:bugs:create_issue\n")
+    with pytest.raises(Exception, match=r"the dataset holds no 'tool:no:one'.* \(.*renames.yaml, line 2\)"):
         curate.rebase(str(tiny), rebasing(changed, renames=renames), out=None, every=False, as_json=False)
     renames.write_text("- a\n")
     with pytest.raises(Exception, match="expected a mapping from old to new item ids"):

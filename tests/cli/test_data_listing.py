@@ -129,6 +129,14 @@ def test_a_dataset_is_imported_into_the_cache_or_copied(cli, far, cache, place):
     assert cli("data", "list").out == "far  cached         1\n"
 
 
+def test_an_import_that_is_nearly_called_so_is_suggested(cli, far):
+    done = cli("data", "import", "goldn", "evals.jsonl", "-c", "ds", "--out", "o")
+    assert (done.code, done.err) == (
+        2,
+        "error: no import 'goldn'; did you mean golden? See `ctxbench data import --help`\n",
+    )
+
+
 def test_a_folder_that_holds_something_else_is_not_written_over(cli, far, place):
     (place / "mine").mkdir()
     (place / "mine" / "letter.txt").write_text("dear")

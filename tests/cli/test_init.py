@@ -12,6 +12,7 @@ from ctxbench.sources.agent_file import read_agent
 from ctxbench.tuning.policy_file import read_policies
 
 TOOLS = [{"name": "track_parcel", "description": "Where a parcel is"}, {"name": "refund", "description": "Pay back"}]
+SERVERS = '{"mcpServers": {"shop": {"command": "x"}}}'
 EVALS = [{"query": "where is my parcel", "expected": ["track_parcel"]}, {"query": "bye", "expected": []}]
 GOLDEN = "ctxbench data import golden evals.jsonl --catalog agent.yaml --out datasets/evals"
 ADD = (
@@ -77,6 +78,36 @@ def test_the_next_commands_work_as_they_stand(cli, project):
     assert cli("check").out.startswith("same")
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"mcpServers": {', "malformed JSON: it ends too early"),
+        (
+            '{"mcpServers": {"shop": {"comand": "x"}}}',
+            "server 'shop': it has neither 'command' nor 'url' (.mcp.json, line 1)",
+        ),
+    ],
+)
+def test_servers_that_cannot_be_read_are_not_taken(cli, project, text, reason):
+    Path(".mcp.json").write_text(text)
+    (project / ".cursor").mkdir()
+    Path(".cursor/mcp.json").write_text(
+        '{"mcpServers": {"shop": {"command": "x", "env": {"KEY": "${NOT_SET_ANYWHERE}"}}}}'
+    )
+    done = cli("init")
+    assert f"not taken: .mcp.json, which cannot be used ({reason}" in done.out
+    assert "found servers in .mcp.json" not in done.out
+    assert read_agent(project / "agent.yaml").mcp == project / ".cursor/mcp.json"
+
+
+def test_a_folder_where_a_file_goes_is_an_error_and_nothing_is_written(cli, project):
+    Path("gate.yaml").mkdir()
+    done = cli("init")
+    assert done.code == 2
+    assert "gate.yaml: a folder, where a file goes; move it away" in done.err
+    assert not Path("agent.yaml").exists()
+
+
 def test_what_is_there_stays(cli, project):
     (project / "gate.yaml").write_text("mine")
     done = cli("init", "--json").json
@@ -89,7 +120,7 @@ def test_what_is_there_stays(cli, project):
 def test_servers_and_datasets_are_found_and_named(cli, place):
     (place / "work").mkdir()
     (place / "work" / ".cursor").mkdir()
-    (place / "work" / ".cursor" / "mcp.json").write_text('{"mcpServers": {}}')
+    (place / "work" / ".cursor" / "mcp.json").write_text(SERVERS)
     (place / "work" / "data" / "mine").mkdir(parents=True)
     (place / "work" / "data" / "mine" / "dataset.yaml").write_text("name: mine")
     (place / "work" / "node_modules" / "x").mkdir(parents=True)
@@ -123,7 +154,7 @@ def test_what_is_not_taken_is_said_with_what_to_do(cli, place):
     for folder in (".vscode", "src", "apps/folio"):
         (place / folder).mkdir(parents=True)
     for name in (".mcp.json", ".vscode/mcp.json", "apps/folio/.mcp.json"):
-        (place / name).write_text('{"mcpServers": {}}')
+        (place / name).write_text(SERVERS)
     (place / "src" / "tools.json").write_text(json.dumps(TOOLS))
     (place / "tools.json").write_text("[1]")
     (place / "src" / "my-evals.csv").write_text("query,expected")

@@ -107,8 +107,10 @@ def test_what_is_wrong_is_said_with_the_closest_names(cli, answers, tiny):
         (("--dataset", "bfcl-simpel"), "did you mean 'bfcl-simple'"),
         (("--dataset", tiny, "--beside", "semantic/norml"), "did you mean 'normal'"),
         (("--dataset", tiny, "--tokens", "o20k"), "did you mean 'o200k'"),
+        (("--dataset", tiny, "--tokens", "file:/"), "cannot read the token counts '/'"),
         (("--dataset", tiny, "--beside", "mine"), "two selectors would have one name"),
     ]:
         done = cli("score", path, *words)
         assert (done.code, done.out) == (2, "")
         assert message in done.err
+        assert f"({path})" not in done.err, "the fault is not in the answers"

@@ -132,6 +132,11 @@ def test_a_store_of_one_conversation_need_not_be_named(select, store):
         (["--history", "messages.json"], 'message 2: expected {"role", "content"}, both texts, got {\'role\': '),
         (["--history", "messages.json#c1"], "messages.json is a list of messages, not of conversations"),
         (["--history", "items.jsonl"], "unknown field '_id'"),
+        (["--history", "message.json"], "messages must be a JSON list, "),
+        (
+            ["--history", "roles.json"],
+            "message 2: a message's role is one of system, developer, user, assistant, tool, function, got 'usr'",
+        ),
         (["--history", "chats.jsonl"], "chats.jsonl holds 8 conversations; name one, as chats.jsonl#c0; it holds"),
         (["--history", "chats.jsonl#c9"], "chats.jsonl holds no conversation 'c9'; it holds 'c0', 'c1'"),
     ],
@@ -139,6 +144,8 @@ def test_a_store_of_one_conversation_need_not_be_named(select, store):
 def test_bad_input_is_one_message(select, write, store, arguments, message):
     write("bad.json", '{"itms": []}')
     write("own.json", '{"settings": {"contextTopN": 1}}')
+    write("message.json", '{"role": "user", "content": "a"}')
+    write("roles.json", '[{"role": "user", "content": "a"},\n {"role": "usr", "content": "a"}]')
     write("messages.json", '[{"role": "user", "content": "a"},\n {"role": "user"}]')
     done = select("epsilon", *arguments)
     assert (done.code, done.out) == (2, "")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import estimates
-from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.gate.baseline import without_texts, write_baseline
 from ctxbench.gate.baseline_reader import read_baseline
 from ctxbench.gate.snapshots import AnswerFact, SelectorSnapshot
@@ -444,6 +444,16 @@ def test_what_is_no_baseline_is_never_written_over(folder, name, what):
     with pytest.raises(InputError, match=what):
         read_baseline(folder)
     assert content(folder) == {name: b"dear all"}
+
+
+def test_a_baseline_without_its_manifest_is_said_to_be_one(folder):
+    write_baseline(folder, [small()])
+    (folder / "baseline.json").unlink()
+    for use in (read_baseline, lambda folder: write_baseline(folder, [small()])):
+        with pytest.raises(
+            StorageError, match=r"baseline\.json is missing; bring it back from git, or delete the folder"
+        ):
+            use(folder)
 
 
 def test_a_file_in_the_place_of_the_folder_stays(folder):

@@ -17,6 +17,7 @@ from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.io.files import (
     atomic_folder,
     exclusive,
+    folder_fault,
     iter_lines,
     read_bytes,
     read_text,
@@ -66,6 +67,38 @@ def test_a_file_in_utf16_is_one_fault_however_many_lines_it_has(tmp_path: Path, 
     with pytest.raises(InputError) as caught:
         read_text(path)
     assert caught.value.faults == (fault,)
+
+
+@pytest.mark.parametrize("data", [b"\0", b"a\0b", b"a\0bc\0", b"one\na\0"])
+def test_a_nul_byte_is_no_sign_of_utf16(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=rf"holds a NUL byte.* \(.*a\.txt, line {1 + data.count(10)}\)"):
+        read_text(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("a\0", "it holds NUL"),
+        ("\ud800", "it holds half a character"),
+        ("dsü", r"the locale's encoding \(.*\) has no '\\xfc'; set LC_ALL=C.UTF-8 or PYTHONUTF8=1"),
+    ],
+)
+def test_why_a_text_can_be_no_path_is_told(name: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "locale" in why:
+        monkeypatch.setattr(os, "fsencode", lambda path: path.encode("ascii"))
+    with pytest.raises(StorageError, match=f"can be no path: {why}; expected the path of a file"):
+        readable(name)
+
+
+def test_why_a_folder_cannot_be_listed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    assert folder_fault(tmp_path) == ""
+    assert folder_fault(tmp_path / "gone") == "no such folder"
+    assert folder_fault(tmp_path / "file") == "it is a file, and a folder is wanted"
+    assert folder_fault(tmp_path / "loop") == os.strerror(errno.ELOOP)
 
 
 def test_a_missing_file_and_a_folder_are_storage_errors(tmp_path: Path) -> None:

@@ -191,6 +191,14 @@ def test_a_process_that_does_not_read_is_ended_too(start):
     assert made.errors == {0: "query 'q0': no answer within 0.2 s (does it flush its output?); the process was ended"}
 
 
+def test_that_the_first_answer_is_waited_for_is_told_once_a_process(start, monkeypatch, caplog):
+    monkeypatch.setattr("ctxbench.selectors.command._SILENCE", 0.05)
+    start("time.sleep(60)", timeout=0.2, start_timeout=0.3).select(batch_of("a"))
+    (said,) = caplog.messages
+    assert said.startswith("waiting for the first answer of `")
+    assert said.endswith("`; it is given 0.3 s (start_timeout), and 0.2 s a request")
+
+
 def test_a_process_that_dies_is_started_again_and_its_query_asked_once_more(start, tmp_path):
     mark = tmp_path / "mark"
     selector = start(

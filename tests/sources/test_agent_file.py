@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
+from ctxbench.core.errors import InputError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.sources.agent_file import is_agent_file, open_catalog, read_agent
 from ctxbench.sources.catalog_snapshots import CatalogSnapshot, SnapshotPart, write_snapshot
@@ -101,10 +101,13 @@ class TestModes:
 
 
 class TestServers:
-    def test_what_they_said_comes_from_the_snapshot(self, project):
+    def test_what_they_said_comes_from_the_snapshot(self, project, caplog):
         path = agent(project, "sources: {mcp: .mcp.json, rules: .}")
         file = read_agent(path)
-        with pytest.raises(StorageError, match=r"never captured \(.*agent\.snapshot is missing\); .* capture --agent"):
+        with pytest.raises(InputError, match=r"cannot read .*\.mcp\.json: .* \(.*agent\.yaml, line 1\)"):
+            file.catalog()
+        (project / ".mcp.json").write_text('{"mcpServers": {"shop": {"command": "x"}, "new": {"command": "y"}}}')
+        with pytest.raises(InputError, match=r"never captured \(.*agent\.snapshot is missing\); .* capture --agent"):
             file.catalog()
         assert file.captured == ""
         items = (Item(type="tool", server="shop", name="sell", description="Sell it"),)
@@ -112,8 +115,19 @@ class TestServers:
             CatalogSnapshot((SnapshotPart(name="shop", kind="server", items=items),), Catalog(items)), file.snapshot
         )
         assert [item.id for item in file.catalog()] == ["tool:shop:sell", RULE_ID]
+        (said,) = {record.getMessage() for record in caplog.records}
+        assert said.startswith(
+            f"{path}: servers of {project / '.mcp.json'} that were never captured: new; `ctxbench data"
+        )
         assert file.places()["tool:shop:sell"][0] == project / "agent.snapshot" / "corpus.jsonl"
         assert file.captured.endswith("Z")
+        assert len(caplog.records) == 1, "once a process"
+
+    @pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": {}}'])
+    def test_a_configuration_that_is_none_is_a_fault(self, project, text):
+        (project / ".mcp.json").write_text(text)
+        with pytest.raises(InputError, match=r"\.mcp\.json, line 1"):
+            open_catalog(agent(project, "sources: {mcp: .mcp.json}"))
 
 
 class TestFaults:
@@ -121,6 +135,10 @@ class TestFaults:
         ("text", "messages"),
         [
             ("name: x", ["an agent file has name, sources, .*, and needs sources"]),
+            ("source: {rules: .}", ["an agent file has no 'source'; did you mean 'sources'"]),
+            ("- rules: .", ["an agent file has .*; got a list"]),
+            ("", ["an agent file has .*; it is empty"]),
+            ("sources: {tools: {file: tools.json, map: nam=x}}", ["'nam' is no field of a tool"]),
             ("sources: {}", ["sources names none of mcp, tools, rules, references"]),
             ("sources: {rule: .}", ["sources has no 'rule'; did you mean 'rules'"]),
             ("sources: {mcp: 3}", ["mcp must be the path of a file"]),
@@ -149,9 +167,43 @@ class TestFaults:
         with pytest.raises(InputError, match=r"comes from 'tools\.json' in .* and from 'tools\.json'"):
             open_catalog(path)
 
-    def test_a_folder_that_is_missing_is_a_fault(self, project):
-        with pytest.raises(StorageError, match="gone"):
-            open_catalog(agent(project, "sources: {rules: gone}"))
+    @pytest.mark.parametrize(
+        ("source", "message"),
+        [
+            ("rules: gone", "cannot read .*gone: no such folder"),
+            ("rules: [., gone]", "cannot read .*gone: no such folder"),
+            ("references: tools.json", "tools.json: it is a file, and a folder is wanted"),
+            ("tools: gone.json", "cannot read .*gone.json: No such file"),
+            (
+                "tools: {file: tools.json, map: name=titel}",
+                "'name' is mapped to 'titel', which no tool has; they have 'name'",
+            ),
+        ],
+    )
+    def test_a_source_that_cannot_be_used_is_told_with_the_line_that_names_it(self, project, source, message):
+        with pytest.raises(InputError, match=message) as caught:
+            open_catalog(agent(project, f"name: shop\nsources:\n  {source}"))
+        (fault,) = caught.value.faults
+        assert (fault.path, fault.line) == (
+            (project / "tools.json", 0) if "map:" in source else (project / "agent.yaml", 3)
+        )
+
+    @pytest.mark.parametrize("mode", ["tools: {'tool:trck': manual}", "servers: {shp: manual}"])
+    def test_a_mode_of_what_is_not_there_is_told_with_its_line(self, project, mode):
+        with pytest.raises(InputError, match="include: no tool") as caught:
+            open_catalog(agent(project, f"sources: {{tools: tools.json}}\ninclude:\n  {mode}"))
+        assert [(fault.path, fault.line) for fault in caught.value.faults] == [(project / "agent.yaml", 3)]
+
+    def test_what_is_odd_in_its_sources_is_told_once(self, project, caplog):
+        (project / ".cursor" / "rules" / "odd.mdc").write_text("---\nalwaysApply: perhaps\n---\nText")
+        said = "alwaysApply must be true or false, got 'perhaps'"
+        (project / "none").mkdir()
+        path = agent(project, "sources: {rules: ., references: none}")
+        assert open_catalog(path).hash == open_catalog(path).hash
+        assert [record.getMessage() for record in caplog.records] == [
+            f"{path}: Cursor rules: .cursor/rules/odd.mdc, line 2: {said}; taken as false",
+            f"{path}: none: no Markdown file under it; name another folder",
+        ]
 
 
 def test_which_files_are_agent_files(project):

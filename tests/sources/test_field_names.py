@@ -59,7 +59,9 @@ def test_a_list_without_names_is_one_fault_with_the_option_that_reads_it(tmp_pat
 
 
 def test_what_is_passed_over_is_noted_with_the_option_that_reads_it(tmp_path):
-    rows = [{"name": row["tool_name"], **{k: v for k, v in row.items() if k != "tool_name"}} for row in ROWS]
+    rows = [
+        {"name": row["tool_name"], "label": "A", **{k: v for k, v in row.items() if k != "tool_name"}} for row in ROWS
+    ]
     (note,) = read_tool_list(write(tmp_path / "t.json", rows), names={"title": "label"}).notes
     assert note == (
         "'summary' is not read as the description and 'args' is not read as the schema; to read it: "
@@ -71,6 +73,16 @@ def test_fields_of_other_kinds_are_not_suggested():
     assert suggested([{"args": "text"}, {"args": []}], ["schema"]) == {}
     assert suggested([{"summary": "a"}, {}, {}], ["description"]) == {}
     assert suggested([], ["name"]) == {}
+
+
+def test_a_mapping_of_what_no_tool_has_is_a_fault(tmp_path):
+    with pytest.raises(InputError) as error:
+        read_tool_list(write(tmp_path / "t.json", ROWS), names=MAPPED | {"title": "titel", "server": "a.b"})
+    fields = "they have 'tool_name', 'summary', 'args', 'tags'"
+    assert [fault.message for fault in error.value.faults] == [
+        f"'title' is mapped to 'titel', which no tool has; {fields}",
+        f"'server' is mapped to 'a.b', which no tool has; {fields}",
+    ]
 
 
 def test_dots_lead_inwards_and_what_is_not_there_is_left():

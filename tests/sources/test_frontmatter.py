@@ -26,10 +26,9 @@ def test_empty_front_matter_and_windows_line_ends():
     ("inside", "fields"),
     [
         (
-            "description: \nglobs: *.ts,*.tsx\nalwaysApply: false",
-            {"description": None, "globs": "*.ts,*.tsx", "alwaysApply": False},
+            "description: \ndescribed: *.ts\nalwaysApply: false",
+            {"description": None, "described": "*.ts", "alwaysApply": False},
         ),
-        ("globs: **/*.py # all of it", {"globs": "**/*.py"}),
         (
             "description: API: how we name things\nalwaysApply: True",
             {"description": "API: how we name things", "alwaysApply": True},
@@ -50,7 +49,22 @@ def test_what_is_no_yaml_is_read_line_by_line_and_said(inside, fields):
 
 
 def test_the_line_of_the_fault_is_that_of_the_file():
-    assert "(line 3: " in read_page("---\ndescription: x\nglobs: *.ts\n---\nText").odd
+    assert "(line 3: " in read_page("---\ndescription: x\npaths: *.ts\n---\nText").odd
+
+
+@pytest.mark.parametrize(
+    ("line", "globs"),
+    [
+        ("*.ts,*.tsx", "*.ts,*.tsx"),
+        ("**/*.py # all of it", "**/*.py"),
+        ("{src,lib}/*.ts", "{src,lib}/*.ts"),
+        ("!*.js", "!*.js"),
+    ],
+)
+def test_patterns_without_quotes_are_read_as_cursor_writes_them(line, globs):
+    page = read_page(f"---\ndescription: API\nglobs: {line}\nalwaysApply: false\n---\nText")
+    assert (page.fields, page.odd) == ({"description": "API", "globs": globs, "alwaysApply": False}, "")
+    assert page.lines == {"description": 2, "globs": 3, "alwaysApply": 4}
 
 
 def test_a_list_as_front_matter_and_one_that_never_ends():

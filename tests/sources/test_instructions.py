@@ -77,9 +77,73 @@ def test_cursor_rules_have_four_modes(project):
     items = items_of(project)
     assert items[".cursor/rules/auto.mdc"].metadata["globs"] == ["src/**/*.ts", "*.tsx"]
     assert items[".cursor/rules/asked.mdc"].description == "When naming things"
-    assert sorted(note.split(":")[0] for note in notes_of(project)) == [
-        ".cursor/rules/always.mdc",  # a star starts an alias in YAML
-        "web/.cursor/rules/bare.mdc has no front matter; included by hand only (manual)",
+    assert notes_of(project) == ["web/.cursor/rules/bare.mdc has no front matter; included by hand only (manual)"]
+
+
+@pytest.mark.parametrize(
+    ("path", "inside", "note"),
+    [
+        (
+            ".cursor/rules/a.mdc",
+            "globs: []\nalwaysApply: yes please",
+            "line 3: alwaysApply must be true or false, got 'yes please'; taken as false",
+        ),
+        (
+            ".cursor/rules/a.mdc",
+            "alwaysaply: true",
+            "line 2: the field 'alwaysaply' is not known and passed over; did you mean 'alwaysApply'?",
+        ),
+        (
+            ".claude/rules/a.md",
+            "path: x/**",
+            "line 2: the field 'path' is not known and passed over; did you mean 'paths'?",
+        ),
+        (".cursor/rules/a.mdc", "owner: me\nalwaysApply: 'off'", ""),
+    ],
+)
+def test_a_field_that_says_nothing_is_told_with_its_line(project, path, inside, note):
+    put(project, path, f"---\n{inside}\n---\nText")
+    assert notes_of(project) == ([f"{path}, {note}"] if note else [])
+
+
+@pytest.mark.parametrize("source", [rules_folder, references_folder])
+def test_a_folder_that_cannot_be_read_is_told(source, project, monkeypatch):
+    """As root every folder can be read, so the system's answer is planted."""
+    put(project, "AGENTS.md", "Tabs.")
+    put(project, ".cursor/rules/a.mdc", "Spaces.")
+    closed, scan = [project / ".cursor"], os.scandir
+
+    def scandir(path):
+        if Path(path) in closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    notes = [note for part in source(project)() for note in part.notes]
+    assert notes == [".cursor/ cannot be read and is left out: Permission denied"]
+    closed.append(project)
+    with pytest.raises(StorageError, match=r"shop: Permission denied; expected one that holds"):
+        source(project)()
+
+
+def test_a_file_is_no_folder_of_rules(project):
+    put(project, "AGENTS.md", "Tabs.")
+    with pytest.raises(StorageError, match=r"AGENTS\.md: it is a file, and a folder is wanted"):
+        rules_folder(project / "AGENTS.md")()
+
+
+@pytest.mark.parametrize("source", [rules_folder, references_folder])
+def test_a_link_to_a_folder_that_leads_out_is_told(source, project, tmp_path):
+    put(project, "AGENTS.md", "Tabs.")
+    put(tmp_path, "elsewhere/b.md", "Spaces.")
+    put(project, "here/c.md", "Here.")
+    (project / "linked").symlink_to("../elsewhere")
+    (project / "again").symlink_to("here")  # what it leads to is taken where it stands
+    (project / ".claude").symlink_to("here")
+    notes = [note for part in source(project)() for note in part.notes]
+    assert notes == [
+        ".claude/ is a link to a folder, which is not followed; left out",
+        "linked/ leads out of the folder; left out",
     ]
 
 

@@ -25,6 +25,12 @@ def listed(folder: Path, data: Any, **options: Any) -> Any:
     return read_tool_list(path, **options)
 
 
+def test_another_file_than_json_is_told_what_is_expected(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("- name: a\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"a list of tools is JSON, or JSON lines in .*\.jsonl: malformed JSON"):
+        read_tool_list(tmp_path / "t.yaml")
+
+
 def faults_of(folder: Path, data: Any) -> list[tuple[int, str]]:
     with pytest.raises(InputError) as caught:
         listed(folder, data)

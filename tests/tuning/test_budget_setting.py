@@ -105,6 +105,16 @@ class TestRequests:
         with pytest.raises(InputError, match="expected an object with `text`"):
             read_requests(str(tmp_path / "r.jsonl"))
 
+    def test_equal_faults_are_one_with_the_field_that_may_be_the_text(self, tmp_path):
+        row = '{"query": "two", "expected": []}\n'
+        (tmp_path / "r.jsonl").write_text('{"text": "one"}\n' + 3 * row + '{"text": 3}\n', encoding="utf-8")
+        with pytest.raises(InputError) as caught:
+            read_requests(str(tmp_path / "r.jsonl"))
+        assert [(fault.line, fault.message) for fault in caught.value.faults] == [
+            (2, "expected an object with `text`, got 'query', 'expected'; call 'query' `text`; so are 2 more lines"),
+            (5, "expected an object with `text`, got text 3"),
+        ]
+
     def test_an_empty_file_is_refused(self, tmp_path):
         (tmp_path / "r.txt").write_text("\n", encoding="utf-8")
         with pytest.raises(InputError, match="no request"):

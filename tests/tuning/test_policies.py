@@ -144,11 +144,10 @@ def test_everything_wrong_is_said_at_once(tmp_path):
         "confidence: 95\ntogether: 1\npolicies: {}\n"
     )
     found = faults(tmp_path, text)
-    assert [line for line, _ in found] == [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert [line for line, _ in found] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], "a misspelt key is wrong once"
     messages = {message for _, message in found}
     assert {
         "name must do for a folder: not empty, no slash, no dot in front; got 'a/b'",
-        "selectors must be a list with at least one selector",
         "about must be a text, got 1",
         "seed must be an integer from 0 to 4294967295, got -1",
         "labels must be all or split, got 'some'",

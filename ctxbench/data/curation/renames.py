@@ -66,26 +66,43 @@ def read_renames(path: Path | str) -> dict[ItemKey, ItemKey]:
     return renames
 
 
-def check_renames(renames: Mapping[ItemKey, ItemKey], old: Catalog, new: Catalog) -> None:
+def check_renames(renames: Mapping[ItemKey, ItemKey], old: Catalog, new: Catalog, *, file: Path | None = None) -> None:
     """Refuse renames of items that are not there, or to items that are not there.
+
+    Args:
+        renames: old to new identity.
+        old, new: the catalogs.
+        file: that the renames were read from, for the lines of faults.
 
     Raises:
         InputError: all such renames.
     """
     faults = []
+    lines = {} if file is None else load_yaml(file)[1]
     for before, after in renames.items():
         for key, catalog, which in ((before, old, "the dataset"), (after, new, "the new catalog")):
             if catalog.find(key) is None:
                 known = suggest(key.id, catalog.ids)
-                faults.append(Fault(f"rename {before.id} to {after.id}: {which} holds no {key.id!r}{known}"))
+                faults.append(
+                    Fault(
+                        f"rename {before.id} to {after.id}: {which} holds no {key.id!r}{known}",
+                        file,
+                        line_of(lines, (before.id,)),
+                    )
+                )
         if old.find(after) is not None and after not in renames:
             what = f"rename {before.id} to {after.id}: the dataset holds {after.id!r} as well, so that two items would "
-            faults.append(Fault(f"{what}become one; rename that one, too, or leave this one out"))
+            faults.append(
+                Fault(
+                    f"{what}become one; rename that one, too, or leave this one out", file, line_of(lines, (before.id,))
+                )
+            )
     first: dict[ItemKey, ItemKey] = {}
     for before, after in renames.items():
         other = first.setdefault(after, before)
         if other != before:
-            faults.append(Fault(f"{other.id} and {before.id} are both renamed to {after.id}; two cannot become one"))
+            what = f"{other.id} and {before.id} are both renamed to {after.id}; two cannot become one"
+            faults.append(Fault(what, file, line_of(lines, (before.id,))))
     raise_faults(faults, subject="renames")
 
 

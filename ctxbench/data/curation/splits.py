@@ -58,7 +58,7 @@ class Resplit:
 
 
 def split_dataset(
-    dataset: Dataset, *, by: str = "hash", share: float = 0.5, folds: int = 0, version: str | None = None
+    dataset: Dataset, *, by: str = "hash", share: float | None = None, folds: int = 0, version: str | None = None
 ) -> Resplit:
     """Give every query its split anew. Queries of one group or conversation stay in one split.
 
@@ -72,15 +72,23 @@ def split_dataset(
         by: `hash` or `time` (a time without an offset is taken as UTC).
         share: of queries in `tuning`, above 0 and below 1. By time, as close as what stays together allows (at least
             one set of queries is in each split); by hash, it is the chance of each set, and `tuning` may be empty.
-        folds: with 2 or more, splits `fold-1`, `fold-2` ... by hash in place of tuning and test.
+            None = 0.5.
+        folds: with 2 or more, splits `fold-1`, `fold-2` ... by hash in place of tuning and test; no more than there
+            are sets of queries that stay together. Some may be empty.
         version: of the result; None = as it is.
 
     Raises:
-        ParameterError: a parameter is out of range, queries have no time to be split by, or everything belongs
-            together.
+        ParameterError: a parameter is out of range, share and folds are both given, queries have no time to be split
+            by, or everything belongs together.
     """
+    if folds and share is not None:
+        raise ParameterError("a share is of tuning and test, and folds stand in their place; leave one of the two out")
+    share = 0.5 if share is None else share
     _check(by, share, folds)
     bundles = bundles_of(dataset.queries)
+    if folds > len(bundles):
+        groups = f"{len(bundles):,} {'query' if len(bundles) == 1 else 'queries'} or groups that stay together"
+        raise ParameterError(f"dataset {dataset.name} has {groups}, too few for {folds:,} folds")
     if by == "time":
         splits, cut = _time_splits(dataset, bundles, share)
     else:
@@ -92,7 +100,7 @@ def split_dataset(
     return Resplit(
         dataset=result,
         before=dataset.counts["splits"],
-        after=result.counts["splits"],
+        after={**{f"fold-{n}": 0 for n in range(1, folds + 1)}, **result.counts["splits"]},
         judged={name: judged[name] for name in result.split_names},
         bundles={name: splits.count(name) for name in result.split_names},
         moved=sum(old.split != new.split for old, new in zip(dataset.queries, queries, strict=True)),

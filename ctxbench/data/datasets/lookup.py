@@ -16,7 +16,7 @@ from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_files
 from ctxbench.data.importers.published_files import FileImporter, Importer
 from ctxbench.io.cache import altered, cache_dir, is_sealed, seal_folder
-from ctxbench.io.files import atomic_folder, recover_folder
+from ctxbench.io.files import atomic_folder, folder_fault, recover_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,9 @@ def open_dataset(
             raise StorageError(f"dataset {text}: {fault} ({folder}), and {state}")
         notify(f"dataset {text}: {fault}, importing {importer.version}")
     elif importer is None:
+        for place in (base or Path(), Path()):
+            if os.path.lexists(place / text) and (fault := folder_fault(place / text)):
+                raise StorageError(f"cannot read dataset {text}: {fault}; expected one with {CARD}")
         known = [row.name for row in list_datasets()]
         raise UnknownNameError("dataset", text, known, where=f" (and no folder {text} with a {CARD})")
     return _import(text, importer, notify)
@@ -192,7 +195,7 @@ def dataset_folder(name_or_path: str | Path) -> Path:
 def _holds_dataset(folder: Path) -> bool:
     """Whether a folder holds a dataset; one that a writer was killed over is recovered first."""
     recover_folder(folder)
-    return (folder / CARD).is_file()
+    return os.path.isfile(folder / CARD)  # noqa: PTH113 - unlike Path's, False where nobody may look
 
 
 def _cache_folder(name: str) -> Path:

@@ -16,7 +16,7 @@ from ctxbench.data.datasets.content_checks import Contents, check_contents, labe
 from ctxbench.data.datasets.dataset import FORMAT, Dataset, name_fault
 from ctxbench.data.datasets.layout import ABOUT, AGENT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
-from ctxbench.io.files import iter_lines, recover_folder, special
+from ctxbench.io.files import folder_fault, iter_lines, recover_folder, special
 from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.merge_conflicts import without_marks
 from ctxbench.io.rows import Row, read_key
@@ -248,6 +248,9 @@ class _FolderReader:
 
     def _read_qrels(self) -> None:
         folder = self.folder / QRELS
+        if os.path.lexists(folder) and (fault := folder_fault(folder)):
+            self.faults.append(Fault(f"{QRELS} cannot be read: {fault}; expected a folder of labels", folder))
+            return
         present = {path.stem: path for path in sorted(folder.glob("*.tsv"))}
         splits = {query.split for query in self.queries if query.split}
         for split in sorted(splits - set(present)):

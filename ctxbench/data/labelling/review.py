@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, ParameterError, raise_faults
+from ctxbench.core.errors import Fault, ParameterError, UserError, raise_faults
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import Label, graded, standing_in
@@ -240,6 +240,17 @@ def write_patch(corrections: Iterable[Correction], path: Path) -> None:
     write_atomic(path, dump_jsonl(one.as_row() for one in corrections))
 
 
+def is_patch(path: Path) -> bool:
+    """Whether a file holds corrections; an empty one does, and one that cannot be read does not."""
+    faults: list[Fault] = []
+    try:
+        for _, row in iter_jsonl(path, faults):
+            _read_row(row)
+    except UserError:
+        return False
+    return not faults
+
+
 def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
     """The dataset with a patch applied, and how many labels it changes.
 
@@ -253,7 +264,8 @@ def patched(dataset: Dataset, path: Path) -> tuple[Dataset, int]:
     changed = 0
     for line, row in iter_jsonl(path, faults):
         try:
-            key, was, now = _read_row(row, known, dataset.catalog)
+            key, was, now = _read_row(row)
+            _check_known(key, known, dataset.catalog)
         except ParameterError as error:
             faults.append(Fault(str(error), path, line))
             continue
@@ -282,12 +294,12 @@ def _told(values: Mapping[str, Any] | None) -> str:
 
 
 def _read_row(
-    row: Mapping[str, Any], known: Container[str], catalog: Catalog
+    row: Mapping[str, Any],
 ) -> tuple[tuple[str, ItemKey], dict[str, Any] | None, dict[str, Any] | None]:
     """Query and item of a line of a patch, and the label before and after.
 
     Raises:
-        ParameterError: it is no such line, or names a query or an item that the dataset does not hold.
+        ParameterError: it is no such line.
     """
     unknown = set(row) - {"query", "item", "was", "now", "why"}
     if unknown or not isinstance(row.get("query"), str) or not isinstance(row.get("item"), str):
@@ -298,12 +310,20 @@ def _read_row(
         if value is not None and not _is_label(value):
             raise ParameterError(f'{name!r} must be null or {{"grade": 0 to 2, "via", "alternatives"}}, got {value!r}')
         sides.append(value)
-    key = ItemKey.parse(row["item"])
-    if row["query"] not in known:
-        raise ParameterError(f"query {row['query']!r} is not in the dataset")
-    if catalog.find(key) is None:
-        raise ParameterError(f"item {key.id!r} is not in the catalog")
-    return (row["query"], key), sides[0], sides[1]
+    return (row["query"], ItemKey.parse(row["item"])), sides[0], sides[1]
+
+
+def _check_known(key: tuple[str, ItemKey], known: Container[str], catalog: Catalog) -> None:
+    """Hold a correction to what the dataset holds.
+
+    Raises:
+        ParameterError: it names another query or item.
+    """
+    query, item = key
+    if query not in known:
+        raise ParameterError(f"query {query!r} is not in the dataset")
+    if catalog.find(item) is None:
+        raise ParameterError(f"item {item.id!r} is not in the catalog")
 
 
 def _is_label(value: Any) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.progress_listener import Progress, silent
-from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.core.errors import InputError, ParameterError, none_found
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.data.datasets.layout import CARD, own_files, read_card
@@ -264,13 +264,9 @@ def _refuse_other_catalog(builder: Builder) -> None:
         return
     names = list(unresolved(resolved, builder.name_counts, UNKNOWN))
     raise ParameterError(
-        f"none of the {len(names)} names of the log is in the catalog: {_examples(names)}; the catalog holds "
-        f"{_examples(builder.catalog.ids) or 'nothing'}. Is it the catalog of the agent that wrote the log?"
+        f"{none_found(names, 'names of the log', 'the catalog', builder.catalog.ids)}. "
+        "Is it the catalog of the agent that wrote the log?"
     )
-
-
-def _examples(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:_EXAMPLES])) + (", ..." if len(names) > _EXAMPLES else "")
 
 
 def _report(builder: Builder) -> TraceReport:

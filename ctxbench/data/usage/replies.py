@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from ctxbench.core.errors import Fault, ParameterError, raise_faults
+from ctxbench.core.errors import Fault, ParameterError, none_found, raise_faults
 from ctxbench.core.items import ITEM_TYPES, Catalog, Item, ItemKey
 from ctxbench.data.traces.conversations import Turn, conversations
 from ctxbench.data.traces.log_reader import read_records
 from ctxbench.data.traces.records import LogFindings, iso
 from ctxbench.io.files import iter_lines, readable
 from ctxbench.session.session_files import ConversationStore
-from ctxbench.sources.name_resolver import NameResolver
+from ctxbench.sources.name_resolver import UNKNOWN, NameResolver
 
 _HISTORY = 1000  # earlier messages of a trace that are looked at
 
@@ -80,8 +80,8 @@ def read_replies(paths: Sequence[Path], catalog: Catalog | None = None) -> Repli
     Raises:
         StorageError: a file is missing or cannot be read.
         InputError: a line of a stored conversation is faulty, or most lines of a log are; file and line of all.
-        ParameterError: a file is named twice, none holds a reply, or a log says that everything was offered and there
-            is no catalog.
+        ParameterError: a file is named twice, none holds a reply, a log says that everything was offered and there
+            is no catalog, or nothing that the replies name is in the catalog.
     """
     once = {path.resolve(): path for path in paths}
     if len(once) < len(paths):
@@ -106,6 +106,10 @@ def read_replies(paths: Sequence[Path], catalog: Catalog | None = None) -> Repli
     items = _named_items(replies) if catalog is None else catalog
     names = NameResolver(items)
     resolved = tuple(_resolve(raw, names, catalog) for raw in replies)
+    named = list(dict.fromkeys(name for raw in replies for name in (*(raw.offered or ()), *raw.calls)))
+    if named and all(names.resolve(name).rule == UNKNOWN for name in named):
+        what = none_found(named, "names of the replies", "the catalog", items.ids)
+        raise ParameterError(f"{what}. Is it the catalog of the agent that gave them?")
     return Replies(replies=resolved, catalog=items, faults=tuple(faults))
 
 

@@ -9,7 +9,7 @@ from ctxbench.report import wording
 from ctxbench.report.gate import check_texts
 
 _NAMED = 3  # lost items, and selectors, that are named
-_LONGEST = 150  # characters of a reason, a cause and a mend
+_LONGEST = 150  # characters of a reason and a cause; a mend that is longer stands below only
 _MEANT = {Verdict.BETTER: "so that the gain is held", Verdict.NOT_COMPARABLE: "if what differs is meant"}
 
 
@@ -55,7 +55,7 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         cause, remedy = found
         only = len({group.cause for one in selectors for group in one.causes}) == 1
         what = f"{'cause' if only else 'most costly cause'}: {_clipped(check_texts.cause_text(cause))}"
-        yield f"{what}; to mend it: {_clipped(remedy)}" if remedy else what
+        yield f"{what}; to mend it: {remedy}" if remedy and len(remedy) <= _LONGEST else what  # half a mend is none
     if pins:
         yield pins
     if differ and accept:

@@ -201,9 +201,12 @@ def id_with_text(check: SelectorCheck, name: str) -> Cell:
 
 
 def clipped(text: str, most: int = LONGEST) -> str:
-    """A text on one line, cut where it is long."""
+    """A text on one line, cut behind a word where it is long; a word that is too long by itself is cut."""
     line = " ".join(text[: 4 * most].split())
-    return line if len(line) <= most else f"{line[: most - 3].rstrip()}..."
+    if len(line) <= most:
+        return line
+    head, blank, _ = line[: most - 2].rpartition(" ")
+    return f"{head if blank and 2 * len(head) > most else line[: most - 3].rstrip()}..."
 
 
 def sentence(text: str) -> str:

@@ -18,6 +18,7 @@ from ctxbench.text.secrets import Secrets, in_arguments, in_url
 
 _KEYS = ("mcpServers", "servers")
 _URLS = ("url", "serverUrl", "httpUrl")
+_NEITHER = "it has neither 'command' nor 'url'"
 _TRANSPORTS = {  # spellings of `type` (or `transport`), in lower case without - and _
     "stdio": "stdio",
     "local": "stdio",
@@ -108,13 +109,16 @@ def server_names(path: Path | str) -> list[str]:
 
     Raises:
         StorageError: the file is missing or cannot be read.
-        InputError: it is no JSON, or holds no servers.
+        InputError: it is no JSON, holds no servers, or one that says neither command nor address.
     """
     data, text = read_jsonc(path)
     config = _Config(Path(path), {})
-    found = config.servers(data)
+    found = {name: place for name, place in config.servers(data).items() if not _is_off(place[1])}
+    for name, (where, entry) in found.items():
+        if not isinstance(entry, dict) or not {"command", *_URLS} & entry.keys():
+            config.fault(f"server {name!r}: {_NEITHER}", where)
     config.finish(text)
-    return [name for name, (_, entry) in found.items() if not _is_off(entry)]
+    return list(found)
 
 
 def _is_off(entry: Any) -> bool:
@@ -177,7 +181,7 @@ class _ServerEntry:
 
     def __init__(self, config: _Config, name: str, where: YamlPath, value: Any) -> None:
         self.config, self.name, self.where, self.value = config, name, where, value
-        self.variables = Variables(config.path, config.environ)
+        self.variables = Variables(config.path, config.environ, name)
 
     def fault(self, message: str, *at: str | int) -> None:
         self.config.fault(f"server {self.name!r}: {message}", (*self.where, *at))
@@ -231,7 +235,7 @@ class _ServerEntry:
             if has_url:
                 address = next(self.value[key] for key in _URLS if key in self.value)
                 return "sse" if isinstance(address, str) and _path_of(address).endswith("/sse") else "http"
-            self.fault("it has neither 'command' nor 'url'")
+            self.fault(_NEITHER)
             return ""
         given = self.value[kind]
         found = _TRANSPORTS.get(given.lower().replace("-", "").replace("_", "")) if isinstance(given, str) else None
@@ -280,7 +284,7 @@ class _ServerEntry:
     def _refuse_files(self) -> None:
         if self.value.get("envFile") is not None:
             what = "field 'envFile' is not read: set the variables in the environment and name them as ${env:NAME}"
-            self.fault(f"{what} in 'env', or leave the server out", "envFile")
+            self.fault(f"{what} in 'env', or {self.variables.leave_out}", "envFile")
 
 
 def _written(value: Any) -> Any:

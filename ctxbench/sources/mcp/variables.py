@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,13 @@ class Variables:
     Attributes:
         file: the configuration, which tells the workspace's folder.
         environ: the environment.
+        server: its name, for messages.
         secrets: every environment variable that was used.
     """
 
     file: Path
     environ: Mapping[str, str]
+    server: str
     secrets: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -32,6 +35,12 @@ class Variables:
         """The folder that the configuration is for: its own, or the one above `.vscode`, `.cursor` or `.claude`."""
         folder = Path(os.path.abspath(self.file)).parent  # noqa: PTH100 - links are kept, unlike with resolve
         return folder.parent if folder.name in _EDITORS else folder
+
+    @property
+    def leave_out(self) -> str:
+        """How a server is done without."""
+        skip = shlex.join(["--skip", self.server])
+        return f'leave the server out: `{skip}` of `ctxbench data capture`, or "disabled": true in the file'
 
     def expand(self, text: str) -> tuple[str, list[str]]:
         """Replace every `${...}`.
@@ -63,7 +72,7 @@ class Variables:
         if name.startswith("input:"):
             raise LookupError(
                 f"${{{name}}} would be asked for by the editor, and nobody is asked here: "
-                "put ${env:NAME} in its place and set that variable, or leave the server out"
+                f"put ${{env:NAME}} in its place and set that variable, or {self.leave_out}"
             )
         match = _ENVIRONMENT.fullmatch(name)
         if match is None:
@@ -72,6 +81,6 @@ class Variables:
         if not found and match["default"] is not None:  # as in a shell, an empty one counts as missing
             return match["default"]
         if found is None:
-            raise LookupError(f"the environment variable {match['name']} is not set: set it, or leave the server out")
+            raise LookupError(f"the environment variable {match['name']} is not set: set it, or {self.leave_out}")
         self.secrets[match["name"]] = found
         return found

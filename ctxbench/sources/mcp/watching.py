@@ -190,6 +190,7 @@ class Watch:
         return self._secrets.hide(text)
 
 
+_CLOSED = "Connection closed"  # the SDK's own words
 _MEANING = {401: ", unauthorised: check its headers", 403: ", forbidden: check its headers", 404: ", not found"}
 
 
@@ -266,7 +267,7 @@ def _reason(error: BaseException) -> str:
     from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
     code = getattr(error, "code", None)
-    if code == CONNECTION_CLOSED:
+    if code == CONNECTION_CLOSED and str(error) == _CLOSED:  # servers give this code to errors of their own
         return "it closed the connection before it had answered"
     if code == REQUEST_TIMEOUT:
         return "it did not answer in time"

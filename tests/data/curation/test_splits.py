@@ -89,9 +89,19 @@ def test_what_cannot_be_split_is_refused(make, tiny):
     one = make.dataset(["t"], [make.query("q", time="2026-03-01")], [("q", "t", 2)])
     with pytest.raises(ParameterError, match="all queries belong together"):
         split_dataset(one, by="time")
-    for wrong in ({"by": "name"}, {"share": 0}, {"share": 1}, {"folds": 1}, {"folds": 3, "by": "time"}):
+    both = {"folds": 3, "share": 0.3}
+    for wrong in ({"by": "name"}, {"share": 0}, {"share": 1}, {"folds": 1}, {"folds": 3, "by": "time"}, both):
         with pytest.raises(ParameterError):
             split_dataset(tiny, **wrong)
+    with pytest.raises(ParameterError, match="has 2 queries or groups that stay together, too few for 3 folds"):
+        split_dataset(make.dataset(["t"], [make.query("a"), make.query("b")], [("a", "t", 2)]), folds=3)
+
+
+def test_an_empty_fold_is_told(make):
+    queries = [make.query(name) for name in "abcd"]
+    found = split_dataset(make.dataset(["t"], queries, [(name, "t", 2) for name in "abcd"]), folds=4)
+    assert sorted(found.after) == ["fold-1", "fold-2", "fold-3", "fold-4"]
+    assert 0 in found.after.values()
 
 
 def test_labels_and_everything_else_stay(tiny):

@@ -94,6 +94,15 @@ def test_unknown_names_list_the_closest(importer: type[Published], tmp_path: Pat
         open_dataset(str(tmp_path / "none"))
 
 
+def test_a_folder_that_cannot_be_read_is_no_unknown_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine").symlink_to("mine")
+    with pytest.raises(StorageError, match="cannot read dataset mine: Too many levels of symbolic links"):
+        open_dataset("mine")
+    with pytest.raises(StorageError, match="cannot read the catalog mine: Too many levels of symbolic links"):
+        read_catalog("mine")
+
+
 def test_a_cache_that_cannot_be_written_is_said_and_does_no_harm(importer: type[Published], tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
     said: list[str] = []

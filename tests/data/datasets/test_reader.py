@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,12 @@ def test_qrels_of_three_columns_are_beirs(folder: Path) -> None:
         ),
         (
             QUERIES,
+            '"role":"assistant"',
+            '"role":"asistant"',
+            ["queries.jsonl:7:0 field 'history', entry 2: a message's role is one of system, developer, user"],
+        ),
+        (
+            QUERIES,
             '"turn":1',
             '"turn":-1',
             ["queries.jsonl:7:0 field 'turn' is a place in the conversation, 0 or more, got -1"],
@@ -306,6 +313,13 @@ def test_merge_conflicts_and_other_encodings_of_labels_are_told_once(folder: Pat
     assert [message.partition(":")[2][:22] for message in faults_of(folder)] == ["2:0 a merge conflict: k"[:22]]
     (folder / TEST).write_text(whole, encoding="utf-16")
     assert faults_of(folder) == ["qrels/test.tsv:1:0 the file is UTF-16; save it as UTF-8"]
+
+
+def test_a_folder_of_labels_that_cannot_be_read_is_told_as_such(folder: Path) -> None:
+    shutil.rmtree(folder / "qrels")
+    (folder / "qrels").write_text("")
+    said = "qrels cannot be read: it is a file, and a folder is wanted; expected a folder of labels"
+    assert [message.partition(" ")[2] for message in faults_of(folder)] == [said]
 
 
 def test_what_is_known_is_listed_once_and_the_closest_always(folder: Path) -> None:

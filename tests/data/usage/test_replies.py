@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError
-from ctxbench.core.items import ItemKey
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Message
 from ctxbench.data.usage import read_replies
 from ctxbench.session import ConversationStore, Exchange
@@ -94,6 +94,14 @@ def test_everything_is_everything_that_was_available(write, catalog):
     assert set(reply.offered) == {ItemKey("tool", "mail", "send")}
     (reply,) = read_replies([write("log.jsonl", {**row, "scope": "mine"})], catalog).replies
     assert reply.offered is None  # which items a scope has stands in a dataset
+
+
+def test_replies_that_name_nothing_of_the_catalog_are_refused(write):
+    other = Catalog([Item(type="tool", name="other", description="x")])
+    with pytest.raises(
+        ParameterError, match=r"names of the replies is in the catalog: .*; the catalog holds 'tool:other'\. Is"
+    ):
+        read_replies([write("log.jsonl", TURN)], other)
 
 
 def test_the_same_conversation_in_two_files_is_two(store, tmp_path):

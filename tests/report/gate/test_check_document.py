@@ -306,6 +306,8 @@ def test_a_small_tolerance_is_not_shown_as_none(made):
 def test_long_texts_are_cut():
     assert check_texts.clipped("a " * 200) == "a " * 78 + "a..."
     assert len(check_texts.clipped("a" * 1000)) == 160
+    ids = "tool:desk:create%20ticket " * 9
+    assert check_texts.clipped(ids) == " ".join(["tool:desk:create%20ticket"] * 6) + "..."
 
 
 def test_the_sign_behind_an_interval_is_explained_only_where_it_stands(made):

@@ -21,6 +21,14 @@ def test_the_worst_selector_what_was_lost_the_cause_with_its_mend_and_how_to_acc
     )
 
 
+def test_a_mend_that_is_too_long_is_left_to_the_full_text(made):
+    worse = made.worse()
+    (group, *rest) = worse.causes
+    long = replace(group, remedy=Remedy("put its text back " * 20))
+    said = summary_sentences((replace(worse, causes=(long, *rest)),))
+    assert said[-1] == "most costly cause: item edited: text of rule:code%20review edited"
+
+
 def test_what_must_be_done_before_accepting_and_about_pins_is_said(made):
     *_, pins, accept = summary_sentences((made.worse(),), "accept", first="mend labels", pins="a broken pin")
     assert (pins, accept) == ("a broken pin", "to accept it, if it is meant: mend labels, then accept")

@@ -94,6 +94,9 @@ def serve(mode):
             answer(request, {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})
         elif method == "tools/list" and mode == "hang_later":
             time.sleep(600)
+        elif method == "tools/list" and mode == "own_error":
+            error = {"code": -32000, "message": "database locked"}
+            print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
         elif method == "tools/list" and mode == "exit_later":
             sys.exit("the database is gone")
         elif method == "tools/list" and mode != "no_tools":

@@ -175,6 +175,10 @@ def error_of(folder: Path, mode: str, *arguments: str, **env: str) -> str:
     return parts_of(config)[mode].error
 
 
+def test_an_error_of_the_server_is_quoted_though_its_code_is_that_of_a_closed_connection(tmp_path: Path) -> None:
+    assert error_of(tmp_path, "own_error") == "it failed while page 1 of its tools was being read: database locked"
+
+
 def test_a_secret_that_is_cut_is_not_shown_in_half(tmp_path: Path) -> None:
     closed = "it closed the connection before it had answered; its last lines on standard error:\n  | "
     assert error_of(tmp_path, "long_line", SECRET=SECRET) == f"{closed}(a line that is too long to be shown)"

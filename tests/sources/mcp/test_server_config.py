@@ -117,7 +117,8 @@ def test_all_faults_come_at_once_without_values(tmp_path: Path) -> None:
       "c": 3}}"""
     found = faults_of(tmp_path, text)
     editor = "${command:pick} is known to an editor only: put its value, or ${env:NAME}, in its place"
-    missing = "the environment variable NOT_SET is not set: set it, or leave the server out"
+    skip = '`--skip b` of `ctxbench data capture`, or "disabled": true in the file'
+    missing = f"the environment variable NOT_SET is not set: set it, or leave the server out: {skip}"
     assert found == [
         (2, "server 'a': field 'env.K' must be a text"),
         (2, "server 'a': field 'args' must be a list of texts"),

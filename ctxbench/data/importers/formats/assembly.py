@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import Fault, InputError, ParameterError, none_found
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import SPLITS, split_of
@@ -155,12 +155,24 @@ class Assembly:
 
     def conversion(self, *, form: str, files: Sequence[Path], labelling: str, where: Path) -> Conversion:
         """Make the dataset; arguments and errors as `Draft.conversion` has them."""
+        self._refuse_others()
         judgments, grades = self._judgments_by_query(), self._grades()
         for published in self.queries:
             self._add(published, judgments[published.id], grades)
         return self.draft.conversion(
             Catalog(self.items.values()), form=form, files=files, labelling=labelling, where=where, export=self.export
         )
+
+    def _refuse_others(self) -> None:
+        """Note labels none of which is of a query, or of a document, that is there: they are about other files."""
+        queries = [query.id for query in self.queries]
+        for names, what, where, known in (
+            ([judgment.query for judgment in self.judgments], "queries", "the file of queries", queries),
+            ([judgment.document for judgment in self.judgments], "documents", "the corpus", list(self.items)),
+        ):
+            if known and names and not set(names) & set(known):
+                message = none_found(list(dict.fromkeys(names)), f"{what} that labels name", where, known)
+                self.draft.faults.append(Fault(message, self.judgments[0].path))
 
     def _judgments_by_query(self) -> dict[str, dict[str, Judgment]]:
         """The judgments by query and document; one that repeats another is counted, one that contradicts it a fault."""

@@ -74,7 +74,7 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
     Raises:
         StorageError: the file is missing or cannot be read.
         InputError: records that cannot be read, names that no item or several have, an item that is expected and
-            forbidden: all at once, with their lines.
+            forbidden, a request twice of which other items are expected: all at once, with their lines.
     """
     file = Path(file)
     draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, PASSED_OVER, RENAMED))
@@ -109,6 +109,7 @@ class _EvalReader:
         self._own, self._files = (_by_name(pairs) for pairs in (own, files))
         self._known = [name for name, _ in (*own, *files)]
         self._lines: dict[str, int] = {}
+        self._asked: dict[str, tuple[int, frozenset[frozenset[ItemKey]]]] = {}
 
     def _resolve(self, name: str) -> Resolved:
         """The item of an id, of a name as a log writes it, of any item's own name or title, or of that of its file."""
@@ -134,6 +135,13 @@ class _EvalReader:
         for name in sorted({key.id for group in expected or [] for key in group if key in forbidden}):
             row.fault(f"{name} is expected and forbidden; keep one of them")
         groups, _, overlap = minimal_groups(expected or [])
+        if expected is not None:
+            needed = frozenset(map(frozenset, groups))
+            line, before = self._asked.setdefault(text, (row.line, needed))
+            if before != needed:
+                row.fault(
+                    f"the request of line {line} stands here again, and other items are expected; keep one of them"
+                )
         if overlap:
             row.fault("two lists of alternatives share an item; expected each item in one of them")
         for name in passed_over if fields["expected"] is None else ():

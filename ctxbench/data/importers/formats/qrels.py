@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, raise_faults
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, none_found, raise_faults
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.importers.formats.assembly import ODD, Assembly, Judgment, read_documents, read_queries
@@ -194,7 +194,7 @@ def answers_of_run(
         resolved: ids by what it is.
 
     Raises:
-        ParameterError: `keep` is negative.
+        ParameterError: `keep` is negative, or no query or no document of the run is in the dataset.
     """
     if keep < 0:
         raise ParameterError(f"keep must be 0 or more, got {keep}")
@@ -202,6 +202,10 @@ def answers_of_run(
     item_ids = {name: ids[0] for name, ids in ids_by_name.items() if len(ids) == 1}
     item_ids |= {item.id: item.id for item in dataset.catalog}
     queries = {query.id: run.get(query.id, ()) for query in dataset.queries}
+    documents = list(dict.fromkeys(document for pairs in run.values() for document, _ in pairs))
+    for names, what, known in ((list(run), "queries", queries), (documents, "ranked documents", item_ids)):
+        if not any(name in known for name in names):
+            raise ParameterError(none_found(names, f"{what} of the run", f"the dataset {dataset.name}", list(known)))
     rankings = {
         query: [{"id": item_ids[document], "score": score} for document, score in pairs if document in item_ids]
         for query, pairs in queries.items()

@@ -20,7 +20,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError
+from ctxbench.core.errors import Fault, InputError, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
@@ -28,6 +28,7 @@ from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.importers.formats.conversion import Conversion, Draft, ImportSettings
 from ctxbench.io.files import read_text
 from ctxbench.io.json_files import parse_json
+from ctxbench.io.jsonc import entry_lines
 from ctxbench.sources.instructions import LEFT_OUT, rules_folder
 
 NAMES = ("trigger*eval*.json", "eval*trigger*.json")
@@ -122,17 +123,19 @@ def _files(folder: Path) -> Iterator[Path]:
 def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: list[Fault]) -> None:
     """Add the entries of one file, which is about one skill, to the requests by text."""
     try:
-        entries = parse_json(read_text(path), path=path)
+        source = read_text(path)
+        entries = parse_json(source, path=path)
     except InputError as error:
         faults += error.faults
         return
     if not isinstance(entries, list):
         faults.append(Fault(f"expected a list of {_EXPECTED}, got {type(entries).__name__}", path))
         return
+    lines, wrong, found = entry_lines(source), dict[str, list[int]](), list[Fault]()
     query_ids = {request.id for request in requests.values()}
     for number, entry in enumerate(entries, start=1):
         if fault := _entry_fault(entry):
-            faults.append(Fault(f"entry {number} {fault}; expected {_EXPECTED}", path))
+            wrong.setdefault(fault, []).append(number)
             continue
         text, triggered, place = entry["query"].strip(), entry["should_trigger"], f"entry {number} of {path}"
         split = entry.get("split") or ""
@@ -143,12 +146,16 @@ def _read_file(path: Path, skill: Item, requests: dict[str, _Request], faults: l
         request = requests[text]
         if split and request.split and split != request.split:
             what = f"entry {number} puts a request into split {split!r} that {request.entry} puts into"
-            faults.append(Fault(f"{what} {request.split!r}; keep one of them", path))
+            found.append(Fault(f"{what} {request.split!r}; keep one of them", path, lines[(number - 1,)]))
             continue
         first_triggered, first_place = request.triggers.setdefault(skill.key, (triggered, place))
         if first_triggered != triggered:
             what = f"entry {number} says {str(triggered).lower()} of a request of which {first_place} says otherwise"
-            faults.append(Fault(f"{what}; keep one of them", path))
+            found.append(Fault(f"{what}; keep one of them", path, lines[(number - 1,)]))
+    for fault, (first, *more) in reversed(wrong.items()):
+        again = f"; so do {len(more):,} more entries" if more else ""
+        found.insert(0, Fault(f"entry {first} {fault}; expected {_EXPECTED}{again}", path, lines[(first - 1,)]))
+    faults += sorted(found, key=lambda fault: fault.line)
 
 
 def _entry_fault(entry: Any) -> str:
@@ -156,8 +163,11 @@ def _entry_fault(entry: Any) -> str:
     if not isinstance(entry, dict):
         return f"is {entry!r:.40}"
     unknown = sorted(set(entry) - _FIELDS)
+    meant = suggest(unknown[0], _FIELDS, listed=False).removesuffix("?") if unknown else ""
     checks: Sequence[tuple[bool, str]] = (
+        (bool(meant), f"has {', '.join(map(repr, unknown))}, which is not known{meant}"),
         (not isinstance(entry.get("query"), str) or not entry["query"].strip(), "has no query, or an empty one"),
+        ("should_trigger" not in entry, "has no should_trigger"),
         (not isinstance(entry.get("should_trigger"), bool), f"has should_trigger {entry.get('should_trigger')!r:.40}"),
         (
             not isinstance(entry.get("id", "x"), str) or not entry.get("id", "x").strip().isprintable(),

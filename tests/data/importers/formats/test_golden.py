@@ -177,6 +177,18 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
     assert said.startswith(message)
 
 
+def test_a_request_twice_with_other_items_is_a_fault_of_both_lines(tmp_path):
+    rows = [
+        {"query": "refund", "expected": ["refund_order", "refunds"]},
+        {"query": "refund", "expected": ["refunds", "refund_order"]},
+        {"query": "refund"},
+        {"query": "refund", "expected": []},
+    ]
+    message = "the request of line 1 stands here again, and other items are expected; keep one of them"
+    assert faults_of(write(tmp_path / "evals.jsonl", rows)) == [(4, message)]
+    assert len(import_golden(write(tmp_path / "evals.jsonl", rows[:3]), CATALOG).dataset.queries) == 3
+
+
 def test_all_faults_are_told_at_once(tmp_path):
     rows = [{"query": "a", "id": "q", "expected": ["x"]}, {"query": "b", "id": "q", "expected": ["y"]}]
     assert [line for line, _ in faults_of(write(tmp_path / "e.jsonl", rows))] == [1, 2, 2]

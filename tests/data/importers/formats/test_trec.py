@@ -157,6 +157,39 @@ def test_a_run_becomes_answers_that_score_reads(tmp_path):
         answers_of_run(run, data, keep=-1)
 
 
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (
+            {"x1": [("create_issue", 1.0)]},
+            "none of the 1 queries of the run is in the dataset tiny: 'x1'; the dataset tiny holds 'q01',",
+        ),
+        (
+            {"q01": [("d1", 1.0), ("d2", 0.5)]},
+            "none of the 2 ranked documents of the run is in the dataset tiny: 'd1', 'd2'; ",
+        ),
+    ],
+)
+def test_a_run_of_another_dataset_is_refused(run, message):
+    with pytest.raises(ParameterError, match=message):
+        answers_of_run(run, read_dataset(TINY), keep=1)
+
+
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [
+        (
+            "q1 0 d1 1\nq2 0 d1 1\n",
+            "none of the 2 queries that labels name is in the file of queries: 'q1', 'q2'; the file of",
+        ),
+        ("1 0 x1 1\n", "none of the 1 documents that labels name is in the corpus: 'x1'; the corpus holds 'd1', 'd2'"),
+    ],
+)
+def test_labels_of_other_queries_or_documents_are_refused(files, qrels, message):
+    with pytest.raises(InputError, match=message):
+        imported(files(**{"test.qrels": qrels}))
+
+
 def test_files_of_the_same_name_are_told_apart_in_the_card(files):
     root = files()
     for split, line in (("dev", "2 0 d1 1\n"), ("test", "1 0 d1 1\n")):

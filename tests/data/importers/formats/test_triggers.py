@@ -87,7 +87,7 @@ def test_a_single_skill_that_is_not_needed_leaves_nothing_to_need(tmp_path):
         ("x", "entry 4 is 'x'"),
         ({"should_trigger": True}, "entry 4 has no query, or an empty one"),
         ({"query": " ", "should_trigger": True}, "entry 4 has no query, or an empty one"),
-        ({"query": "a"}, "entry 4 has should_trigger None"),
+        ({"query": "a"}, "entry 4 has no should_trigger"),
         ({"query": "a", "should_trigger": 1}, "entry 4 has should_trigger 1"),
         ({"query": "a", "should_trigger": True, "id": 7}, "entry 4 has id 7, which is no text of one line"),
         ({"query": "a", "should_trigger": True, "id": "a\0"}, "entry 4 has id 'a\\x00', which is no text of one line"),
@@ -104,6 +104,19 @@ def test_an_entry_that_cannot_be_read_is_named_beside_others(folder, entry, what
     assert message.startswith(what)
     assert message.endswith('expected {"query": text, "should_trigger": true or false}')
     assert other.startswith("entry 5 says true of a request of which entry 3 of ")
+
+
+def test_a_misspelt_field_is_one_fault_with_the_line_of_the_first(folder):
+    entries = [{"query": name, "should_triger": True} for name in "abc"]
+    (folder / "pdf/evals/trigger_eval.json").write_text("[\n" + ",\n".join(map(json.dumps, entries)) + "\n]")
+    with pytest.raises(InputError) as caught:
+        import_triggers(folder)
+    (fault,) = caught.value.faults
+    assert fault.line == 2
+    assert fault.message == (
+        "entry 1 has 'should_triger', which is not known; did you mean 'should_trigger'; "
+        'expected {"query": text, "should_trigger": true or false}; so do 2 more entries'
+    )
 
 
 def test_ids_are_told_apart_however_many_files_a_skill_has(folder):
