@@ -102,7 +102,8 @@ def read_text(path: Path | str) -> str:
         raise InputError([Fault(UTF16, path, 1)])
     if (before := data.find(b"\0")) >= 0:
         what = "the file holds a NUL byte, which no text has; take it out, or name another file"
-        raise InputError([Fault(what, path, data.count(b"\n", 0, before) + 1)])
+        column = len(data[data.rfind(b"\n", 0, before) + 1 : before].decode("utf-8", "replace")) + 1
+        raise InputError([Fault(what, path, data.count(b"\n", 0, before) + 1, column)])
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -219,7 +219,24 @@ def open_catalog(name_or_path: str | Path) -> Catalog:
     text = str(name_or_path)
     if text.endswith(_ENDINGS) and Path(text).is_file():
         return read_agent(Path(text)).catalog()
-    return read_catalog(name_or_path)
+    try:
+        return read_catalog(name_or_path)
+    except InputError as error:
+        if not _is_list_of_tools(Path(text)):
+            raise
+        how = shlex.join(["ctxbench", "data", "import", "tools", text])
+        what = f"it is a list of tools; turn it into a catalog: `{how} --out FOLDER`"
+        raise InputError([Fault(what, text)]) from error
+
+
+def _is_list_of_tools(path: Path) -> bool:
+    """Whether a file that is no catalog is a list of tools instead."""
+    from ctxbench.sources.toollists import read_tool_list
+
+    try:
+        return path.name != CORPUS and '"_id"' not in read_text(path) and bool(read_tool_list(path).items)
+    except UserError:
+        return False
 
 
 def read_agent(path: Path) -> AgentFile:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UserError
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey, Link
 from ctxbench.io.cache import altered, cache_dir
-from ctxbench.io.files import folder_fault, read_text, recover_folder
+from ctxbench.io.files import folder_fault, recover_folder
 from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.rows import Row, read_key, read_text_value
 
@@ -37,23 +36,8 @@ def read_catalog(name_or_path: str | Path) -> Catalog:
     faults: list[Fault] = []
     items = [item for _, item in read_items(path, faults) if item is not None]
     if faults:
-        raise InputError([_list_of_tools(path)] if _is_list_of_tools(path) else faults)
+        raise InputError(faults)
     return Catalog(items)
-
-
-def _is_list_of_tools(path: Path) -> bool:
-    """Whether a file that is no catalog is a list of tools instead."""
-    from ctxbench.sources.toollists import read_tool_list
-
-    try:
-        return path.name != CORPUS and '"_id"' not in read_text(path) and bool(read_tool_list(path).items)
-    except UserError:
-        return False
-
-
-def _list_of_tools(path: Path) -> Fault:
-    how = shlex.join(["ctxbench", "data", "import", "tools", str(path)])
-    return Fault(f"it is a list of tools; turn it into a catalog: `{how} --out FOLDER`", path)
 
 
 def _corpus_path(given: Path) -> Path:

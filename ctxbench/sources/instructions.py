@@ -204,7 +204,7 @@ def rules_folder(folder: Path) -> Source:
 
     def read() -> Sequence[SnapshotPart]:
         read = _Folder(folder)
-        for path in _paths(read, f"rules in {folder.name}"):
+        for path in _paths(read, f"rules in {folder.absolute().name}"):
             for convention in _CONVENTIONS:
                 if convention.pattern.fullmatch(path):
                     _take(read, path, convention)
@@ -223,7 +223,7 @@ def references_folder(folder: Path) -> Source:
     """
 
     def read() -> Sequence[SnapshotPart]:
-        read, part = _Folder(folder), f"references in {folder.name}"
+        read, part = _Folder(folder), f"references in {folder.absolute().name}"
         for path in _paths(read, part):
             if path.lower().endswith(_MARKDOWN):
                 read.add(path, part, "reference", ("agent", ""))
@@ -233,9 +233,7 @@ def references_folder(folder: Path) -> Source:
 
 
 def _nothing(folder: Path, why: str) -> SnapshotPart:
-    return SnapshotPart(
-        name=folder.name or str(folder), kind="folder", state="failed", error=f"{why}; name another folder"
-    )
+    return SnapshotPart(name=folder.absolute().name, kind="folder", state="failed", error=f"{why}; name another folder")
 
 
 def _paths(read: _Folder, part: str) -> list[str]:

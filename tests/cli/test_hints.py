@@ -25,7 +25,7 @@ def files(place: Path) -> Path:
     Path("gate.yaml").write_text(yaml.safe_dump(GATE))
     Path("my tools.json").write_text(json.dumps([{"name": "a", "description": "A."}]))
     Path("my servers.json").write_text(json.dumps({"mcpServers": {"git": {"command": "x"}}}))
-    Path("corrections of mine.jsonl").write_text("{}\n")
+    Path("corrections of mine.jsonl").write_text("\n")
     return place
 
 

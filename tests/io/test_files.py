@@ -73,7 +73,7 @@ def test_a_file_in_utf16_is_one_fault_however_many_lines_it_has(tmp_path: Path, 
 def test_a_nul_byte_is_no_sign_of_utf16(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(data)
-    with pytest.raises(InputError, match=rf"holds a NUL byte.* \(.*a\.txt, line {1 + data.count(10)}\)"):
+    with pytest.raises(InputError, match=rf"holds a NUL byte.* \(.*a\.txt, line {1 + data.count(10)}, column .\)"):
         read_text(path)
 
 

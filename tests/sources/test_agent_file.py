@@ -206,6 +206,19 @@ class TestFaults:
         ]
 
 
+@pytest.mark.parametrize("name", ["tools.json", "tools.jsonl"])
+def test_a_list_of_tools_is_one_fault_with_the_command_that_reads_it(tmp_path, name):
+    rows = [{"name": tool, "description": "x"} for tool in "abc"]
+    text = "\n".join(map(json.dumps, rows)) if name.endswith("l") else json.dumps(rows, indent=1)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        open_catalog(tmp_path / name)
+    (fault,) = caught.value.faults
+    assert fault.message == (
+        f"it is a list of tools; turn it into a catalog: `ctxbench data import tools {tmp_path / name} --out FOLDER`"
+    )
+
+
 def test_which_files_are_agent_files(project):
     assert is_agent_file(project / "agent.yaml")
     assert not is_agent_file(project / "tools.json")

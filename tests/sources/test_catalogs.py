@@ -38,17 +38,6 @@ def faults_of(path: Path) -> list[tuple[int, str]]:
     return [(fault.line, fault.message) for fault in caught.value.faults]
 
 
-@pytest.mark.parametrize("name", ["tools.json", "tools.jsonl"])
-def test_a_list_of_tools_is_one_fault_with_the_command_that_reads_it(tmp_path: Path, name: str) -> None:
-    rows = [{"name": tool, "description": "x"} for tool in "abc"]
-    text = "\n".join(map(json.dumps, rows)) if name.endswith("l") else json.dumps(rows, indent=1)
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    ((line, message),) = faults_of(tmp_path / name)
-    assert line == 0
-    assert message.startswith("it is a list of tools; turn it into a catalog: `ctxbench data import tools ")
-    assert message.endswith(f"{name} --out FOLDER`")
-
-
 def test_a_file_a_folder_and_a_name_in_the_cache_are_found(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
