@@ -303,7 +303,7 @@ def test_corrections_are_on_disk_after_each_key_and_an_earlier_patch_is_kept(fol
     with pytest.raises(ParameterError, match="holds corrections already"):
         review(str(folder), patch=patch, listed=False, **OPTIONS)
     assert patch.read_text() == kept
-    with pytest.raises(ParameterError, match=r"queries\.jsonl is there and is no file of corrections; name another"):
+    with pytest.raises(ParameterError, match=r"would overwrite the files of"):
         review(str(folder), patch=folder / "queries.jsonl", listed=False, **OPTIONS)
 
 

@@ -180,7 +180,7 @@ _SENTENCES = {
     "calls_without_request": "{n:,} calls belong to no user's message and are left out",
     "calls_of_earlier_turns": "{n:,} calls stand before the user's last message of a line, in no turn that the log has "
     "as a line of its own; they are left out",
-    "calls_unread": "{n:,} calls are in no form that is known or have no name; their queries are not labelled wholly",
+    "calls_unread": "calls in no form that is known, or without a name: {n:,}; their queries are not labelled wholly",
     "model_calls_of_helpers": "{n:,} model calls are of helpers: what they say is no query",
     "spans_other": "{n:,} spans are no model call, tool or agent, and only link others",
     "available_unknown": "{n:,} turns say that the request may get items that the catalog does not have; they "

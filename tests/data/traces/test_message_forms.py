@@ -150,4 +150,4 @@ def test_a_query_with_a_call_that_cannot_be_read_is_not_labelled_wholly(tmp_path
     made = import_traces(source, TraceSettings(name="mine"), redact=None)
     assert made.report.counts["calls_unread"] == 1
     assert made.dataset.queries[0].partly_labelled
-    assert any(line.startswith("1 calls are in no form that is known") for line in made.report.lines())
+    assert any(line.startswith("calls in no form that is known, or without a name: 1;") for line in made.report.lines())
