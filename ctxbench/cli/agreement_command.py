@@ -56,7 +56,7 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
     if as_json:
         print_json({"pairs": len(pairs), "queries": len(rows), "written": str(out)})
     else:
-        from ctxbench.report.wording import count
+        from ctxbench.io.visible import count
 
         say(f"{count(len(pairs), 'pair')} of {count(len(rows), 'query', 'queries')} written to {out}", err=True)
 
@@ -77,7 +77,7 @@ def compare(first: Path, second: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(_as_dict(found))
         return
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     say(f"{count(found.pairs, 'pair')} of {count(found.queries, 'query', 'queries')} judged by both")
     for path, n in ((first, found.only_first), (second, found.only_second)):

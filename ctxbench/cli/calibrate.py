@@ -140,7 +140,7 @@ def _facts(fit: Fit, figures: FoldFigures | None) -> dict[str, Any]:
 
 def _summary(fit: Fit) -> str:
     where = "every split" if fit.split == "all" else f"split {fit.split}"
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     line = f"{fit.dataset}: {fit.what} fitted on {count(fit.queries, 'query', 'queries')} of {where}"
     weights = fit.values.get("weights")
@@ -153,7 +153,7 @@ def _summary(fit: Fit) -> str:
 
 def _table(figures: FoldFigures) -> list[str]:
     """The figures as lines of text."""
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     of_items = "items" in figures.columns
     what = "a required item scores above one that is not" if of_items else "a request in need scores above one in none"

@@ -192,7 +192,7 @@ def _failed(snapshot: CatalogSnapshot) -> str:
 
 
 def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path, items: str) -> None:
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     width = max(len(part.name) for part in snapshot.parts)
     for part in snapshot.parts:

@@ -183,7 +183,7 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
     from ctxbench.data.curation.export import export_dataset, request_rows
     from ctxbench.io.files import write_atomic
     from ctxbench.io.json_files import dump_jsonl
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     if (what.form is None) != (what.out is None) or (what.form is None and what.requests is None):
         raise ParameterError("say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE")

@@ -66,7 +66,7 @@ def _rule() -> str:
 
 
 def _near_lines(found: DatasetStats, shown: int | None) -> list[str]:
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     near = found.near
     if near.skipped:
@@ -93,7 +93,7 @@ def _tag_lines(found: DatasetStats) -> list[str]:
 
 def split_lines(found: Resplit) -> list[str]:
     """How the splits come out, as lines."""
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     rows = [
         [name, *(_n(one.get(name, 0)) for one in (found.before, found.after, found.judged, found.bundles))]
@@ -112,7 +112,7 @@ def split_lines(found: Resplit) -> list[str]:
 
 def diff_lines(found: DatasetDifference, *, shown: int | None = 10) -> list[str]:
     """How two datasets differ, as lines."""
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     head = [f"a: {found.a}", f"b: {found.b}"]
     if found.equal:
@@ -162,7 +162,7 @@ def _label_line(change: Any) -> str:
 
 def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
     """What carrying a dataset over changed, as lines."""
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     after = found.dataset
     lines = [
@@ -206,7 +206,7 @@ def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
 
 def export_lines(found: ExportReport, *, plain: bool = False) -> list[str]:
     """What was written, and what the format cannot hold, as lines."""
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     labels = ", ".join(f"{name} {n:,}" for name, n in found.labels.items())
     lines = [f"{count(found.items, 'item')}, {count(found.queries, 'query', 'queries')}, labels in qrels: {labels}"]

@@ -127,7 +127,7 @@ def validate(name: str, *, as_json: bool) -> int:
 def _counts(folder: Path) -> str:
     """What a valid dataset holds, in one line: who reads it sees what will be measured."""
     from ctxbench.data.datasets.reader import read_dataset
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     counts = read_dataset(folder).counts
     queries, none = (count(counts[name], "query", "queries") for name in ("queries", "needs_nothing"))

@@ -145,7 +145,7 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
         as_json: print JSON.
     """
     from ctxbench.data.datasets.writer import create_dataset
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     conversion = make()
     dataset = conversion.dataset

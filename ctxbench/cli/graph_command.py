@@ -30,7 +30,7 @@ def make(catalog: str, spec: GraphSpec, *, out: Path, embedder: str, as_json: bo
     from ctxbench.index.graph_store import made_from, make_graph, read_graph, write_graph
     from ctxbench.index.resources import LocalResources
     from ctxbench.io.cache import cache_dir
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
     from ctxbench.text.tokens import open_counter
 
     refuse_outputs({"--out": out}, dataset_inputs(catalog))

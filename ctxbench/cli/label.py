@@ -17,7 +17,7 @@ from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
-from ctxbench.report.wording import count
+from ctxbench.io.visible import count
 
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset

@@ -11,6 +11,7 @@ from ctxbench.cli.output import print_json
 from ctxbench.cli.sessions import Chat, open_session, read_history, read_tool_results
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.console import say
+from ctxbench.io.visible import count
 
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
@@ -231,12 +232,11 @@ def _messages(explanation: Explanation) -> list[dict[str, str]]:
 
 
 def _lines(explanation: Explanation, label: str, counter: str, near: int) -> list[str]:
-    from ctxbench.report import wording
 
     n = len(explanation.chosen)
     held = sum(one.offered.origin == "session" for one in explanation.chosen)
     beside = f" beside {held} {_held(explanation)}" if held else ""
-    offered = f"{n - held} of {wording.count(explanation.eligible, 'item')} offered{beside}"
+    offered = f"{n - held} of {count(explanation.eligible, 'item')} offered{beside}"
     tokens = f"{explanation.prompt_tokens:,} prompt tokens ({counter})"
     if held:
         tokens += f", {explanation.total_tokens:,} with what the session holds"
@@ -257,7 +257,7 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
     if out:
         lines += [
             "",
-            f"nearest that stayed out ({len(out)} of {wording.count(len(explanation.left_out), 'candidate')}):",
+            f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):",
             "",
         ]
         lines += candidate_lines(out, pairs=False)

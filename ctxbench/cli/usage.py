@@ -28,7 +28,7 @@ def report_usage(
     from ctxbench.cli.select import find_catalog
     from ctxbench.data.usage import EvidenceThreshold, count_usage, read_replies, suggest_fewer_offers
     from ctxbench.io.cache import cache_dir
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
     from ctxbench.text.tokens import open_counter
 
     threshold = EvidenceThreshold(share=share)
@@ -53,7 +53,7 @@ def report_usage(
 
 def _counts(counts: Usage, counter: str | None, top: int) -> list[str]:
     """The table of items, and what could not be counted."""
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     replies = f"{count(counts.replies, 'reply', 'replies')} of {count(counts.conversations, 'conversation')}"
     used = sum(item.referenced > 0 for item in counts.items)
@@ -90,7 +90,7 @@ def _counts(counts: Usage, counter: str | None, top: int) -> list[str]:
 
 
 def _suggestions(found: Suggestions, counter: str | None) -> list[str]:
-    from ctxbench.report.wording import count
+    from ctxbench.io.visible import count
 
     threshold = found.threshold
     rule = (

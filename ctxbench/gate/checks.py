@@ -17,8 +17,9 @@ from ctxbench.gate.metric_verdicts import MetricPair, judge_metrics
 from ctxbench.gate.model import CauseGroup, Change, Check, MetricVerdict, PinFailure, SelectorCheck, Verdict
 from ctxbench.gate.pins import explain_pins, pin_failures
 from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.value_texts import first_ids, queries_text, size
+from ctxbench.gate.value_texts import first_ids, size
 from ctxbench.gate.verdict import LossFacts, decide_verdict, unmet_requirements, unmet_text
+from ctxbench.io.visible import count
 
 if TYPE_CHECKING:
     from ctxbench.gate.input_differences import InputDifferences
@@ -230,11 +231,13 @@ class _PairCheck:
     def _notices(self, metrics: Sequence[MetricVerdict]) -> Iterator[str]:
         base, head = self.base, self.head
         if swaps := self.differences.swaps:
-            what = f"{queries_text(len(swaps))} differ{'s' if len(swaps) == 1 else ''} only among scores that"
+            what = (
+                f"{count(len(swaps), 'query', 'queries')} differ{'s' if len(swaps) == 1 else ''} only among scores that"
+            )
             yield f"{what} noise may exchange (at most 1e-5 apart), counted as the same ({first_ids(swaps)})"
         if unsteady := [one for one in self.comparability.queries if one in {*base.unsteady, *head.unsteady}]:
-            what = f"{queries_text(len(unsteady))} answered otherwise from time to time ({first_ids(unsteady)})"
-            yield f"{what}: in the metrics, but not among items lost and gained"
+            what = f"{count(len(unsteady), 'query', 'queries')} answered otherwise from time to time"
+            yield f"{what} ({first_ids(unsteady)}): in the metrics, but not among items lost and gained"
         for side, which in ((base, "baseline"), (head, "now")):
             spread = [
                 f"{metric.metric} {size(parse_metric(metric.metric), side.spread[metric.metric])}"
@@ -245,7 +248,8 @@ class _PairCheck:
                 yield f"spread of the means over {side.repeats} repeats, {which}: {', '.join(spread)}"
         for one in metrics:
             if not one.comparison.n:
-                yield f"{one.metric} applies to none of the {queries_text(len(self.comparability.queries))}"
+                queries = count(len(self.comparability.queries), "query", "queries")
+                yield f"{one.metric} applies to none of the {queries}"
         if self._is_nondeterministic:
             yield _nondeterminism_notice(head)
 

@@ -17,8 +17,9 @@ from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.gate.check_settings import PRICES, CheckSettings
 from ctxbench.gate.questions import Questions, scopes_of
 from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, TableAnswers, Unasked, failures
-from ctxbench.gate.value_texts import counted, first_ids, queries_text
+from ctxbench.gate.value_texts import first_ids
 from ctxbench.io.rows import Row
+from ctxbench.io.visible import count
 from ctxbench.selectors.protocol import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
 
@@ -163,7 +164,7 @@ def _query_differences(
         by = group_pairs((f"{known[one].why} now" if one in known else text, one) for one in left_out.get(why, ()))
         for said, ids in by.items():
             verb = "is" if len(ids) == 1 else "are"
-            what = f"{queries_text(len(ids))} of {base.source} {verb} {said} ({first_ids(ids)})"
+            what = f"{count(len(ids), 'query', 'queries')} of {base.source} {verb} {said} ({first_ids(ids)})"
             moved = [*questions.scope_changes(head.queries[one] for one in ids)] if why == "changed" else []
             yield f"{what}: {'; '.join(moved)}" if moved else what
 
@@ -180,11 +181,11 @@ def _unknown_scopes(base: SelectorSnapshot, head: SelectorSnapshot, questions: Q
 def _missing_answers(side: SelectorSnapshot, queries: Collection[str]) -> Iterator[str]:
     """Reasons: queries without an answer, and queries that the selector failed on."""
     if missing := [name for name in queries if name not in side.answers]:
-        what = f"{queries_text(len(missing))} without an answer in {side.source} ({first_ids(missing)})"
+        what = f"{count(len(missing), 'query', 'queries')} without an answer in {side.source} ({first_ids(missing)})"
         yield f"{what}; run it again, whole"
     errors = failures(side.answers)
     if failed := [name for name in queries if name in errors]:
-        what = f"{side.selector} failed on {queries_text(len(failed))} in {side.source}"
+        what = f"{side.selector} failed on {count(len(failed), 'query', 'queries')} in {side.source}"
         why = errors[failed[0]].removeprefix(f"query {failed[0]!r}: ")
         given_up = sum(errors[name].startswith(NOT_ASKED) for name in failed)
         after = f" (after {len(failed) - given_up} of them the others were not asked)" if given_up else ""
@@ -236,11 +237,11 @@ def _notices(
     """Notices of items renamed, queries that are new, and metrics that neither side has."""
     if renamed:
         pairs = [f"{old} is {new} now" for old, new in renamed.items()]
-        yield f"{counted(len(pairs), 'item')} renamed, taken for the same ({first_ids(pairs)})"
+        yield f"{count(len(pairs), 'item')} renamed, taken for the same ({first_ids(pairs)})"
     if "new" in left_out:
         ids = left_out["new"]
         remedy = "; --accept takes them in" if base.judged is None else ""
-        yield f"{queries_text(len(ids))} not in {base.source}, left out ({first_ids(ids)}){remedy}"
+        yield f"{count(len(ids), 'query', 'queries')} not in {base.source}, left out ({first_ids(ids)}){remedy}"
     for metric in settings.metrics:
         if not any(set(metric.parts) <= side.metrics.keys() for side in (base, head)):
             yield f"{metric} cannot be computed for this selector, and is not judged"
@@ -260,7 +261,7 @@ def _values_on_one_side(
         )
         gone, come = ([queries[row] for row in np.flatnonzero(one).tolist()] for one in (was & ~now, now & ~was))
         if len(gone) + len(come) > _ONE_SIDED * len(queries):
-            some = f"{queries_text(len(gone) + len(come))} of {len(queries):,}"
+            some = f"{count(len(gone) + len(come), 'query', 'queries')} of {len(queries):,}"
             counts = f"{len(gone):,} only before, {len(come):,} only now; {first_ids(gone + come)}"
             yield f"{metric} has a value on one side only for {some} ({counts}), not judged there"
 

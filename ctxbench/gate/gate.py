@@ -20,7 +20,7 @@ from ctxbench.gate.model import Check
 from ctxbench.gate.pins import pin_failures, unknown_pins
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
 from ctxbench.gate.snapshots import SelectorSnapshot, failures
-from ctxbench.gate.value_texts import queries_text
+from ctxbench.io.visible import count
 
 if TYPE_CHECKING:
     from ctxbench.data.datasets.dataset import Dataset
@@ -219,7 +219,7 @@ def _refuse_failed_queries(snapshots: Sequence[SelectorSnapshot]) -> None:
     failed = []
     for one in snapshots:
         if wrong := [(query, one.answers[query].error) for query in one.queries if one.answers[query].error]:
-            n, (first, why) = queries_text(len(wrong)), wrong[0]
+            n, (first, why) = count(len(wrong), "query", "queries"), wrong[0]
             failed.append(f"{one.selector} on {one.dataset} failed on {n}, first {first}: {why}")
     if failed:
         raise ParameterError(f"nothing is accepted: {'; '.join(failed)}; mend it and accept again")

@@ -13,7 +13,8 @@ from ctxbench.core.errors import Fault, suggest
 from ctxbench.gate.check_settings import Pin
 from ctxbench.gate.model import Cause, Change, PinFailure
 from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, SelectorSnapshot, Unasked
-from ctxbench.gate.value_texts import counted, first_few
+from ctxbench.gate.value_texts import first_few
+from ctxbench.io.visible import count
 
 if TYPE_CHECKING:
     from ctxbench.gate.snapshot_pair import SnapshotPair
@@ -60,8 +61,8 @@ def pin_text(pin: Pin) -> str:
     demands = (
         (bool(pin.must_include), f"must include {', '.join(pin.must_include)}"),
         (bool(pin.must_not_include), f"must not include {', '.join(pin.must_not_include)}"),
-        (pin.at_most_items is not None, f"at most {counted(pin.at_most_items or 0, 'item')}"),
-        (pin.at_most_tokens is not None, f"at most {counted(pin.at_most_tokens or 0, 'token')}"),
+        (pin.at_most_items is not None, f"at most {count(pin.at_most_items or 0, 'item')}"),
+        (pin.at_most_tokens is not None, f"at most {count(pin.at_most_tokens or 0, 'token')}"),
     )
     return f"{who} {', '.join(text for made, text in demands if made)}"
 
@@ -116,11 +117,11 @@ def _violations(
             yield item, f"{one.id} is {how}"
     added = [one.id for one in fact.offered if one.origin != "session"]
     if pin.at_most_items is not None and len(added) > pin.at_most_items:
-        yield ITEMS, f"{counted(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
+        yield ITEMS, f"{count(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
     if pin.at_most_tokens is not None:
         tokens = sum(snapshot.items[one].tokens for one in added if one in snapshot.items)
         if tokens > pin.at_most_tokens:
-            yield TOKENS, f"{counted(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
+            yield TOKENS, f"{count(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
 
 
 def _absence_reason(item: str, fact: AnswerFact, snapshot: SelectorSnapshot) -> str:

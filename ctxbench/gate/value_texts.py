@@ -10,16 +10,6 @@ _SHARES = ("yes/no", "share")
 _MAX_NAMED = 3  # ids that a message names
 
 
-def counted(count: int, noun: str) -> str:
-    """A number of things: `1 item`, `2,000 items`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def queries_text(count: int) -> str:
-    """A number of queries: `1 query`, `2 queries`."""
-    return f"{count:,} quer{'y' if count == 1 else 'ies'}"
-
-
 def first_ids(ids: Sequence[str]) -> str:
     """The first few of some ids: `q1, q2, q3, ...`."""
     return ", ".join(ids[:_MAX_NAMED]) + (", ..." if len(ids) > _MAX_NAMED else "")

@@ -17,7 +17,8 @@ from ctxbench.gate.metric_verdicts import exceeds
 from ctxbench.gate.model import MetricVerdict, PinFailure, UnmetRequirement, Verdict
 from ctxbench.gate.pins import exclusion_reason
 from ctxbench.gate.snapshots import SelectorSnapshot, offered_ids
-from ctxbench.gate.value_texts import first_ids, level, queries_text, signed_difference, size
+from ctxbench.gate.value_texts import first_ids, level, signed_difference, size
+from ctxbench.io.visible import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,7 @@ def _undecided_text(one: MetricVerdict, facts: LossFacts) -> str:
 
 
 def _weak_evidence_text(one: MetricVerdict, facts: LossFacts) -> str:
-    queries = queries_text(one.comparison.n)
+    queries = count(one.comparison.n, "query", "queries")
     if facts.deterministic:
         are, them = ("is", "it") if one.comparison.n == 1 else ("are", "them")
         return f"{queries} {are} too few to tell it of others like {them}"
@@ -179,8 +180,8 @@ def unmet_text(unmet: Sequence[UnmetRequirement]) -> str:
     queries = [*dict.fromkeys(query for one in unmet for query in one.queries)]
     why = " or ".join(dict.fromkeys(one.why for one in unmet))
     before = sum(one.before for one in unmet)
-    what = f"required by {queries_text(len(queries))}, offered to {before or 'none'} before, and nothing else would do"
-    return f"{what}: {first_ids(items)} ({why}; {first_ids(queries)})"
+    what = f"required by {count(len(queries), 'query', 'queries')}, offered to {before or 'none'} before"
+    return f"{what}, and nothing else would do: {first_ids(items)} ({why}; {first_ids(queries)})"
 
 
 def _can_be_met(group: Sequence[str], side: SelectorSnapshot, query: str) -> bool:

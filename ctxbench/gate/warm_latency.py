@@ -34,7 +34,7 @@ from ctxbench.gate.flat_steps import rebuild_pipeline
 from ctxbench.gate.model import Check, LatencyVerdict, SelectorCheck, Verdict
 from ctxbench.gate.plugins import guard_plugins, plugin_steps
 from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.value_texts import counted
+from ctxbench.io.visible import count
 
 T = TypeVar("T")
 REQUESTS = 40  # timed, at most
@@ -385,7 +385,7 @@ def _join_selector(check: SelectorCheck, latencies: Mapping[tuple[str, str], Lat
 def _reason(found: LatencyVerdict) -> str:
     what = f"a request takes {found.ratio:.2f} times as long as at the base"
     allowed = f"the {found.tolerance * 100:.4g}% tolerated"
-    requests = counted(len(found.queries), "request")
+    requests = count(len(found.queries), "request")
     untold = f"but not told apart from chance on {requests} (p = {found.p_holm:.2g})"
     match found.verdict:
         case Verdict.SAME if found.ratio * (1 + found.tolerance) < 1 - _ROUNDING:

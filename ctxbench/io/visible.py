@@ -73,3 +73,8 @@ def visible_json(document: str) -> str:
 def _escape(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[place]:02x}{units[place + 1]:02x}" for place in range(0, len(units), 2))
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """A number of things in words: `1 query`, `1,053 queries`."""
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}"

@@ -11,9 +11,9 @@ from ctxbench.bench.latency import PARTS_OF_A_STEP, STATES, WHOLE, LatencyResult
 from ctxbench.io.console import show_tables
 from ctxbench.io.files import write_atomic
 from ctxbench.io.json_files import dump_json
-from ctxbench.io.visible import one_line
+from ctxbench.io.visible import count, one_line
 from ctxbench.report.table_parts import dim_notes, empty_table
-from ctxbench.report.wording import NONE, count
+from ctxbench.report.wording import NONE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

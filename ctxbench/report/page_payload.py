@@ -24,6 +24,7 @@ from ctxbench.core.errors import StorageError
 from ctxbench.core.items import Item
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.label_codes import LabelCodes
 from ctxbench.selectors.explain import Chunkings
@@ -359,7 +360,7 @@ def _absences(part: Part, frame: _Frame, absent: IntArray, rules: list[str], fou
             reason = "the selector found nothing"
         else:
             first = "first " if found[request] == most else ""  # a ranking may end at a depth, or with what was found
-            reason = f"it is not among the {first}{wording.count(int(found[request]), 'candidate')}"
+            reason = f"it is not among the {first}{count(int(found[request]), 'candidate')}"
         if reason not in rules:
             rules.append(reason)
         places.append(rules.index(reason))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxbench.io.files import read_text
-from ctxbench.report import wording
+from ctxbench.io.visible import count
 from ctxbench.report.charts.svg import inline
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def page_template(name: str, **filters: Callable[[Any], Any]) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": wording.count, "breakable": _breakable, "inline": inline, **filters}
+    environment.filters |= {"count": count, "breakable": _breakable, "inline": inline, **filters}
     return environment.get_template(name)
 
 

@@ -10,6 +10,7 @@ from ctxbench.bench.summary import DatasetSummary, RunSummary
 from ctxbench.core.stages import EMBEDDER, kind_of
 from ctxbench.core.stored_pipelines import pipelines_in
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.column_words import column_words
 from ctxbench.report.opening_sentence import glance, run_answer
@@ -92,7 +93,7 @@ def _about(one: DatasetSummary, dataset: Dataset) -> Iterator[str]:
     yield f"* Version {_said(dataset.version)}, content `{dataset.hash[:12]}`."
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     none = f"; {counts['needs_nothing']:,} need nothing" if counts["needs_nothing"] else ""
-    left = f"; {wording.count(one.unlabelled, 'query', 'queries')} without full labels left out" * bool(one.unlabelled)
+    left = f"; {count(one.unlabelled, 'query', 'queries')} without full labels left out" * bool(one.unlabelled)
     needs = f"Requirements: {_requirements(dataset):,}, alternatives counted once"
     yield f"* Queries: {splits}{none}{left}. {needs}."
     yield f"* Labels: {_said(str(dataset.about.get('labelling', '')))}"

@@ -10,6 +10,7 @@ from typing import Any
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate
 from ctxbench.bench.summary import HEADLINE, DatasetSummary, RunSummary, SelectorSummary
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.column_words import column_words
 from ctxbench.report.steps_text import may_have_seen, pipeline_text
@@ -146,9 +147,9 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
     """
     columns = _columns(summary, dataset, every_metric)
     compared = tuple(parse_metric(name) for name in HEADLINE if any(name in s.against for s in dataset.selectors))
-    queries, items = wording.count(dataset.queries, "query", "queries"), wording.count(dataset.items, "item")
+    queries, items = count(dataset.queries, "query", "queries"), count(dataset.items, "item")
     if dataset.of > dataset.queries:
-        queries = f"a sample of {dataset.queries:,} of {wording.count(dataset.of, 'query', 'queries')}"
+        queries = f"a sample of {dataset.queries:,} of {count(dataset.of, 'query', 'queries')}"
     split = summary.manifest["experiment"].get("split")
     if split:
         queries += f" of split {split}"
@@ -262,13 +263,13 @@ def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Colum
         )
     notes += _comparison_note(dataset)
     if dataset.unlabelled:
-        left = wording.count(dataset.unlabelled, "query", "queries")
+        left = count(dataset.unlabelled, "query", "queries")
         notes.append(f"{left} without full labels left out: what they need is not known, or not all of it.")
     if dataset.drawn:
         folder = str(summary.manifest["datasets"][dataset.dataset]["reference"])
         see = shlex.join(["ctxbench", "data", "label", folder, "--minutes", "0"])
         notes.append(
-            f"{wording.count(dataset.drawn, 'query', 'queries')} of these were drawn by a label queue, with unequal "
+            f"{count(dataset.drawn, 'query', 'queries')} of these were drawn by a label queue, with unequal "
             f"chances: these are not the figures of all requests, see `{see}`."
         )
     return [*notes, *_worst_scopes(dataset), *_reasons(dataset, columns), *_failures(dataset), *_said(dataset)]
@@ -351,7 +352,7 @@ def _worst_scopes(dataset: DatasetSummary) -> list[str]:
 
 def _failures(dataset: DatasetSummary) -> list[str]:
     return [
-        f"{wording.named(one.selector)} failed on {one.errors:,} of {wording.count(one.queries, 'query', 'queries')}; "
+        f"{wording.named(one.selector)} failed on {one.errors:,} of {count(one.queries, 'query', 'queries')}; "
         "to fail counts as nothing offered."
         for one in dataset.selectors
         if one.errors

@@ -16,6 +16,7 @@ from ctxbench.bench.metrics import Grade
 from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import SEARCHED, Candidates, Origin
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.charts.axes import nice_step
 from ctxbench.report.label_codes import LabelCodes
@@ -263,22 +264,22 @@ def _sentence(scores: _SelectorScores, bound: Bound) -> str:
     def reached(some: FloatArray) -> str:
         return f"{int((some >= bound.value).sum()):,} of"
 
-    queries = wording.count(len(scores.best), "query", "queries")
-    required = f"{reached(scores.required)} {wording.count(len(scores.required) + scores.unseen, 'required item')}"
+    queries = count(len(scores.best), "query", "queries")
+    required = f"{reached(scores.required)} {count(len(scores.required) + scores.unseen, 'required item')}"
     if bound.quantity == "expansion":
         came = int(np.isfinite(scores.best).sum())
         return f"Items were brought in for {came:,} of {queries}; {required} are among them."
     if bound.quantity != "score":
-        others = f"{reached(scores.other)} {wording.count(len(scores.other), 'query', 'queries')} that need something"
+        others = f"{reached(scores.other)} {count(len(scores.other), 'query', 'queries')} that need something"
         text = f"{required} are within it, and so is the best item that is not needed in {others}"
     else:
         text = f"The best score of a query is at least {bound.value:g} in {reached(scores.best)} {queries}; {required}"
         text += " score so high"
         if scores.idle_queries:
-            nothing = wording.count(scores.idle_queries, "query that needs nothing", "queries that need nothing")
+            nothing = count(scores.idle_queries, "query that needs nothing", "queries that need nothing")
             text += f", and so does the best item of {reached(scores.idle)} {nothing}"
     if _has_floor(bound):
-        items = wording.count(bound.floor, "item is", "items are")
+        items = count(bound.floor, "item is", "items are")
         low = "it scores" if bound.floor == 1 else "they score"
         text += f". At least {items} offered, however low {low}, where so many are found"
     return f"{text}."
@@ -300,7 +301,7 @@ def _reading(view: _View, thresholds: Sequence[ShownThreshold]) -> str:
 def _remarks(scores: _SelectorScores, view: _View) -> list[str]:
     if not scores.unseen or view.quantity == "expansion":
         return []
-    return [f"{wording.count(scores.unseen, 'required item')} not among the candidates, and so without a score here."]
+    return [f"{count(scores.unseen, 'required item')} not among the candidates, and so without a score here."]
 
 
 def _edges(scores: FloatArray) -> FloatArray:

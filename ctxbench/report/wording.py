@@ -108,11 +108,6 @@ def needed(found: Comparison) -> str:
     return f"about {two_digits(found.needed):,} queries would tell"
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    """`1 query`, `1,053 queries`."""
-    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
-
-
 def listed(names: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""

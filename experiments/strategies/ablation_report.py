@@ -11,6 +11,7 @@ from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import Comparison
 from ctxbench.bench.summary import SelectorSummary
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.pages import titles
 from ctxbench.report.steps_text import pipeline_text, reads_a_fit, stage_text, stages_of
@@ -78,7 +79,7 @@ def answer(ablation: Ablation) -> str:
         return "**Nothing was held against the documents' defaults.**"
     reach, best = len(ablation.datasets), standings[0]
     said = (
-        f"**Of {wording.count(len(standings), 'change', 'changes')} to the documents' defaults, each held against them "
+        f"**Of {count(len(standings), 'change', 'changes')} to the documents' defaults, each held against them "
         f"at as many prompt tokens, {_told(best)} pays most: it makes {_gain(best, reach)}"
     )
     plain = next((one for one in standings if not reads_a_fit(selectors[one.strategy]["description"])), None)
@@ -248,7 +249,7 @@ def _test(test: Ablation, chosen: Iterable[str]) -> Iterator[str]:
     """How the final table came about."""
     yield wording.named(str(test.run.manifest["experiment"]["about"]))
     yield ""
-    yield f"Holm's correction is over the {wording.count(len(test.strategies), 'strategy', 'strategies')} here."
+    yield f"Holm's correction is over the {count(len(test.strategies), 'strategy', 'strategies')} here."
     other = sorted(set(chosen) ^ set(test.strategies))
     if other:
         yield ""

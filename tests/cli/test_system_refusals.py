@@ -64,10 +64,7 @@ def test_a_folder_that_may_not_be_entered_is_named(desk, process, words, closed)
     done = process(*words, start=NO_LEAVE)
     assert done.code == 2, done.err
     told = done.err[done.err.index("error: ") :]
-    assert re.match(
-        rf"error: (agent agent\.yaml: 1 fault\n +|2? ?\S* ?faults?\n +)?.*cannot read .*\b{closed}\b.*: Permission denied",
-        told,
-    )
+    assert re.search(rf"cannot read .*\b{closed}\b.*: Permission denied", told)
     assert (told.count("error: "), "Traceback" in told) == (1, False)
 
 

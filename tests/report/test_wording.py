@@ -8,6 +8,7 @@ import pytest
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 
 
@@ -100,7 +101,7 @@ def test_lists_and_counts() -> None:
         "a and b",
         "a, b and c",
     ]
-    assert [wording.count(n, "query", "queries") for n in (0, 1, 1053)] == ["0 queries", "1 query", "1,053 queries"]
+    assert [count(n, "query", "queries") for n in (0, 1, 1053)] == ["0 queries", "1 query", "1,053 queries"]
 
 
 def test_a_text_that_stands_alone_says_what_its_sign_means() -> None:

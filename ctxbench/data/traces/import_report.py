@@ -5,7 +5,6 @@ The kinds of the catalog's items decide whether an item that was not called is n
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from ctxbench.core.items import ITEM_TYPES, Item
 from ctxbench.data.labelling.query_files import SIGNALS
+from ctxbench.io.visible import count
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN
 
 COUNTS: dict[str, tuple[str, ...]] = {
@@ -114,12 +114,12 @@ class TraceReport:
         ]
         full, partial = _share(n["labels_full"], labels), _share(n["labels_partial"], labels)
         misses = [f"{n[f'signal_{name}']:,} {name}" for name in SIGNALS if n[f"signal_{name}"]]
-        queries = _counted(n["turns"], "query", "queries")
+        queries = count(n["turns"], "query", "queries")
         out = [
-            f"{queries} of {_counted(n['conversations'], 'conversation')}: {', '.join(shares)}",
-            f"{_counted(labels, 'label')}: {full} from turns that were offered everything, {partial} from others",
+            f"{queries} of {count(n['conversations'], 'conversation')}: {', '.join(shares)}",
+            f"{count(labels, 'label')}: {full} from turns that were offered everything, {partial} from others",
             *([f"likely misses: {', '.join(misses)}"] if misses else []),
-            *(_agreeing(text.format(n=n[name], skew=self.skew)) for name, text in _SENTENCES.items() if n[name]),
+            *(_told(text, n[name], self.skew) for name, text in _SENTENCES.items() if n[name]),
         ]
         for what, names in (("not in the catalog", self.unknown), ("ambiguous", self.ambiguous)):
             if names:
@@ -137,27 +137,13 @@ class TraceReport:
         return out
 
 
-def _counted(n: int, one: str, many: str = "") -> str:
-    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
+def _told(sentence: str, n: int, skew: float) -> str:
+    """A sentence about several things with their number; about one alone, the number stands behind it."""
+    if n == 1 and sentence.startswith("{n:,} "):
+        return f"{sentence.removeprefix('{n:,} ').format(skew=skew)}: 1"
+    return sentence.format(n=n, skew=skew)
 
 
-def _agreeing(text: str) -> str:
-    """A sentence of `_SENTENCES` about one thing alone: `1 turn does not say`."""
-    found = _ONE.match(text)
-    if found is None:
-        return text
-    noun = f"{found[2]}{'y' if found[3] == 'ies' else ''}"
-    rest = _PLURAL.sub(lambda verb: _SINGULAR[verb[0]], text[found.end() :])
-    return f"1 {found[1]}{noun} {rest}"
-
-
-_SINGULAR = {"do": "does", "are": "is", "were": "was", "have": "has"} | {
-    word: f"{word}s" for word in ("stand", "name", "lie", "belong", "say", "begin")
-}
-_ONE = re.compile(
-    rf"1 ((?:model |log |session |turn )?)(\w+?)(ies|s) (?=that |cannot |failed |{' |'.join(_SINGULAR)} )"
-)
-_PLURAL = re.compile(rf"(?<!not )(?<!they )(?<!those )(?<!which )\b(?:{'|'.join(_SINGULAR)})\b")
 _SENTENCES = {
     "turns_without_offered": "{n:,} turns do not say what was offered, so they count as offered a part of the items",
     "turns_assumed_full": "{n:,} turns do not say what was offered; as asked, they count as offered everything",

@@ -13,6 +13,7 @@ from pathlib import Path
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import Fault
 from ctxbench.gate.model import Cause, CauseGroup, Check, PriceChange, SelectorCheck, Verdict
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.check_summary import metric_cause
@@ -142,7 +143,7 @@ def _causes(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
         shares = ". ".join(_share(one, group) for one, group in groups)
         yield _Note(
             error=any(one.lost_verdict in failing for one, _ in groups),
-            title=f"{wording.count(sum(group.lost for _, group in groups), 'required item')} lost on {dataset}",
+            title=f"{count(sum(group.lost for _, group in groups), 'required item')} lost on {dataset}",
             text=f"{check_texts.sentence(check_texts.cause_text(cause))}. {shares}.",
             place=partial(places.of_cause, cause, dataset, [one.selector for one, _ in groups]),
         )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import SHOWN, faults_of
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.document import Block, Bullets, Cell, Document, Quoted, Section, Table, Text, Weight
 from ctxbench.report.gate import check_texts
@@ -101,7 +102,7 @@ def _partly_counted(check: SelectorCheck) -> bool:
 
 def _unsteady_note(check: SelectorCheck) -> str:
     """The note that lost and gained items leave out unsteady queries."""
-    n = f"{check.unsteady:,} of {wording.count(check.needing, 'query', 'queries')} that need something"
+    n = f"{check.unsteady:,} of {count(check.needing, 'query', 'queries')} that need something"
     return (
         f"required items lost and gained of {check_texts.selector_name(check)} leave out {n}: unsteady between repeats"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ctxbench.gate.model import Cause, CauseGroup, MetricVerdict, SelectorCheck, Verdict
-from ctxbench.report import wording
+from ctxbench.io.visible import count
 from ctxbench.report.gate import check_texts
 
 _NAMED = 3  # lost items, and selectors, that are named
@@ -35,7 +35,7 @@ def loss_note(selectors: Sequence[SelectorCheck]) -> str:
     gained = sum(one.gained for one in selectors)
     also = f" and {gained:,} gained" if gained else ""
     verb = "was" if n == 1 else "were"
-    return f", though {wording.count(n, 'required item')} {verb} lost{also}: {_lost(selectors)}"
+    return f", though {count(n, 'required item')} {verb} lost{also}: {_lost(selectors)}"
 
 
 def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, pins: str) -> Iterator[str]:
@@ -44,7 +44,7 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
     if differ:
         worst, *others = differ
         left = len(worst.reasons) - 1
-        more = f"; {wording.count(left, 'more reason')} below" if left else ""
+        more = f"; {count(left, 'more reason')} below" if left else ""
         yield f"{check_texts.selector_name(worst)}: {_clipped(worst.reasons[0])}{more}"
         if others:
             yield check_texts.sentence(f"also {_others(others)}")

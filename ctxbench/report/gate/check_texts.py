@@ -21,6 +21,7 @@ from ctxbench.gate.model import (
     UnmetRequirement,
     Verdict,
 )
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.document import Cell, Quoted
 from ctxbench.steps.cut import TOP_K
@@ -62,7 +63,7 @@ def p_value_note(check: SelectorCheck, judged: MetricVerdict) -> str:
 
 def unmet_text(found: UnmetRequirement) -> str:
     """On one line: `rule:a (disabled): required by 2 queries, offered to 1 before, nothing else would do (q1, q2)`."""
-    n = wording.count(len(found.queries), "query", "queries")
+    n = count(len(found.queries), "query", "queries")
     told = f"required by {n}, offered to {found.before or 'none'} before, and nothing else would do"
     return f"{' or '.join(found.items)} ({found.why}): {told} ({first_ones(found.queries)})"
 
@@ -70,7 +71,7 @@ def unmet_text(found: UnmetRequirement) -> str:
 def price_change_text(found: PriceChange) -> str:
     """On one line: `tool:a:b costs 540 prompt tokens and cost 120 (schema edited): 4,200 more over 10 queries`."""
     more = f"{abs(found.tokens):,} {'more' if found.tokens > 0 else 'less'}"
-    over = wording.count(len(found.queries), "query", "queries")
+    over = count(len(found.queries), "query", "queries")
     return f"{found.item} costs {found.head:,} prompt tokens and cost {found.base:,} ({found.why}): {more} over {over}"
 
 
@@ -126,7 +127,7 @@ def latency_text(found: LatencyVerdict) -> str:
     """What was timed, on one line: `1.95 -> 2.56 ms a request, ratio 1.31 (1.22-1.42), p 0.0031, ...`."""
     sides = f"{milliseconds(found.base_s)} -> {milliseconds(found.head_s)} ms a request"
     told = f"ratio {ratio_text(found)}, p {wording.p_text(found.p_holm)}, tolerance {tolerance_range(found)}"
-    return f"{sides}, {told}, {wording.count(len(found.queries), 'request')}"
+    return f"{sides}, {told}, {count(len(found.queries), 'request')}"
 
 
 def tolerance_range(found: LatencyVerdict) -> str:
@@ -190,7 +191,7 @@ def summary_text(found: AcceptedFigures) -> str:
             told.append(f"{number} with the session's")
         else:
             told.append(f"{metric} {number}{unit if unit == '%' else f' {unit}'}".rstrip())
-    told += [wording.count(found.queries, "query", "queries"), *([] if found.offered else ["nothing offered to any"])]
+    told += [count(found.queries, "query", "queries"), *([] if found.offered else ["nothing offered to any"])]
     return f"{found.selector} on {found.dataset}: {', '.join(told)}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.tuning import tuning_texts
 from ctxbench.report.tuning.advice import advice
@@ -46,7 +47,7 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
 
 def _heading(dataset: DatasetTuning) -> str:
     counts = [f"{n:,}" if split == ALL else f"{n:,} {split}" for split, n in dataset.queries.items()]
-    items = wording.count(dataset.items, "item")
+    items = count(dataset.items, "item")
     queries = "query" if [*dataset.queries.values()] == [1] else "queries"
     return f"{dataset.dataset}: {wording.listed(counts) or 'no'} {queries}, {items}, tokens by {dataset.tokens}"
 

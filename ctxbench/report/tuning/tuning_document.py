@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.document import (
     Block,
@@ -171,12 +172,11 @@ def _facts(dataset: DatasetTuning) -> str:
         of = dataset.of.get(split, n)
         some = f"{n:,} of " if of > n else ""
         whose = "" if split == ALL else f" of split {split}"
-        counts.append(f"{some}{wording.count(of, 'query', 'queries')}{whose}")
+        counts.append(f"{some}{count(of, 'query', 'queries')}{whose}")
     queries = wording.listed(counts) or "No queries"
     version = f"Version {dataset.version}, content" if dataset.version else "Content"
     return (
-        f"{queries}; {wording.count(dataset.items, 'item')}. {version} {dataset.hash[:12]}. "
-        f"Prompt tokens by {dataset.tokens}."
+        f"{queries}; {count(dataset.items, 'item')}. {version} {dataset.hash[:12]}. Prompt tokens by {dataset.tokens}."
     )
 
 
@@ -188,7 +188,7 @@ def _worse_requests(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[
             yield Text(f"{name}: no request is worse than under the base's defaults.")
         return
     said = (
-        f"{wording.count(len(outcome.worse), 'request')} that the base's defaults made complete "
+        f"{count(len(outcome.worse), 'request')} that the base's defaults made complete "
         f"{'is' if len(outcome.worse) == 1 else 'are'} no longer complete"
     )
     if compared is not None:
@@ -198,7 +198,7 @@ def _worse_requests(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[
         if len(outcome.worse) > tuning_tables.MANY
         else ""
     )
-    title = f"{name} on {dataset.dataset}: {wording.count(len(outcome.worse), 'request')} made worse"
+    title = f"{name} on {dataset.dataset}: {count(len(outcome.worse), 'request')} made worse"
     yield Details(title, (Text(f"{said}.{first}"), tuning_tables.worse_requests(outcome)))
 
 
@@ -214,7 +214,7 @@ def _notes(dataset: DatasetTuning) -> Iterator[str]:
 def _search_notes(outcome: PolicyOutcome) -> Iterator[str]:
     name = outcome.policy.name
     if outcome.settings or outcome.tried:
-        said = f"{name}: {wording.count(outcome.settings, 'setting')} compared exactly"
+        said = f"{name}: {count(outcome.settings, 'setting')} compared exactly"
         if outcome.tried:
             said += f", and {outcome.tried:,} run one by one because a parameter of theirs breaks the prefix rule"
         yield f"{said}."

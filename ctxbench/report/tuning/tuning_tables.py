@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ctxbench.bench.metrics import GroupMean
 from ctxbench.bench.stats import Comparison
+from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.document import Cell, Table
 from ctxbench.report.tuning import tuning_texts
@@ -120,7 +121,7 @@ def worst(tuning: Tuning) -> Table | None:
 def _group(found: GroupMean | None) -> str:
     if found is None:
         return "fewer than two groups of 10 queries"
-    queries = wording.count(found.mean.n, "query", "queries")
+    queries = count(found.mean.n, "query", "queries")
     return f"{found.group}: {wording.number(COMPLETENESS, found.mean.value)} of {queries}"
 
 

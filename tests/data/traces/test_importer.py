@@ -11,7 +11,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Message
 from ctxbench.data.datasets import Label, read_dataset, split_of, validate, write_dataset
 from ctxbench.data.labelling.query_files import EXPOSURE, read_exposures
-from ctxbench.data.traces.import_report import _agreeing
+from ctxbench.data.traces.import_report import _told
 from ctxbench.data.traces.importer import (
     TraceSettings,
     TraceSource,
@@ -747,10 +747,7 @@ def test_ids_of_users_leave_texts_and_the_ids_of_conversations(made):
     assert third.request.tool_results == (("of <mail-1>", "ok"),)
 
 
-def test_a_sentence_about_one_thing_alone_is_in_the_singular():
-    assert _agreeing("1 spans name a parent that is not in the log") == "1 span names a parent that is not in the log"
-    assert _agreeing("1 model calls have no messages") == "1 model call has no messages"
-    assert _agreeing("1 calls were of tools that the catalog does not have") == (
-        "1 call was of tools that the catalog does not have"
-    )
-    assert _agreeing("2 turns say nothing") == "2 turns say nothing"
+def test_a_sentence_about_one_thing_alone_has_the_number_behind_it():
+    sentence = "{n:,} spans name a parent that is not in the log"
+    assert _told(sentence, 1, 0.0) == "spans name a parent that is not in the log: 1"
+    assert _told(sentence, 2, 0.0) == "2 spans name a parent that is not in the log"
