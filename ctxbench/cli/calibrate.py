@@ -17,6 +17,7 @@ from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.bench.stats import Estimate
+    from ctxbench.core.pipeline import Pipeline
     from ctxbench.features.stored_fits import Fit
     from ctxbench.tuning.fits.curves import FoldFigures
 
@@ -58,18 +59,9 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
         ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
         UserError: as of `ctxbench.tuning.fits.query_fits.fit`.
     """
-    from ctxbench.data.datasets.lookup import open_dataset
-    from ctxbench.embedding.embedder_names import open_embedder
-    from ctxbench.embedding.vectors import open_vectors
     from ctxbench.features.stored_fits import KINDS, PROBABILITY, WEIGHTS, write_calibrations
-    from ctxbench.index.resources import LocalResources
-    from ctxbench.io.cache import cache_dir
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
-    from ctxbench.text.tokens import open_counter
-    from ctxbench.tuning.fits.curves import measure
-    from ctxbench.tuning.fits.examples import labelled_queries, make_examples
-    from ctxbench.tuning.fits.query_fits import columns_of, fit
 
     if request.what not in KINDS:
         raise ParameterError(f"what is fitted must be one of {', '.join(KINDS)}, got {request.what!r}")
@@ -78,10 +70,37 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     refuse_outputs({"--out": out}, {**dataset_inputs(*request.datasets), **selector_inputs(request.selector)})
     _refuse_foreign(out)
     definition, preset = find_definition(request.selector)
-    pipeline = definition.pipeline(definition.values(preset))
     writes_selector = request.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None
     if writes_selector:
         fitted_file(definition, out)  # what stands in the way is said before anything is fitted
+    fits, figures = _fitted(request, definition.pipeline(definition.values(preset)))
+    write_calibrations(out, fits.values())
+    selector = write_fitted(definition, out, preset) if writes_selector else None
+    if as_json:
+        facts = {name: _facts(fits[name], figures.get(name)) for name in fits}
+        print_json({"fits": facts, "written": str(out), "selector": None if selector is None else str(selector)})
+        return
+    for name, one in fits.items():
+        say(_summary(one))
+        if name in figures:
+            say(*_table(figures[name]))
+    say(f"written to {out}")
+    if selector is not None:
+        say(f"the selector with it: {selector}, wherever a shipped name may stand")
+
+
+def _fitted(request: FitRequest, pipeline: Pipeline) -> tuple[dict[str, Fit], dict[str, FoldFigures]]:
+    """The fits by dataset, and with folds what each is worth on requests that it was not fitted to."""
+    from ctxbench.data.datasets.lookup import open_dataset
+    from ctxbench.embedding.embedder_names import open_embedder
+    from ctxbench.embedding.vectors import open_vectors
+    from ctxbench.index.resources import LocalResources
+    from ctxbench.io.cache import cache_dir
+    from ctxbench.text.tokens import open_counter
+    from ctxbench.tuning.fits.curves import measure
+    from ctxbench.tuning.fits.examples import labelled_queries, make_examples
+    from ctxbench.tuning.fits.query_fits import columns_of, fit
+
     embedder = open_embedder(request.embedder)
     fits: dict[str, Fit] = {}
     figures: dict[str, FoldFigures] = {}
@@ -100,21 +119,7 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
                 part, columns = labelled_queries(dataset, request.split), columns_of(requests=request.texts)
                 made = make_examples(request.what, part, pipeline, resources, columns=columns)
                 figures[dataset.name] = measure(made, request.folds, progress=partial(shown, f"{dataset.name}: folds"))
-    write_calibrations(out, fits.values())
-    written = [out]
-    if writes_selector:
-        written.append(write_fitted(definition, out, preset))
-    if as_json:
-        facts = {name: _facts(fits[name], figures.get(name)) for name in fits}
-        print_json({"fits": facts, "written": str(out), "selector": str(written[1]) if len(written) > 1 else None})
-        return
-    for name, one in fits.items():
-        say(_summary(one))
-        if name in figures:
-            say(*_table(figures[name]))
-    say(f"written to {out}")
-    if len(written) > 1:
-        say(f"the selector with it: {written[1]}, wherever a shipped name may stand")
+    return fits, figures
 
 
 def _refuse_foreign(out: Path) -> None:

@@ -16,9 +16,11 @@ from ctxbench.io.visible import count
 if TYPE_CHECKING:
     from ctxbench.core.items import Catalog
     from ctxbench.core.pipeline import Pipeline
+    from ctxbench.core.requests import Request
     from ctxbench.selectors.definition import Definition
     from ctxbench.selectors.explain import Explained, Explanation
     from ctxbench.selectors.parameters import Value
+    from ctxbench.session.session import Session
 
 WIDTH = 60
 OUTSIDE = 0.5  # share of the items offered with features that the fit has not seen, above which it is said
@@ -57,8 +59,6 @@ class SelectRequest:
 def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) -> None:
     """Select and print."""
     from ctxbench.cli.progress import embedding_progress
-    from ctxbench.core.requests import Request
-    from ctxbench.core.times import named_instant
     from ctxbench.embedding.embedder_names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
     from ctxbench.features.stored_fits import fit_notices
@@ -68,29 +68,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     from ctxbench.text.tokens import open_counter
 
     definition, preset, label = _asked(question)
-    given = parse_values(question.set)
-    named_instant("time", question.scope.get("time"))
-    results = read_tool_results(question.chat.tool_results)
-    request, session = Request(id="select", text=question.text, tool_results=results, **question.scope), None
-    if question.scope and not question.chat.alone:
-        options = " and ".join(f"--{name}" for name in question.scope)
-        raise ParameterError(
-            f"{options}: in a chat the session's file says whose it is (`user`, `workspace`); leave out"
-        )
-    if question.chat.alone:
-        values = definition.values(preset, given)
-        pipeline = definition.pipeline(values)
-        catalog = find_catalog(question.catalog)
-    else:
-        catalog = find_catalog(question.catalog)
-        session = open_session(question.chat, catalog, definition, preset, given)
-        history = () if question.chat.history is None else read_history(question.chat.history)
-        request, warnings = session.asked(question.text, history=history, tool_results=results)
-        values, pipeline = dict(session.settings), session.pipeline
-        for warning in warnings:
-            say(f"warning: {warning}", err=True)
-    if results and not _reads_results(pipeline):
-        say(f"notice: {label} searches without results of tools; `analyse: [sentences, tool_results]` does", err=True)
+    request, values, pipeline, catalog, session = _request(question, definition, preset, label)
     embedder = open_embedder(question.embedder)
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
@@ -115,6 +93,43 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
         print_json({**facts, **explanation.as_dict(near=near)})
     else:
         say(*_lines(explanation, label, counter.name, near), *_score_words(pipeline, explanation))
+
+
+def _request(
+    question: SelectRequest, definition: Definition, preset: str | None, label: str
+) -> tuple[Request, Mapping[str, Value], Pipeline, Catalog, Session | None]:
+    """The request, alone or in its chat, with the values and the pipeline that it is asked with.
+
+    Raises:
+        UserError: an option does not suit, or a file cannot be read.
+    """
+    from ctxbench.core.requests import Request
+    from ctxbench.core.times import named_instant
+
+    given = parse_values(question.set)
+    named_instant("time", question.scope.get("time"))
+    results = read_tool_results(question.chat.tool_results)
+    session = None
+    if question.chat.alone:
+        request = Request(id="select", text=question.text, tool_results=results, **question.scope)
+        values = definition.values(preset, given)
+        pipeline, catalog = definition.pipeline(values), find_catalog(question.catalog)
+    elif question.scope:
+        options = " and ".join(f"--{name}" for name in question.scope)
+        raise ParameterError(
+            f"{options}: in a chat the session's file says whose it is (`user`, `workspace`); leave out"
+        )
+    else:
+        catalog = find_catalog(question.catalog)
+        session = open_session(question.chat, catalog, definition, preset, given)
+        history = () if question.chat.history is None else read_history(question.chat.history)
+        request, warnings = session.asked(question.text, history=history, tool_results=results)
+        values, pipeline = dict(session.settings), session.pipeline
+        for warning in warnings:
+            say(f"warning: {warning}", err=True)
+    if results and not _reads_results(pipeline):
+        say(f"notice: {label} searches without results of tools; `analyse: [sentences, tool_results]` does", err=True)
+    return request, values, pipeline, catalog, session
 
 
 def _reads_results(pipeline: Pipeline) -> bool:
