@@ -81,6 +81,9 @@ def tune_presets(
         print_json(_facts(found, ready, written, folder))
         return
     say(*console_table(found, plain=is_plain()).splitlines())
+    for one in found.datasets:
+        if (path := folder / "presets" / f"{one.dataset}.yaml") not in written:
+            say(f"no presets for {one.dataset}, since the default is kept under every policy: there is no {path}")
     say(*_ways_to_take(found, file))
     for path in (*written, *(page for page in pages if page.suffix == ".md"), report[0], report[1]):
         say(f"written: {path}")

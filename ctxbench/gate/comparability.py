@@ -237,7 +237,8 @@ def _notices(
     """Notices of items renamed, queries that are new, and metrics that neither side has."""
     if renamed:
         pairs = [f"{old} is {new} now" for old, new in renamed.items()]
-        yield f"{count(len(pairs), 'item')} renamed, taken for the same ({first_ids(pairs)})"
+        carried = "`ctxbench data rebase` with --renames FILE carries labels over that still hold an old name"
+        yield f"{count(len(pairs), 'item')} renamed, taken for the same ({first_ids(pairs)}); {carried}"
     if "new" in left_out:
         ids = left_out["new"]
         remedy = "; --accept takes them in" if base.judged is None else ""

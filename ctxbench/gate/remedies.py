@@ -45,7 +45,10 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
         case CauseKind.GONE:
             back = f"enable {item} again" if item in pair.head.disabled else f"put {item} back"
             back += " into a scope" if item in pair.head.items else ""
-            return Remedy(f"{back}, or if another item took its place, label that with `ctxbench data rebase`")
+            return Remedy(
+                f"{back}, or if another item took its place, give it the labels: "
+                "`ctxbench data rebase` with --renames FILE and --in-place"
+            )
         case CauseKind.RENAMED:
             said = "or say in its description what that said: names are searched"
             return Remedy(f"give {item} its old name back, {said}")

@@ -354,6 +354,19 @@ class TestServers:
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
         assert f"where: {place_told};" in " ".join(done.out.split())
 
+    def test_a_tool_that_its_server_has_no_more_is_not_looked_for_in_the_configuration(self, served, cli):
+        assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
+        first, *others = Path("agent.snapshot/corpus.jsonl").read_text().splitlines(keepends=True)
+        eval_of_it = {"query": "where is my parcel", "expected": [json.loads(first)["_id"]]}
+        Path("evals.jsonl").write_text(json.dumps(eval_of_it))
+        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+        Path("gate.yaml").write_text(GATE.replace("agent.yaml", "everything"))
+        assert cli("check", "gate.yaml", "--accept").code == 0
+        Path("agent.snapshot/corpus.jsonl").write_text("".join(others))
+        done = cli("check", "gate.yaml")
+        assert (done.code, done.out.split(":")[0]) == (1, "worse")
+        assert "where: agent.yaml;" in " ".join(done.out.split())
+
     def test_a_check_that_cannot_ask_them_names_the_command_that_goes_on_without(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
         assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0

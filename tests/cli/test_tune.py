@@ -185,6 +185,7 @@ def test_with_too_few_queries_there_are_no_presets(cli, policy, tiny, place, sho
     done = cli("tune", tiny, "-p", policy(), "--out", "made")
     assert done.code == 0, done.err
     assert done.out.startswith("aggressive: keep the default (documents' defaults); label about ")
+    assert "since the default is kept under every policy: there is no made/presets/" in " ".join(done.out.split())
     assert not (place / "made/presets").exists()
     assert (place / "made/report.md").exists()
 

@@ -448,7 +448,7 @@ def test_labels_follow_an_item_that_was_renamed_in_the_catalog_alone(desk):
     (one,) = desk.check().selectors
     assert one.compared == 10
     assert (one.lost, one.verdict) == (0, Verdict.SAME)
-    assert f"1 item renamed, taken for the same ({CREATE} is tool:desk:create_issue now)" in one.notices
+    assert f"1 item renamed, taken for the same ({CREATE} is tool:desk:create_issue now); " in " ".join(one.notices)
 
 
 def test_an_item_that_labels_follow_stays_available(desk):

@@ -110,7 +110,8 @@ def test_what_was_renamed_or_is_held_by_the_session_is_not_gone():
     head = snapshot({"q": []}, required={"q": ["new_a"]}, items={"new_a": text})
     one = only(base, head)
     assert one.unmet == ()
-    assert one.notices == (f"1 item renamed, taken for the same ({A} is {item_id('new_a')} now)",)
+    (said,) = one.notices
+    assert said.startswith(f"1 item renamed, taken for the same ({A} is {item_id('new_a')} now); ")
     held = {"q": [offered("a", mode="manual")]}
     given = {"required": {"q": ["a"]}, "before": "a"}
     by_hand = snapshot(held, items=[item("a", include="manual")], **given)

@@ -20,6 +20,7 @@ from ctxbench.io.jsonc import entry_lines, read_jsonc
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.agent_file import read_agent
 from ctxbench.sources.catalogs import CORPUS
+from ctxbench.sources.mcp.server_config import server_names
 
 CARD, QUERIES, QRELS = "dataset.yaml", "queries.jsonl", "qrels"
 AGENT = "agent"
@@ -115,8 +116,8 @@ def _place_of_server(agent: Path, item: str) -> tuple[Path, int]:
     """The place of the server of a tool; the agent file where that is not known."""
     try:
         config, server = read_agent(agent).mcp, ItemKey.parse(item).server
-        if config is None or server is None:
-            return agent, 0
+        if config is None or server is None or server in server_names(config):
+            return agent, 0  # the server is there, and says what it has
         lines = entry_lines(read_jsonc(config)[1])
     except UserError:
         return agent, 0

@@ -145,9 +145,8 @@ def opened(path: Path) -> Iterator[LabelFolder]:
             notes.append(f"{len(applied.changed)} queries answered earlier are now in the dataset's files")
         if applied.left:
             which = ", ".join(applied.left[:3]) + (", ..." if len(applied.left) > 3 else "")
-            notes.append(
-                f"{len(applied.left)} answered queries were changed by other means and are left alone: {which}"
-            )
+            since = "have other labels since (by hand, or by `data rebase`) and are left alone"
+            notes.append(f"{len(applied.left)} answered queries {since}: {which}")
         if applied.gone:
             notes.append(f"{len(applied.gone)} answered queries are no longer in the dataset")
         yield folder

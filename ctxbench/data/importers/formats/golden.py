@@ -104,6 +104,7 @@ class _EvalReader:
     def __init__(self, catalog: Catalog, draft: Draft) -> None:
         self.draft = draft
         self._names = NameResolver(catalog)
+        self._by_hand = {item.key for item in catalog if item.include == "manual"}
         own = [(name, item.key) for item in catalog for name in (item.name, item.title) if name]
         files = [(name, item.key) for item in catalog for name in _file_names(item)]
         self._own, self._files = (_by_name(pairs) for pairs in (own, files))
@@ -185,7 +186,10 @@ class _EvalReader:
                 row.fault(f"field {field_name!r} names an item by {entry!r:.60}; expected its name or id")
                 continue
             resolved = self._resolve(name)
-            if resolved.key is not None:
+            if resolved.key in self._by_hand:
+                what = "is included by hand only (manual), so that no search may offer it; leave it out of the eval"
+                row.fault(f"{name!r} in {field_name!r} {what}, or let the model have it (`include`)")
+            elif resolved.key is not None:
                 keys.append(resolved.key)
             elif resolved.rule == AMBIGUOUS:
                 several = " or ".join(key.id for key in resolved.candidates[:5])

@@ -222,3 +222,14 @@ def test_a_file_s_name_that_two_rules_have_names_neither(tmp_path):
     path = write(tmp_path / "e.jsonl", [{"query": "q", "expected": ["refunds"]}])
     with pytest.raises(InputError, match=r"is the name of several items; write the id: rule:a%2Frefunds.mdc or rule:b"):
         import_golden(path, Catalog(rules))
+
+
+def test_an_item_that_no_search_may_offer_cannot_be_expected(tmp_path):
+    catalog = Catalog([*CATALOG, Item(type="rule", name="style", text="Be brief.", include="manual")])
+    rows = [{"query": "refund 17", "expected": ["refunds"]}, {"query": "be brief", "expected": ["style"]}]
+    with pytest.raises(InputError) as error:
+        import_golden(write(tmp_path / "evals.jsonl", rows), catalog)
+    ((line, message),) = [(fault.line, fault.message) for fault in error.value.faults]
+    assert line == 2
+    assert "'style' in 'expected' is included by hand only" in message
+    assert "leave it out of the eval" in message
