@@ -463,7 +463,8 @@ def test_the_process_and_all_that_it_started_are_ended(tmp_path):
 
 def test_ctrl_c_ends_the_process_at_once(tmp_path):
     pids = tmp_path / "pids"
-    selector = command(f"open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+    asked = "sys.stdin.readline()"  # the start is over once the catalog is there
+    selector = command(f"{asked}; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
     program = textwrap.dedent(
         f"""
         from ctxbench.core.items import Catalog
