@@ -368,13 +368,15 @@ _NOTES = {
     "session_items_named": "items named that the session holds already",
     "repeats": "times each was asked",
     "cache_not_written": "answers that could not be kept",
+    "answers_not_asked_for": "answers to queries that the dataset does not have",
 }
+_LISTS = {"builds": "builds that answered:", "first_not_asked_for": "first of these"}
 
 
 def _note(name: str, value: Any) -> str:
     """What a selector says of its answers, in words; what is not known here as it is."""
-    if name == "builds" and isinstance(value, list):
-        return f"builds that answered: {wording.listed([wording.named(str(one)) for one in value])}"
+    if name in _LISTS and isinstance(value, list):
+        return f"{_LISTS[name]} {wording.listed([wording.named(str(one)) for one in value])}"
     if name in _NOTES and isinstance(value, int):
         words = _NOTES[name]
         first = words.split(" ", 1)[0]

@@ -71,6 +71,11 @@ def test_what_a_selector_says_of_its_answers_is_said_in_words():
         "builds that answered: by hand",
         "own 3",
     ]
+    left = {"answers_not_asked_for": 2, "first_not_asked_for": ["q77", "q78"]}
+    assert [_note(name, value) for name, value in left.items()] == [
+        "2 answers to queries that the dataset does not have",
+        "first of these q77 and q78",
+    ]
 
 
 def test_columns_are_explained_that_of_several_k_once():
