@@ -101,11 +101,11 @@ def test_a_folder_in_a_dataset_that_may_not_be_written_in_leaves_nothing_beside_
     ],
     ids=lambda words: " ".join(words).replace(LONG, "LONG"),
 )
-def test_a_name_that_no_file_can_have_is_said(desk, cli, snapshot, words):
+def test_a_name_that_no_file_can_have_is_said(desk, process, snapshot, words):
     (desk / "long.yaml").write_text(f"name: {LONG}\n" + (desk / "exp.yaml").read_text())
     (desk / "far.yaml").write_text((desk / "exp.yaml").read_text().replace("[ds]", f"[{LONG}]"))
     before = snapshot()
-    done = cli(*words)
+    done = process(*words)
     assert (done.code, done.out) == (2, "")
     assert len(done.err.splitlines()) == 1
     assert f"{LONG}" in done.err
