@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.selector_specs import SelectorSpec, _oracle_spec, _pipeline_maker, pipeline_spec, shipped_spec
-from ctxbench.core.errors import Fault, InputError, ParameterError, UserError, suggest
+from ctxbench.core.errors import Fault, ParameterError, UserError, suggest
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.stages import Resources
-from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
+from ctxbench.io.yaml_files import YamlPath, line_of, load_mapping
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition, is_file, rooted
@@ -101,10 +101,7 @@ def examine(path: Path) -> tuple[Experiment, list[Fault]]:
         StorageError: the file is missing or cannot be read.
         InputError: it is no YAML, or no mapping.
     """
-    data, lines = load_yaml(path)
-    if not isinstance(data, Mapping):
-        what = "the file is empty; " if data is None else ""
-        raise InputError([Fault(f"{what}an experiment is a mapping of {', '.join(EXPERIMENT_KEYS)}", path, 1)])
+    data, lines = load_mapping(path, what="an experiment", keys=EXPERIMENT_KEYS)
     return experiment_of(data, lines, path)
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from ctxbench.bench.experiment_file import EXPERIMENT_KEYS, Experiment, experiment_of
 from ctxbench.bench.metrics import Metric, parse_metric
-from ctxbench.core.errors import Fault, InputError, UserError, raise_faults, suggest
+from ctxbench.core.errors import Fault, UserError, raise_faults, suggest
 from ctxbench.core.items import ITEM_TYPES, ItemKey
 from ctxbench.gate.check_settings import METRICS, PRICES, CheckSettings, Pin, Tolerance
-from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
+from ctxbench.io.yaml_files import YamlPath, line_of, load_mapping
 from ctxbench.io.yaml_form import YamlForm
 
 # Each selector is held against its own baseline, so there is no other to compare it with.
@@ -66,10 +66,7 @@ def examine_gate(path: Path) -> tuple[GateFile, list[Fault]]:
         StorageError: the file is missing or cannot be read.
         InputError: it is no YAML, or no mapping.
     """
-    data, lines = load_yaml(path)
-    if not isinstance(data, Mapping):
-        what = "the file is empty; " if data is None else ""
-        raise InputError([Fault(f"{what}a gate file is a mapping of {', '.join(_KEYS)}", path, 1)])
+    data, lines = load_mapping(path, what="a gate file", keys=_KEYS)
     experiment, faults = experiment_of(data, lines, path, what="a gate file", keys=_KEYS)
     names = () if faults else tuple(spec.name for spec in experiment.selectors)  # with faults, some may be missing
     reader = _GateReader(path, lines, faults, selectors=names)

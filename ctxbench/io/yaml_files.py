@@ -6,7 +6,7 @@ What is read holds JSON's types only: no NaN, no infinity, no dates, no key twic
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -101,6 +101,25 @@ def _composed(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     except BaseException:
         slow.dispose()
         raise
+
+
+def load_mapping(path: Path, *, what: str, keys: Iterable[str]) -> tuple[Mapping[str, Any], dict[YamlPath, int]]:
+    """Read a YAML file that must be a mapping, as `load_yaml` does.
+
+    Args:
+        path: the file.
+        what: the kind of file, with its article: `an experiment`.
+        keys: what such a mapping may hold, for the message.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no YAML, or no mapping.
+    """
+    data, lines = load_yaml(path)
+    if isinstance(data, Mapping):
+        return data, lines
+    empty = "the file is empty; " if data is None else ""
+    raise InputError([Fault(f"{empty}{what} is a mapping of {', '.join(keys)}", path, line_of(lines, ()))])
 
 
 def line_of(lines: Mapping[YamlPath, int], path: YamlPath) -> int:

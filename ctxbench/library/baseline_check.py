@@ -93,7 +93,7 @@ class Checked:
 
     def _text(self) -> str:
         from ctxbench.report.document_console import console_text
-        from ctxbench.report.gate.check_closing import PYTHON
+        from ctxbench.report.gate.check_conclusion import PYTHON
         from ctxbench.report.gate.check_document import document
 
         return console_text(document(self.found, speech=PYTHON))
@@ -150,7 +150,7 @@ def check(results: Results, baseline: Results | str | Path, *, allow_removed: bo
 
 def _in_python(found: Check) -> Check:
     """The check with the option of the command by its name in Python."""
-    from ctxbench.report.gate.check_closing import COMMAND, PYTHON
+    from ctxbench.report.gate.check_conclusion import COMMAND, PYTHON
 
     def said(texts: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(text.replace(COMMAND.removed, PYTHON.removed) for text in texts)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from ctxbench.bench.metrics import METRICS, Metric, parse_metric
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, suggest
 from ctxbench.io.files import read_text, readable
-from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
+from ctxbench.io.yaml_files import YamlPath, line_of, load_mapping
 from ctxbench.io.yaml_form import YamlForm, is_file_name
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.limits import FILLED, Constraint, Policy
@@ -109,11 +109,7 @@ def read_policies(path: Path) -> PolicyFile:
         StorageError: the file is missing or cannot be read.
         InputError: anything in it is wrong: all faults, with their lines.
     """
-    data, lines = load_yaml(readable(path, again=True))
-    if not isinstance(data, Mapping):
-        what = "the file is empty; " if data is None else ""
-        keys = ", ".join(_KEYS)
-        raise InputError([Fault(f"{what}a policy file is a mapping of {keys}", path, line_of(lines, ()))])
+    data, lines = load_mapping(readable(path, again=True), what="a policy file", keys=_KEYS)
     digest = hashlib.sha256(read_text(path).encode("utf-8")).hexdigest()
     return policies_of(data, lines=lines, path=path, name=path.stem, digest=digest)
 

@@ -13,7 +13,7 @@ from ctxbench.report import wording
 from ctxbench.report.document import Block, Bullets, Cell, Document, Quoted, Section, Table, Text, Weight
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
-from ctxbench.report.gate.check_closing import COMMAND, Speech, closing_texts
+from ctxbench.report.gate.check_conclusion import COMMAND, Speech, conclusion
 from ctxbench.report.gate.check_summary import summary_sentences
 from ctxbench.report.gate.places import Places, place_text
 
@@ -382,4 +382,4 @@ def _closing(check: Check, strict: bool, accept: str, first: str, speech: Speech
         yield Text(" ".join([*chance, _LEGEND, *loose]), note=True)
     if any(one.latency is not None for one in check.selectors):
         yield Text(check_texts.LATENCY_NOTE)
-    yield from closing_texts(check, strict=strict, accept=accept, first=first, speech=speech)
+    yield from conclusion(check, strict=strict, accept=accept, first=first, speech=speech)

@@ -20,35 +20,9 @@ from ctxbench.tuning.fits.curves import (
     roc_area_interval,
     threshold_by_loss,
 )
-from ctxbench.tuning.fits.examples import Examples
+from tests.tuning.fits.fit_cases import EXAMPLES, SCORES, made
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
-
-
-def made(query: list[int], label: list[bool], *, needed: list[tuple[int, list[int]]], n: int) -> Examples:
-    needs = np.zeros(n, dtype=bool)
-    needs[[one for one, _ in needed]] = True
-    return Examples(
-        what="probability",
-        names=("score",),
-        features=np.zeros((len(query), 1)),
-        vectors=np.zeros((len(query), 0)),
-        label=np.array(label),
-        query=np.array(query),
-        ids=tuple(map(str, range(n))),
-        groups=tuple(map(str, range(n))),
-        needed=np.array([one for one, _ in needed]),
-        required_rows=tuple(np.array(rows, dtype=np.int64) for _, rows in needed),
-        needs=needs,
-    )
-
-
-# Two queries with three and two candidates, and one with none. Query 0 needs its rows 0 and (1 or 2), query 1 its row 4
-# and an item that was not found.
-EXAMPLES = made(
-    [0, 0, 0, 1, 1], [True, True, True, False, True], needed=[(0, [0]), (0, [1, 2]), (1, [4]), (1, [])], n=3
-)
-SCORES = np.array([0.9, 0.2, 0.6, 0.8, 0.4])
 
 
 class TestCut:

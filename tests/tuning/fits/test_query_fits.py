@@ -11,11 +11,10 @@ import pytest
 
 from ctxbench import testing
 from ctxbench.core.errors import ParameterError, UnknownNameError
-from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.datasets.query_labels import Label
 from ctxbench.features.columns import TEXT, Logistic
 from ctxbench.features.found import LABELLED
 from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
@@ -31,34 +30,17 @@ from ctxbench.tuning.fits.query_fits import (
     out_of_fold,
     shipped_fit,
 )
+from tests.tuning.fits.fit_cases import CATALOG, PIPELINE, dataset, query, words_dataset
 
 SCRIPT = Path(__file__).parents[3] / "experiments" / "learned" / "pooled.py"
 SPEC = importlib.util.spec_from_file_location("pooled", SCRIPT)
 POOLED = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(POOLED)
-PIPELINE = Pipeline.of({"retrieve": "dense"})
-WORDS = ("area", "wheat", "piano", "river", "invoice", "garden", "rocket", "kitten")
-CATALOG = Catalog([Item(type="tool", name=f"get_{word}", description=f"All about the {word}.") for word in WORDS])
-
-
-def query(name: str, text: str, **given) -> DatasetQuery:
-    return DatasetQuery(request=Request(id=name, text=text), split="tuning", **given)
-
-
-def dataset(queries: list[DatasetQuery], labels: list[Label]) -> Dataset:
-    return Dataset(name="made", version="1", catalog=CATALOG, queries=tuple(queries), labels=tuple(labels))
 
 
 @pytest.fixture(scope="module")
 def data() -> Dataset:
-    """For each word two queries that need its tool, in one group, and one about nothing that there is."""
-    queries, labels = [], []
-    for place, word in enumerate(WORDS):
-        for n in range(2):
-            queries.append(query(f"{word}{n}", f"Tell me {'more ' * n}about the {word}", group=word))
-            labels.append(Label(f"{word}{n}", CATALOG[place].key, 2))
-        queries.append(query(f"none{place}", f"Nice day number {place}, thanks", needs_nothing=True))
-    return dataset(queries, labels)
+    return words_dataset()
 
 
 @pytest.fixture(scope="module")

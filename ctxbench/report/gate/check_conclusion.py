@@ -33,7 +33,7 @@ class Speech:
 COMMAND, PYTHON = Speech(), Speech(("`changes()`",), "`allow_removed=True`", codes=False)
 
 
-def closing_texts(check: Check, *, strict: bool, accept: str, first: str, speech: Speech) -> Iterator[Block]:
+def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: Speech) -> Iterator[Block]:
     """The verdict in a sentence, and how to accept it; the arguments are those of `check_document.document`."""
     how = f"{first}, then accept it" if first else "accept it"
     new = any(one.left_out.get("new") for one in check.selectors)
