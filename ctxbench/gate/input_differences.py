@@ -165,7 +165,7 @@ def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
 
 
 def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
-    """Say how an item was edited: `description and text edited`, `enabled true -> false`.
+    """Say how an item was edited: `description and text edited`, `renamed from tool:a, enabled true -> false`.
 
     Without texts, no more is known than that it is not the same.
     """
@@ -173,9 +173,11 @@ def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
         return "edited"
     if before.row is None or after.row is None:
         return "its content hash is another"
-    fields = edited_fields(before, after)
+    renamed = before.id != after.id
+    fields = [one for one in edited_fields(before, after) if not (renamed and one in _NAME_FIELDS)]
     rest = [one for one in fields if one not in _VALUE_FIELDS]
-    parts = [
+    parts = [f"renamed from {before.id}"] if renamed else []
+    parts += [
         f"{name} {' -> '.join(_shown(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
         for name in fields
         if name in _VALUE_FIELDS

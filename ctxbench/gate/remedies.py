@@ -54,6 +54,7 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
             return Remedy(f"give {item} its old name back, {said}")
         case CauseKind.EDITED if cause.subjects == (item,):
             back = f"take the edit of {item} back"
+            back += " and give it its old name" if item in pair.base_ids else ""
             if lost := lost_words(change, pair):
                 return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
             return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)

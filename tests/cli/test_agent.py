@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -270,6 +271,25 @@ class TestCheck:
         done = cli("check", "gate.yaml")
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
         assert RULE_ID in done.out
+
+    @pytest.mark.parametrize("where", [("--in-place",), ("--catalog", "agent.yaml", "--out", "carried")])
+    def test_a_tool_that_is_renamed_and_reworded_is_judged_once_labels_follow_it(self, gate, cli, where):
+        for old, new, about in (("track_parcel", "trace", "Follow a box"), ("trace", "find", "Look a box up")):
+            tools = json.loads(Path("tools.json").read_text())
+            Path("tools.json").write_text(json.dumps([{"name": new, "description": about}, tools[1]]))
+            Path("renames.yaml").write_text(f"tool:{old}: tool:{new}\n")
+            done = cli("data", "rebase", "evals", "--renames", "renames.yaml", *where)
+            assert done.code == 0, done.err
+            if "--out" in where:
+                shutil.rmtree("evals")
+                Path("carried").rename("evals")
+            done = cli("check", "gate.yaml")
+            assert done.code != 2, done.out
+            text = " ".join(done.out.split())
+            assert f"item edited: renamed from tool:track_parcel, description and metadata edited (tool:{new})" in text
+            assert f"tool:track_parcel is tool:{new} now" in text
+        assert cli("check", "gate.yaml", "--accept").code == 0
+        assert cli("check", "gate.yaml").out.startswith("same")
 
     def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
         write(place, AGENT | {"settings": {"n": 3}})
