@@ -357,6 +357,8 @@ class TestServers:
         done = cli("check", "gate.yaml", "--recapture", "--json")
         assert done.code == 0
         assert done.json["verdict"] == "same"
+        assert "items, catalog" in done.err
+        assert "Next:" not in done.err
         assert Path("agent.snapshot/capture.yaml").stat().st_mtime_ns > before
 
     @pytest.mark.parametrize(("left", "place_told"), [({}, ".mcp.json"), ({"disabled": True}, ".mcp.json:1")])
