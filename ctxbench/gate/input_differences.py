@@ -11,6 +11,7 @@ from typing import Any
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.questions import items_without_scope, scopes_of
 from ctxbench.gate.snapshots import Identity, ItemFact, SelectorSnapshot
+from ctxbench.gate.value_texts import shortened
 from ctxbench.io.json_files import dump_json
 
 ORDER = "refine"  # the path of the order of steps
@@ -371,4 +372,4 @@ def _step_text(step: FlatStep) -> str:
 def _shown(value: Any) -> str:
     """A value as short text: JSON, or a text without quotes, cut where it is long."""
     text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(text, 60)

@@ -17,6 +17,7 @@ from ctxbench.gate.input_differences import NONE
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
+from ctxbench.gate.value_texts import shortened
 from ctxbench.text.chunking.item_chunks import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
 
@@ -100,7 +101,7 @@ def lost_words(change: ChangeContext, pair: SnapshotPair) -> str:
     gone = [one for chunk in looked_at for one in query_chunks(chunk) if " ".join(one.split()) not in now]
     asked = _words(pair.head.queries[change.query].text)
     found = " ".join(max(gone, key=lambda one: (len(asked & _words(one)), len(one)), default="").split())
-    return f'"{found if len(found) <= _MAX_QUOTED else found[: _MAX_QUOTED - 3] + "..."}"' if found else ""
+    return f'"{shortened(found, _MAX_QUOTED)}"' if found else ""
 
 
 def _words(text: str) -> frozenset[str]:
