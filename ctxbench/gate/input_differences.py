@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ctxbench.core.items import ItemKey
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.questions import items_without_scope, scopes_of
 from ctxbench.gate.snapshots import Identity, ItemFact, SelectorSnapshot
@@ -154,7 +155,16 @@ def absence_text(item: str, head: SelectorSnapshot) -> str:
     """Say why the head cannot offer an item that the base could."""
     if item in head.items:
         return "in no scope any more"
-    return "disabled" if item in head.disabled else "no longer in the catalog"
+    if item in head.disabled:
+        return "disabled"
+    server = server_of(item)
+    config = head.disabled_servers.get(server)
+    return "no longer in the catalog" if config is None else f"disabled with server {server} in {config}"
+
+
+def server_of(item: str) -> str:
+    """The server of a tool, by its id; empty for other items."""
+    return ItemKey.parse(item).server or ""
 
 
 def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:

@@ -13,10 +13,11 @@ from ctxbench.core.errors import UserError
 from ctxbench.gate.cause_finder import item_change
 from ctxbench.gate.comparability import item_of
 from ctxbench.gate.flat_steps import FlatStep
-from ctxbench.gate.input_differences import NONE
+from ctxbench.gate.input_differences import NONE, server_of
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
+from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.value_texts import shortened
 from ctxbench.text.chunking.item_chunks import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
@@ -44,10 +45,8 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
     item = change.item
     match cause.kind:
         case CauseKind.GONE:
-            back = f"enable {item} again" if item in pair.head.disabled else f"put {item} back"
-            back += " into a scope" if item in pair.head.items else ""
             return Remedy(
-                f"{back}, or if another item took its place, give it the labels: "
+                f"{_put_back(item, pair.head)}, or if another item took its place, give it the labels: "
                 "`ctxbench data rebase` with --renames FILE and --in-place"
             )
         case CauseKind.RENAMED:
@@ -69,6 +68,17 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
             return Remedy("ask more than once (`repeats` in the gate file)")
         case _:
             return _widen_cut(change, pair)
+
+
+def _put_back(item: str, head: SelectorSnapshot) -> str:
+    """Advise to make an item that is gone one that can be offered again."""
+    if item in head.items:
+        return f"put {item} back into a scope"
+    if item in head.disabled:
+        return f"enable {item} again"
+    server = server_of(item)
+    config = head.disabled_servers.get(server)
+    return f"put {item} back" if config is None else f"enable server {server} in {config} again"
 
 
 def _with_alternative(said: str, other: Remedy) -> Remedy:

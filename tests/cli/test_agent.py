@@ -361,8 +361,19 @@ class TestServers:
         assert "Next:" not in done.err
         assert Path("agent.snapshot/capture.yaml").stat().st_mtime_ns > before
 
-    @pytest.mark.parametrize(("left", "place_told"), [({}, ".mcp.json"), ({"disabled": True}, ".mcp.json:1")])
-    def test_a_server_that_is_taken_out_is_where_its_tools_went(self, served, cli, left, place_told):
+    @pytest.mark.parametrize(
+        ("left", "place_told", "why", "mend"),
+        [
+            ({}, ".mcp.json", "no longer in the catalog", "put tool:rich:"),
+            (
+                {"disabled": True},
+                ".mcp.json:1",
+                "disabled with server rich in .mcp.json",
+                "enable server rich in .mcp.json again,",
+            ),
+        ],
+    )
+    def test_a_server_that_is_taken_out_is_where_its_tools_went(self, served, cli, left, place_told, why, mend):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
         tool = json.loads(Path("agent.snapshot/corpus.jsonl").read_text().splitlines()[0])["_id"]
         Path("evals.jsonl").write_text(json.dumps({"query": "where is my parcel", "expected": [tool]}))
@@ -374,7 +385,11 @@ class TestServers:
         Path(".mcp.json").write_text(json.dumps({"mcpServers": servers}))
         done = cli("check", "gate.yaml")
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
-        assert f"where: {place_told};" in " ".join(done.out.split())
+        text = " ".join(done.out.split())
+        assert f"where: {place_told};" in text
+        assert f"items {why} (" in text
+        assert f"{tool} ({why}; " in text
+        assert f"mend: {mend}" in text
 
     def test_a_tool_that_its_server_has_no_more_is_not_looked_for_in_the_configuration(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
