@@ -145,17 +145,14 @@ class Facts:
         types = FactCodes(code=self.link_type, names=self.link_types).extended(
             FactCodes(code=more.link_type, names=more.link_types)
         )
-        arrays: dict[str, Any] = {
+        arrays = {
             name: np.concatenate([getattr(self, name), getattr(more, name)])
             for name in ("searchable", "always", "created", "until", "confidence", "link_item")
         }
         arrays["link_start"] = np.concatenate([self.link_start, self.link_start[-1] + more.link_start[1:]])
-        return Facts(
-            **{name: getattr(self, name).extended(getattr(more, name)) for name in _CODED},
-            link_type=types.code,
-            link_types=types.names,
-            **{name: frozen(array) for name, array in arrays.items()},
-        )
+        held: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
+        held |= {name: getattr(self, name).extended(getattr(more, name)) for name in _CODED}
+        return Facts(link_type=types.code, link_types=types.names, **held)
 
     @cached_property
     def private(self) -> bool:
