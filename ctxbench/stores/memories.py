@@ -347,6 +347,7 @@ def memory_catalog(
             text=row.content,
             workspace=row.workspace,
             user=row.user,
+            kind=row.kind,
             conversation=row.conversation,
             created=row.created,
             until=row.until,
