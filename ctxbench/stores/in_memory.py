@@ -6,6 +6,7 @@ import copy
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from ctxbench.core.errors import ParameterError
@@ -149,12 +150,11 @@ class DictStore:
         """As of `MemoryStore`."""
         with self._lock:
             room = self._room(workspace)
-            return self._catalogs.of(
-                workspace,
-                room.revision,
-                room.altered,
-                lambda known: ([*room.versions.values()][known:], [*room.relationships]),
-            )
+
+            def read(mark: int) -> tuple[list[Memory], list[Relationship], int]:
+                return [*islice(room.versions.values(), mark, None)], [*room.relationships], len(room.versions)
+
+            return self._catalogs.of(workspace, room.revision, room.altered, read)
 
     def revision(self, workspace: str) -> int:
         """As of `MemoryStore`."""

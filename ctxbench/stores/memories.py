@@ -333,7 +333,7 @@ def memory_catalog(
     Args:
         memories: versions in the order in which they were added.
         relationships: between them.
-        before: a catalog to extend by them; none of its items may have changed since.
+        before: a catalog to extend; none of its items may have changed since.
     """
     rows = tuple(memories)
     current = {row.id: ItemKey("memory", None, f"{row.id}@{row.version}") for row in rows if row.until is None}
@@ -360,34 +360,26 @@ def memory_catalog(
     return Catalog(items) if before is None else before.extended(items)
 
 
+Read: TypeAlias = Callable[[int], tuple[list[Memory], list[Relationship], int]]
+"""Given a mark, 0 at first: the versions behind it, the relationships (needed at 0 alone), and the mark behind them."""
+
+
 class KeptCatalogs:
     """The last catalogs of some workspaces, so that one that only grew is extended and keeps its indexes."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[int, Catalog]] = {}
+        self._kept: dict[str, tuple[int, int, Catalog]] = {}
 
-    def of(
-        self,
-        workspace: str,
-        revision: int,
-        altered: int,
-        read: Callable[[int], tuple[list[Memory], list[Relationship]]],
-    ) -> Catalog:
-        """The catalog of a workspace.
-
-        Args:
-            workspace: its name.
-            revision: of the workspace.
-            altered: its revision at the last write that was no insert.
-            read: given how many versions are known, gives those behind them, and all relationships of a workspace of
-                which none is known.
-        """
-        last, catalog = self._kept.pop(workspace, (-1, Catalog(())))
-        if last < altered:
-            catalog = memory_catalog(*read(0))
+    def of(self, workspace: str, revision: int, altered: int, read: Read) -> Catalog:
+        """The catalog of a workspace; `altered` is its revision at the last write that was no insert."""
+        last, mark, catalog = self._kept.pop(workspace, (-1, 0, Catalog(())))
+        if last < altered or not mark:
+            memories, relationships, mark = read(0)
+            catalog = memory_catalog(memories, relationships)
         elif last < revision:
-            catalog = memory_catalog(read(len(catalog))[0], before=catalog)
-        self._kept[workspace] = revision, catalog  # the last used stands last
+            memories, _, mark = read(mark)
+            catalog = memory_catalog(memories, before=catalog)
+        self._kept[workspace] = revision, mark, catalog  # the last used stands last
         while len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]
         return catalog
