@@ -14,7 +14,8 @@ from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.times import instant
 
 EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-_NONE = -1  # code of an item without a workspace, user or conversation
+_NONE = -1  # code of an item without a workspace, user, conversation or kind
+_CODED = ("type", "workspace", "user", "conversation", "kind")  # what is held as codes, by its name in an item
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,6 +54,11 @@ class FactCodes:
         """True for the items that have no such text, or this one."""
         return np.equal(self.code, _NONE) | self.are(text)
 
+    def among(self, texts: Iterable[str]) -> BoolArray:
+        """True for the items with one of these texts."""
+        wanted = np.array([*(name in texts for name in self.names), False], dtype=np.bool_)
+        return np.asarray(wanted[self.code])  # -1 is the last
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Facts:
@@ -60,7 +66,8 @@ class Facts:
 
     Attributes:
         searchable, always: enabled items of include mode `agent` and of `always`, shape (n_items,).
-        workspace, user, conversation: whose, and from where; none = everybody's.
+        type: of every item.
+        workspace, user, conversation, kind: whose, from where, and of what sort; none = everybody's, and not said.
         created, until: microseconds since 1970, shape (n_items,); `EARLIEST` and `LATEST` where an item has none. An
             item is there from the one on and before the other.
         confidence: shape (n_items,), 0 to 1; NaN = not said.
@@ -71,9 +78,11 @@ class Facts:
 
     searchable: BoolArray
     always: BoolArray
+    type: FactCodes
     workspace: FactCodes
     user: FactCodes
     conversation: FactCodes
+    kind: FactCodes
     created: IntArray
     until: IntArray
     confidence: FloatArray
@@ -109,9 +118,7 @@ class Facts:
         return cls(
             searchable=frozen(np.array([one.enabled and one.include == "agent" for one in items], dtype=np.bool_)),
             always=frozen(np.array([one.enabled and one.include == "always" for one in items], dtype=np.bool_)),
-            workspace=FactCodes.of(one.workspace for one in items),
-            user=FactCodes.of(one.user for one in items),
-            conversation=FactCodes.of(one.conversation for one in items),
+            **{name: FactCodes.of(getattr(one, name) for one in items) for name in _CODED},
             created=frozen(np.array(created, dtype=np.int64)),
             until=frozen(np.array(until, dtype=np.int64)),
             confidence=frozen(np.array(confidence, dtype=np.float64)),
@@ -138,15 +145,13 @@ class Facts:
         types = FactCodes(code=self.link_type, names=self.link_types).extended(
             FactCodes(code=more.link_type, names=more.link_types)
         )
-        arrays = {
+        arrays: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(more, name)])
             for name in ("searchable", "always", "created", "until", "confidence", "link_item")
         }
         arrays["link_start"] = np.concatenate([self.link_start, self.link_start[-1] + more.link_start[1:]])
         return Facts(
-            workspace=self.workspace.extended(more.workspace),
-            user=self.user.extended(more.user),
-            conversation=self.conversation.extended(more.conversation),
+            **{name: getattr(self, name).extended(getattr(more, name)) for name in _CODED},
             link_type=types.code,
             link_types=types.names,
             **{name: frozen(array) for name, array in arrays.items()},

@@ -91,6 +91,7 @@ class Item:
         metadata: anything else, as JSON; never searched, never sent.
         workspace, user: whose it is; requests of others do not see it. None = everybody's.
         conversation: where it was said.
+        kind: what sort of its type it is, in words of your own: of a memory "fact", "decision" ...
         created, until: when it began and ended, ISO 8601: a request sees it from the one on and before the other. None
             = always, and not yet.
         confidence: how sure it is, 0 to 1.
@@ -111,6 +112,7 @@ class Item:
     workspace: str | None = None
     user: str | None = None
     conversation: str | None = None
+    kind: str | None = None
     created: str | None = None
     until: str | None = None
     confidence: float | None = None
@@ -155,9 +157,16 @@ class Item:
     def search_text(self) -> str:
         """What is indexed: `name: description`, and for all but tools and skills a blank line and the text.
 
-        Parts that are empty are left out with their separators.
+        Parts that are empty are left out with their separators. Of a message or memory it is the text alone.
         """
+        if self.by_text:
+            return self.text
         return f"{self._head}\n\n{self.text}" if self.text and self.type not in ("tool", "skill") else self._head
+
+    @property
+    def by_text(self) -> bool:
+        """Whether its text alone is searched: that of a message or memory, which nobody names, unless it is empty."""
+        return self.type in ("message", "memory") and bool(self.text)
 
     @property
     def body(self) -> str:

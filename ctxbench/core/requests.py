@@ -52,6 +52,7 @@ class Only:
 
     Attributes:
         types: item types; empty = any.
+        kinds: sorts of items, by their own word (`Item.kind`); empty = any.
         since, before: when items were created, ISO 8601: from the one on, and before the other.
         confidence: the least, 0 to 1.
         conversation: the one that items are of.
@@ -62,9 +63,11 @@ class Only:
     before: str | None = None
     confidence: float | None = None
     conversation: str | None = None
+    kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", tuple(self.types))
+        object.__setattr__(self, "kinds", tuple(self.kinds))
         for kind in self.types:
             if kind not in ITEM_TYPES:
                 raise ParameterError(f"no item type is called {kind!r}{suggest(kind, ITEM_TYPES)}")
@@ -77,14 +80,16 @@ class Only:
     def as_dict(self) -> dict[str, Any]:
         """As JSON, without what is not restricted."""
         given: dict[str, Any] = {"types": list(self.types), "since": self.since, "before": self.before}
-        given |= {"confidence": self.confidence, "conversation": self.conversation}
+        given |= {"confidence": self.confidence, "conversation": self.conversation, "kinds": list(self.kinds)}
         return {name: value for name, value in given.items() if value not in (None, [])}
 
     def of(self, catalog: Catalog) -> BoolArray:
         """True for the items that are left, shape (n_items,)."""
         facts, left = catalog.facts, np.ones(len(catalog), dtype=np.bool_)
         if self.types:
-            left &= np.array([item.type in self.types for item in catalog], dtype=np.bool_)
+            left &= facts.type.among(self.types)
+        if self.kinds:
+            left &= facts.kind.among(self.kinds)
         if self.since is not None:
             left &= facts.created >= instant(self.since)
         if self.before is not None:

@@ -360,12 +360,12 @@ class ByDomain:
             ParameterError: a candidate's type belongs to no domain.
         """
         batch = query.batch
-        types = np.array([item.type for item in batch.catalog], dtype=object)
+        types = batch.catalog.facts.type
         session = candidates.origin == Origin.SESSION
         parts = []
-        free = np.ones(len(types), dtype=np.bool_)  # items that no domain has taken
+        free = np.ones(len(batch.catalog), dtype=np.bool_)  # items that no domain has taken
         for domain, steps in self.domains.items():
-            held = free & (np.isin(types, domain) | ("*" in domain))
+            held = free & (types.among(domain) | ("*" in domain))
             free &= ~held
             part = candidates.taken(held[candidates.item])
             own = query
@@ -376,6 +376,6 @@ class ByDomain:
             parts.append(part)
         left = free[candidates.item]
         if (left & ~session).any():
-            lacking = sorted(set(types[candidates.item[left & ~session]]))
+            lacking = sorted({batch.catalog[item].type for item in candidates.item[left & ~session].tolist()})
             raise ParameterError(f"by_domain: items of type {', '.join(lacking)} belong to no domain; add one, or '*'")
         return concatenated([*parts, candidates.taken(left)])

@@ -93,7 +93,9 @@ def _behind(start: IntArray, lengths: Sequence[int]) -> IntArray:
 
 
 def _readings(item: Item, fields: Sequence[str]) -> list[tuple[str, ...]]:
-    """The texts of an item as words, each once; none is empty."""
+    """The texts of an item as words, each once; none is empty, and what is searched by its text alone has none."""
+    if item.by_text:
+        return []
     found: list[tuple[str, ...]] = []
     if "name" in fields:
         parts = name_parts(item.name)

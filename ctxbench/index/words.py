@@ -138,13 +138,13 @@ _NESTED = ("items", "prefixItems", "additionalProperties", "allOf", "anyOf", "on
 def field_words(item: Item) -> Mapping[str, list[str]]:
     """The words of each field of an item; fields that it does not have are empty.
 
-    Those of a tool's text are left out, as in its search text. Parameters are the names and descriptions in the
-    input schema, at every depth.
+    Those of a tool's text are left out, as in its search text, and of what is searched by its text alone name and
+    description. Parameters are the names and descriptions in the input schema, at every depth.
     """
     return {
         "server": name_words(item.server or ""),
-        "name": name_words(item.name),
-        "description": words(item.description),
+        "name": [] if item.by_text else name_words(item.name),
+        "description": [] if item.by_text else words(item.description),
         "parameters": [word for part in _schema_words(item.schema) for word in part],
         "text": [] if item.type == "tool" else words(item.text),
     }

@@ -18,7 +18,7 @@ CORPUS = "corpus.jsonl"
 ITEM_FIELDS = (
     *("_id", "title", "text", "description", "type", "server", "name"),
     *("include", "enabled", "priority", "schema", "metadata"),
-    *("workspace", "user", "conversation", "created", "until", "confidence", "links"),
+    *("workspace", "user", "conversation", "kind", "created", "until", "confidence", "links"),
 )
 
 
@@ -155,6 +155,7 @@ def read_item(row: Row) -> Item | None:
             workspace=row.optional("workspace", str),
             user=row.optional("user", str),
             conversation=row.optional("conversation", str),
+            kind=row.optional("kind", str),
             created=row.optional("created", str),
             until=row.optional("until", str),
             confidence=row.number("confidence"),

@@ -17,7 +17,6 @@ from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.index.dense import dense_index
-from ctxbench.index.versions import row_over
 from ctxbench.io.files import read_bytes
 
 # imported where used: `semantic` names this step also where it is off, and starts with every `select`
@@ -192,12 +191,12 @@ class _Work:
 
     def __init__(self, step: Expansion, query: Query, candidates: Candidates, resources: Resources) -> None:
         self._step, self._query, self._resources = step, query, resources
-        self._leading = dict(_leading(step, query, candidates, resources))
+        self._leading = dict(_leading(step, query, candidates))
         chosen = candidates.chosen
         self._allowed: dict[int, BoolArray] = {}
         for request in self._leading:
             rows = candidates.rows(request)
-            allowed = query.batch.eligible[request] & _of_types(query.batch.catalog, step.types, resources)
+            allowed = query.batch.eligible[request] & _of_types(query.batch.catalog, step.types)
             allowed[candidates.item[rows][chosen[rows]]] = False
             self._allowed[request] = allowed
         asks = step.query_weight or step.lend or step.lend_above is not None
@@ -211,7 +210,7 @@ class _Work:
         found = {request: one for request, one in found.items() if len(one.item)}
         for request, one in found.items():
             self._allowed[request][one.item] = False
-        leads = _of_types(self._query.batch.catalog, self._step.leads, self._resources)
+        leads = _of_types(self._query.batch.catalog, self._step.leads)
         self._leading = {request: np.sort(one.item[leads[one.item]]) for request, one in found.items()}
         return found
 
@@ -276,26 +275,18 @@ class _Work:
         return stored_graph(step.graph, catalog, resources, step.spec)
 
 
-def _leading(
-    step: Expansion, query: Query, candidates: Candidates, resources: Resources
-) -> Iterator[tuple[int, IntArray]]:
+def _leading(step: Expansion, query: Query, candidates: Candidates) -> Iterator[tuple[int, IntArray]]:
     """The items that lead in the first pass, rising, by request; requests without are left out."""
     leads = candidates.chosen & (candidates.origin != Origin.SESSION)
     if step.session:
         asking = np.diff(query.start) > 0
         leads |= (candidates.origin == Origin.SESSION) & asking[candidates.request]
-    leads &= _of_types(query.batch.catalog, step.leads, resources)[candidates.item]
+    leads &= _of_types(query.batch.catalog, step.leads)[candidates.item]
     for request in np.unique(candidates.request[leads]).tolist():
         rows = candidates.rows(request)
         yield request, np.sort(candidates.item[rows][leads[rows]])
 
 
-def _of_types(catalog: Catalog, types: tuple[str, ...], resources: Resources) -> BoolArray:
+def _of_types(catalog: Catalog, types: tuple[str, ...]) -> BoolArray:
     """Which items are of some types, shape (n_items,); all where none is named."""
-    return row_over(
-        catalog,
-        resources,
-        ("of types", types),
-        over=("type",),
-        make=lambda items: np.array([not types or item.type in types for item in items], dtype=np.bool_),
-    )
+    return catalog.facts.type.among(types or ITEM_TYPES)

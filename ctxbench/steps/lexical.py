@@ -185,7 +185,7 @@ class Fuzzy(Strategy):
             batch.catalog,
             resources,
             ("fuzzy", self.fields, self.near),
-            over=self.fields,
+            over=TEXT_FIELDS,
             make=lambda: FuzzyIndex(batch.catalog, fields=self.fields, near=self.near),
             extend=lambda old: old.extended(batch.catalog),
         )

@@ -21,7 +21,7 @@ ITEMS = (
     memory("a", workspace="w", user="ann", created="2026-01-01", until="2026-02-01", confidence=0.5),
     memory("b", workspace="w", conversation="k", created="2026-01-01T12:00:00+02:00"),
     memory("c", links=(Link("after", ItemKey("memory", None, "a")), Link("about", ItemKey("memory", None, "b")))),
-    memory("d", workspace="v", user="bob"),
+    memory("d", workspace="v", user="bob", kind="fact"),
 )
 DAY = 86_400_000_000
 
@@ -30,6 +30,8 @@ def test_facts_are_arrays():
     facts = Catalog(ITEMS).facts
     assert (facts.workspace.names, facts.workspace.code.tolist()) == (("w", "v"), [0, 0, -1, 1])
     assert (facts.conversation.names, facts.conversation.code.tolist()) == (("k",), [-1, 0, -1, -1])
+    assert (facts.kind.names, facts.kind.code.tolist()) == (("fact",), [-1, -1, -1, 0])
+    assert (facts.type.names, facts.type.code.tolist()) == (("memory",), [0, 0, 0, 0])
     first = instant("2026-01-01")
     assert facts.created.tolist() == [first, first + DAY * 10 // 24, EARLIEST, EARLIEST]
     assert facts.until.tolist() == [first + 31 * DAY, LATEST, LATEST, LATEST]
@@ -87,7 +89,8 @@ def test_what_is_empty_is_in_no_row_so_that_hashes_stay():
         {"type": "after", "item": "memory:a"},
         {"type": "about", "item": "memory:b"},
     ]
-    assert len({Catalog([memory("a", **given)]).hash for given in ({}, {"user": "u"}, {"confidence": 0.5})}) == 3
+    different = ({}, {"user": "u"}, {"confidence": 0.5}, {"kind": "fact"}, {"kind": "note"})
+    assert len({Catalog([memory("a", **given)]).hash for given in different}) == 5
 
 
 @pytest.mark.parametrize(

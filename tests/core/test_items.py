@@ -64,6 +64,11 @@ class TestItem:
         assert Item(type="reference", name="n", description="d").search_text == "n: d"
         assert Item(type="rule", name="n").search_text == "n"
 
+    @pytest.mark.parametrize("kind", ["message", "memory"])
+    def test_of_messages_and_memories_the_text_alone_is_searched(self, kind):
+        assert Item(type=kind, name="n", description="d", text="t").search_text == "t"
+        assert Item(type=kind, name="n", description="d").search_text == "n: d"
+
     def test_search_text_of_a_tool_has_no_body(self):
         assert tool("n", description="d", text="t", schema={"type": "object"}).search_text == "n: d"
 
@@ -169,6 +174,7 @@ def grown(draw) -> list[list[Item]]:
                 user=draw(st.sampled_from([None, "u"])),
                 created=draw(st.sampled_from([None, "2024-01-01"])),
                 confidence=draw(st.sampled_from([None, 0.5])),
+                kind=draw(st.sampled_from([None, "k", "l"])),
                 include=draw(st.sampled_from(["agent", "always"])),
                 links=tuple(Link(draw(st.sampled_from("xy")), tool("t0").key) for _ in range(draw(st.integers(0, 2)))),
             )
@@ -181,8 +187,8 @@ def grown(draw) -> list[list[Item]]:
 def facts_of(catalog: Catalog) -> dict:
     """The facts of a catalog, as plain values."""
     facts = catalog.facts
-    named = {name: getattr(facts, name) for name in ("workspace", "user", "conversation")}
-    rows = {name: (one.code.tolist(), one.names) for name, one in named.items()} | {"types": facts.link_types}
+    named = {name: getattr(facts, name) for name in ("type", "workspace", "user", "conversation", "kind")}
+    rows = {name: (one.code.tolist(), one.names) for name, one in named.items()} | {"links": facts.link_types}
     arrays = ("searchable", "always", "created", "until", "confidence", "link_start", "link_item", "link_type")
     return rows | {name: getattr(facts, name).tobytes() for name in arrays}
 
@@ -275,8 +281,11 @@ class TestExtended:
         server = "s" if kind == "tool" else None
         texts = {"server": server, "name": "n", "description": "d", "text": "t", "schema": {"type": "object"}}
         others = {"title": "T", "include": "manual", "enabled": False, "priority": 100, "metadata": {"a": 1}}
-        facts = {"workspace": "w", "user": "u", "conversation": "c", "created": "2026-01-01", "confidence": 0.5}
-        plain, full = Item(type=kind, **texts), Item(type=kind, **texts, **others, **facts, until="2027-01-01")
+        facts = {"workspace": "w", "user": "u", "conversation": "c", "kind": "k", "created": "2026-01-01"}
+        plain, full = (
+            Item(type=kind, **texts),
+            Item(type=kind, **texts, **others, **facts, until="2027-01-01", confidence=0.5),
+        )
         assert {"type", *texts} == set(TEXT_FIELDS)
         for name in ("id", "search_text", "prompt_text", "body"):
             assert getattr(plain, name) == getattr(full, name)

@@ -285,14 +285,18 @@ def test_a_list_of_available_items_opens_nothing():
         (Only(confidence=0.5), [1]),
         (Only(conversation="k"), [2]),
         (Only(conversation="other"), []),
+        (Only(kinds=("fact", "other")), [1]),
+        (Only(kinds=("fact", "note")), [1, 2]),
+        (Only(kinds=("other",)), []),
+        (Only(types=("memory",), kinds=("note",), conversation="k"), [2]),
         (Only(since="2026-01-01", before="2026-01-03", types=("rule",)), []),
     ],
 )
 def test_a_search_may_be_restricted(only, left):
     kept = [
         Item(type="memory", name="plain"),
-        Item(type="memory", name="early", created="2026-01-01", confidence=0.5),
-        Item(type="memory", name="late", created="2026-01-02", confidence=0.4, conversation="k"),
+        Item(type="memory", name="early", kind="fact", created="2026-01-01", confidence=0.5),
+        Item(type="memory", name="late", kind="note", created="2026-01-02", confidence=0.4, conversation="k"),
         Item(type="rule", name="rule"),
     ]
     batch = Batch.of(Catalog(kept), [Request(id="q", text="x", only=only)])

@@ -47,6 +47,11 @@ def naive(catalog: Catalog, text: str, *, weights, b, k1) -> list[float]:
     return scores
 
 
+def test_of_a_memory_the_text_alone_has_words():
+    told = field_words(Item(type="memory", name="some name", description="says", text="likes tea"))
+    assert {name: held for name, held in told.items() if held} == {"text": ["likes", "tea"]}
+
+
 def test_counts_of_fields_are_added_before_they_saturate():
     catalog = Catalog([Item(type="rule", name="apple", description="apple"), Item(type="rule", name="banana")])
     scores = index(catalog, weights={"name": 2.0, "description": 1.0}).scores(asked("apple"))

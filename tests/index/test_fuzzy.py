@@ -46,6 +46,12 @@ def test_the_greater_of_name_and_description_counts():
     assert texts.tolist() == [1, 0]
 
 
+def test_what_is_searched_by_its_text_has_no_name():
+    catalog = Catalog([Item(type="memory", name="open issue", text="x"), Item(type="memory", name="issue open")])
+    [scores] = FuzzyIndex(catalog, fields=("name", "description"), near=1.0).scores([asked("open the issue")])
+    assert scores.tolist() == [0, 1]
+
+
 def test_a_word_counts_by_its_weight():
     [scores] = index("issue").scores([asked("issue", 0.5)])
     assert scores.tolist() == [0.5]

@@ -197,7 +197,8 @@ def test_expansion_at_depth_0_computes_nothing_and_answers_as_if_it_were_off(by)
         answers.append(shown(outcome.query, outcome.candidates, pipeline.prompts(outcome, testing.mock_resources())))
         kept.append(len(resources._kept))
     assert answers[0] == answers[1] != answers[2]
-    assert kept[0] == kept[1] < kept[2]
+    assert kept[0] == kept[1]
+    assert by == "chunks" or kept[1] < kept[2]  # by chunks all that is needed is the index that the search has made
 
 
 def test_a_token_budget_ends_the_list_and_leaves_the_session():

@@ -125,8 +125,8 @@ def test_everything_wrong_is_reported_in_file_order(tmp_path: Path) -> None:
         {"text": "no id"},
     )
     known = (
-        "_id, confidence, conversation, created, description, enabled, include, links, metadata, name, priority, "
-        "schema, ..."
+        "_id, confidence, conversation, created, description, enabled, include, kind, links, metadata, name, "
+        "priority, ..."
     )
     assert faults_of(path) == [
         (2, "malformed JSON: Expecting property name enclosed in double quotes"),
@@ -193,6 +193,7 @@ def test_facts_are_read_and_written_alike(tmp_path: Path) -> None:
         "workspace": "w",
         "user": "ann",
         "conversation": "k",
+        "kind": "preference",
         "created": "2026-01-01",
         "until": "2026-02-01T00:00:00Z",
         "confidence": 0.5,
@@ -207,6 +208,7 @@ def test_facts_are_read_and_written_alike(tmp_path: Path) -> None:
     ("field", "value", "said"),
     [
         ("created", "soon", "created must be ISO 8601, such as 2026-03-23T09:30:00+00:00, got 'soon' (item memory:m)"),
+        ("kind", 3, "field 'kind' must be a text, got 3"),
         ("confidence", "much", "field 'confidence' must be a number, got 'much'"),
         ("confidence", 2, "confidence must be 0 to 1, got 2.0 (item memory:m)"),
         (

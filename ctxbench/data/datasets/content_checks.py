@@ -250,7 +250,10 @@ class _Checker:
             yield f"quotes {label.quote!r:.100}, which the item's prompt text does not hold; quote it word for word"
         if query is not None and query.needs_nothing and label.grade == 2:
             yield "says required, but the query says `needs: nothing`"
-        if item is None or query is None or label.grade != 2:
+        if item is None or query is None:
+            return
+        if label.grade != 2:  # what has ended may well be labelled as of no use any more; what was not there yet cannot
+            yield from (f"is of an item that {why}" for why in _younger(query.request, item))
             return
         yield from (f"says required, but the item {why}" for why in _hidden_because(query.request, item))
         only, held = query.request.only, {held.key for held in query.request.session or ()}
@@ -344,9 +347,14 @@ def _hidden_because(request: Request, item: Item) -> Iterator[str]:
         if other is not None and own != other:
             queries = f"that of the query is {own!r}" if own is not None else "the query names none"
             yield f"is of {what} {other!r}, and {queries}; such a request never sees it"
+    yield from _younger(request, item)
     time = None if request.time is None else instant(request.time)
-    if time is not None and item.created is not None and instant(item.created) > time:
-        yield f"was created ({item.created}) after the query was asked ({request.time})"
     if item.until is not None and (time is None or time >= instant(item.until)):
         state = f"was asked at {request.time}" if time is not None else "has no time, so it is asked now"
         yield f"ended ({item.until}) and the query {state}"
+
+
+def _younger(request: Request, item: Item) -> Iterator[str]:
+    """Says that an item was not there yet when the request was made."""
+    if None not in (request.time, item.created) and instant(str(item.created)) > instant(str(request.time)):
+        yield f"was created ({item.created}) after the query was asked ({request.time})"

@@ -158,7 +158,7 @@ def _only(row: Row) -> Only | None:
     if row.optional("only", dict) is None:
         return None
     inner = row.nested(row.data["only"])
-    inner.refuse_unknown(("types", "since", "before", "confidence", "conversation"))
+    inner.refuse_unknown(("types", "kinds", "since", "before", "confidence", "conversation"))
     try:
         return Only(
             types=inner.each("types", read_text_value, expected="an item type"),
@@ -166,6 +166,7 @@ def _only(row: Row) -> Only | None:
             before=inner.optional("before", str),
             confidence=inner.number("confidence"),
             conversation=inner.optional("conversation", str),
+            kinds=inner.each("kinds", read_text_value, expected="a text"),
         )
     except ParameterError as error:
         row.fault(f"field 'only': {error}")

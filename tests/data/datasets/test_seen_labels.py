@@ -49,6 +49,21 @@ def test_a_label_of_what_its_query_never_sees_is_refused(tmp_path, item, query, 
         read_dataset(folder(tmp_path / "seen", item, query))
 
 
+@pytest.mark.parametrize("grade", [0, 1])
+def test_no_label_is_older_than_its_item(tmp_path, grade):
+    place = folder(tmp_path / "seen", {"created": "2026-02-02"}, {"time": "2026-02-01"})
+    (place / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\nq\tmemory:m\t{grade}\n")
+    said = r"label of 'memory:m' for query 'q' is of an item that was created \(2026-02-02\) after .*test.tsv, line 2"
+    with pytest.raises(InputError, match=said):
+        read_dataset(place)
+
+
+def test_what_had_ended_can_be_labelled_as_of_no_use(tmp_path):
+    place = folder(tmp_path / "seen", {"until": "2026-02-02"}, {"time": "2026-02-03"})
+    (place / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tmemory:m\t0\n")
+    assert len(read_dataset(place)) == 1
+
+
 def test_a_label_of_what_its_query_sees_is_not(tmp_path):
     facts = {"workspace": "a", "user": "u", "created": "2026-02-01", "until": "2026-02-03"}
     asked = {"workspace": "a", "user": "u", "time": "2026-02-02T23:59:00+01:00", "only": {"types": ["memory"]}}
@@ -61,6 +76,7 @@ def test_a_label_of_what_its_query_sees_is_not(tmp_path):
     ("only", "said"),
     [
         ({"type": ["memory"]}, "unknown field 'type'"),
+        ({"kinds": [3]}, "field 'kinds', entry 1"),
         ({"types": ["memry"]}, "field 'only': no item type is called 'memry'"),
         ({"since": "soon"}, "field 'only': since must be ISO 8601"),
         ({"confidence": 2}, "field 'only': confidence must be 0 to 1"),
