@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, starts
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, owners, starts
 from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.times import instant
 
@@ -187,3 +187,10 @@ class Facts:
         rows = slice(int(self.link_start[item]), int(self.link_start[item + 1]))
         ends = zip(self.link_type[rows].tolist(), self.link_item[rows].tolist(), strict=True)
         return [(self.link_types[kind], end) for kind, end in ends]
+
+    @cached_property
+    def incoming(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The links by the item that they lead to: CSR starts, the items that they come from, rising, and types."""
+        by_end = np.argsort(self.link_item, kind="stable")
+        start = starts(np.bincount(self.link_item, minlength=len(self)))
+        return frozen(start), frozen(owners(self.link_start)[by_end]), frozen(self.link_type[by_end])
