@@ -97,7 +97,7 @@ def fetch(
 
     Args:
         source: what to fetch.
-        host: where the owner's repositories are published: `<host>/<repository>/<commit>/<path>`.
+        host: where repositories on GitHub are published: `<host>/<repository>/<commit>/<path>`.
         show: told (text, bytes so far, bytes in all) of each file.
         notify: told in one line what turned out otherwise.
         pause: seconds before the second try of a file, doubled each time.
@@ -122,7 +122,7 @@ def fetch(
             deadline = Deadline(TIMEOUT_S)
             with _client() as client:
                 for file in missing:
-                    url = f"{host}/{source.repository}/{source.commit}/{file.published}"
+                    url = f"{source.address(host)}/{file.published}"
                     _Download(client, deadline, url, file, source.folder / file.path, show).get(pause)
     return tuple(Fetched(source.folder / f.path, f.size, f.sha256, f in missing) for f in source.files)
 

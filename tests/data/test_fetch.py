@@ -405,7 +405,9 @@ def test_processes_take_turns(get, server, source):
 
 def test_a_source_is_named_by_itself_or_by_its_datasets():
     assert source_of("metatool") is source_of("metatool-multi") is MetaTool.source
-    assert list(sources()) == ["livemcpbench", "locomo", "metatool", "toollens"]
+    assert list(sources()) == [
+        *("livemcpbench", "locomo", "longmemeval-m", "longmemeval-oracle", "longmemeval-s", "metatool", "toollens"),
+    ]
     with pytest.raises(UnknownNameError, match="did you mean 'metatool'"):
         source_of("metatol")
     with pytest.raises(ParameterError, match="bfcl-live has no files to fetch; its source is installed: pip install"):

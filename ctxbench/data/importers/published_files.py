@@ -16,6 +16,7 @@ from ctxbench.io.json_files import parse_json, values_with_lines
 from ctxbench.io.rows import Row
 
 SOURCES = "sources"  # below the cache's folder
+HUB = "https://huggingface.co"
 OWNER = "publisher"  # the `source` of labels that the owner of the data wrote
 
 
@@ -38,7 +39,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSource:
-    """Files that their owner publishes in a repository on GitHub, at one commit.
+    """Files that their owner publishes in a repository on GitHub or the Hugging Face Hub, at one commit.
 
     Attributes:
         name: what `ctxbench data fetch` takes, and the folder below the cache.
@@ -48,6 +49,7 @@ class PublishedSource:
         paper: that describes the data.
         licence: as the owner states it, or that none is stated.
         files: all that the importer reads.
+        hub: whether the repository is a dataset on the Hub; else it is on GitHub.
     """
 
     name: str
@@ -57,6 +59,16 @@ class PublishedSource:
     paper: str
     licence: str
     files: tuple[SourceFile, ...]
+    hub: bool = False
+
+    @property
+    def page(self) -> str:
+        """The address of the repository, for people."""
+        return f"{HUB}/datasets/{self.repository}" if self.hub else f"https://github.com/{self.repository}"
+
+    def address(self, host: str) -> str:
+        """Where the files are published, each at its `published` path below; `host` serves what is on GitHub."""
+        return f"{self.page}/resolve/{self.commit}" if self.hub else f"{host}/{self.repository}/{self.commit}"
 
     @property
     def folder(self) -> Path:
@@ -77,7 +89,7 @@ class PublishedSource:
     def card(self, *paths: str) -> dict[str, Any]:
         """The `source` of a dataset's card, for a dataset made of these files."""
         return {
-            "url": f"https://github.com/{self.repository}",
+            "url": self.page,
             "commit": self.commit,
             "date": self.date,
             "paper": self.paper,

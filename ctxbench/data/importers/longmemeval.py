@@ -1,0 +1,207 @@
+"""LongMemEval: questions about long histories of chats with an assistant, with the turns that answer them.
+
+Source: https://huggingface.co/datasets/xiaowu0162/longmemeval (MIT), arXiv 2410.10813; the fields are described in
+https://github.com/xiaowu0162/LongMemEval.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.errors import Fault, raise_faults
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset, split_of
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.importers.published_files import OWNER, FileImporter, PublishedSource, SourceFile, json_entries
+from ctxbench.io.rows import Row
+
+ABSTENTION = "_abs"  # ends the id of a question that the history does not answer
+
+_LABELLING = (
+    "Required are the turns that the publishers marked as holding the answer (has_answer), each of them. A question "
+    "whose id ends in _abs needs nothing: its history does not answer it."
+)
+_REMARKS = (
+    "Each question has a workspace of its own, and sees the turns of its own history up to its date alone.",
+    "A marked turn of after the question's date is left out, and the question labelled in part: it is in no figure.",
+    "The publishers' own figures over turns count those of the user alone; marked turns of the assistant count here.",
+    "A question and its twin that cannot be answered (_abs) are in one split.",
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class _HistoryQuestion:
+    """One question, with the turns of its history by time and, unless it is to be refused, those that answer it."""
+
+    request: Request
+    type: str
+    turns: list[Item] = field(default_factory=list)
+    evidence: list[Item] = field(default_factory=list)
+    late: int = 0  # marked turns of after the question; they are no evidence
+    repeated: int = 0  # sessions with the id of another of the same history
+
+    @property
+    def abstention(self) -> bool:
+        """Whether the history does not answer it."""
+        return self.request.id.endswith(ABSTENTION)
+
+
+def _published(variant: str, size: int, sha256: str) -> PublishedSource:
+    file = SourceFile(path=f"longmemeval_{variant}.json", published=f"longmemeval_{variant}", size=size, sha256=sha256)
+    return PublishedSource(
+        name=f"longmemeval-{variant}",
+        repository="xiaowu0162/longmemeval",
+        commit="2ec2a557f339b6c0369619b1ed5793734cc87533",
+        date="2025-09-19",
+        paper="arXiv 2410.10813",
+        licence="MIT",
+        files=(file,),
+        hub=True,
+    )
+
+
+class LongMemEvalOracle(FileImporter):
+    """`longmemeval-oracle`: the histories hold the sessions with evidence alone.
+
+    A turn is a memory of kind `turn` named `<question>/<session>/<number>`: its text is what was said, its workspace
+    the question, its conversation `<question>/<session>`, and it was created at the session's time plus a second a turn
+    before it. A query is asked at its question's date, and tagged by its type.
+    """
+
+    source = _published("oracle", 15_388_478, "821a2034d219ab45846873dd14c14f12cfe7776e73527a483f9dac095d38620c")
+    provides: ClassVar[tuple[str, ...]] = ("longmemeval-oracle",)
+
+    def make(self, name: str) -> Dataset:
+        """Make the dataset; the file is held in memory as a whole."""
+        (file,) = self.source.files
+        faults: list[Fault] = []
+        entries = json_entries(self.read(file.path), faults, expected="questions with haystack_sessions")
+        questions = [question for entry in entries if (question := _read_question(entry)) is not None]
+        n_by_id = Counter(question.request.id for question in questions)
+        faults += [Fault(f"question_id {id_!r} occurs {n} times; expected once") for id_, n in n_by_id.items() if n > 1]
+        raise_faults(faults, subject="LongMemEval")
+        return Dataset(
+            name=name,
+            version=self.version,
+            catalog=Catalog(turn for question in questions for turn in question.turns),
+            queries=tuple(_query(question) for question in questions),
+            labels=tuple(
+                Label(question.request.id, item.key, Grade.REQUIRED, source=OWNER)
+                for question in questions
+                for item in question.evidence
+            ),
+            about=self.about(file.path, labelling=_LABELLING, counts=_counts(questions), remarks=_REMARKS),
+        )
+
+
+class LongMemEvalS(LongMemEvalOracle):
+    """`longmemeval-s`: about 50 sessions a history."""
+
+    source = _published("s", 278_025_796, "08d8dad4be43ee2049a22ff5674eb86725d0ce5ff434cde2627e5e8e7e117894")
+    provides: ClassVar[tuple[str, ...]] = ("longmemeval-s",)
+
+
+class LongMemEvalM(LongMemEvalOracle):
+    """`longmemeval-m`: about 500 sessions a history, a file of 2.7 GB."""
+
+    source = _published("m", 2_745_274_681, "fb5413e3b077c62927daab794836991a2fcfa61ceacab57dc679fb02daaff2d9")
+    provides: ClassVar[tuple[str, ...]] = ("longmemeval-m",)
+
+
+def _read_question(entry: Row) -> _HistoryQuestion | None:
+    """A question with its history; None if it cannot be read."""
+    n_faults = len(entry.faults)
+    id_, text, type_ = (entry.take(x, str, "", required=True) for x in ("question_id", "question", "question_type"))
+    time = _time(entry.take("question_date", str, "", required=True), f"question {id_!r}, question_date", entry)
+    names = ("haystack_session_ids", "haystack_dates", "haystack_sessions")
+    columns = [entry.take(name, list, [], required=True) for name in names]
+    if len(lengths := {len(column) for column in columns}) > 1:
+        entry.fault(f"question {id_!r}: {', '.join(names)} must be as long as each other, got {sorted(lengths)}")
+    if len(entry.faults) > n_faults or time is None:
+        return None
+    question = _HistoryQuestion(request=Request(id=id_, text=text, workspace=id_, time=time.isoformat()), type=type_)
+    history, n_by_id = [], Counter[str]()
+    for session, date, turns in zip(*columns, strict=True):
+        where = f"question {id_!r}, session {session!r:.60}"
+        start = _time(date, f"{where}, date", entry)
+        if not isinstance(session, str) or not session or not isinstance(turns, list):
+            entry.fault(f"{where} must be a text with a list of turns, got {turns!r:.60}")
+        elif start is not None:
+            n_by_id[session] += 1
+            name = session if n_by_id[session] == 1 else f"{session}~{n_by_id[session]}"
+            history.append((start, _read_session(turns, (id_, name, start), where, entry)))
+    turns_by_time = [turn for _, turns in sorted(history, key=lambda row: row[0]) for turn in turns]
+    question.turns = [item for item, _, _ in turns_by_time]
+    if not question.abstention:
+        question.evidence = [item for item, at, is_marked in turns_by_time if is_marked and at <= time]
+        question.late = sum(is_marked for _, _, is_marked in turns_by_time) - len(question.evidence)
+    question.repeated = sum(n_by_id.values()) - len(n_by_id)
+    return question
+
+
+def _read_session(
+    turns: Sequence[Any], place: tuple[str, str, datetime], where: str, entry: Row
+) -> list[tuple[Item, datetime, bool]]:
+    """The turns of a session, given its question, name and time; each with its time and whether it is marked."""
+    question, session, start = place
+    found = []
+    for number, turn in enumerate(turns, start=1):
+        at = start + timedelta(seconds=number - 1)
+        fields = turn if isinstance(turn, dict) else {}
+        role, content, marked = fields.get("role"), fields.get("content"), fields.get("has_answer") or False
+        if role not in ("user", "assistant") or not isinstance(content, str) or not isinstance(marked, bool):
+            what = "role (user or assistant), text content and, if it says so, has_answer (true or false)"
+            entry.fault(f"{where}, turn {number} must have {what}, got {turn!r:.80}")
+            continue
+        item = Item(
+            type="memory",
+            name=f"{question}/{session}/{number}",
+            text=content,
+            workspace=question,
+            kind="turn",
+            conversation=f"{question}/{session}",
+            created=at.isoformat(),
+            metadata={"speaker": role},
+        )
+        found.append((item, at, marked))
+    return found
+
+
+def _time(value: Any, where: str, entry: Row) -> datetime | None:
+    """`2023/05/30 (Tue) 23:40`; the day of the week is not read."""
+    try:
+        return datetime.strptime(re.sub(r" \(\w+\)", "", value), "%Y/%m/%d %H:%M")  # noqa: DTZ007
+    except (TypeError, ValueError):
+        entry.fault(f"{where} must read like '2023/05/30 (Tue) 23:40', got {value!r:.60}")
+        return None
+
+
+def _query(question: _HistoryQuestion) -> DatasetQuery:
+    group = question.request.id.removesuffix(ABSTENTION)
+    return DatasetQuery(
+        request=question.request,
+        split=split_of(group),
+        group=group,
+        tags=(question.type, *(("abstention",) if question.abstention else ())),
+        needs_nothing=question.abstention,
+        partly_labelled=question.late > 0,
+    )
+
+
+def _counts(questions: Sequence[_HistoryQuestion]) -> dict[str, int]:
+    """Counts of the source, for the card."""
+    answered = [question for question in questions if not question.abstention]
+    return {
+        "questions published": len(questions),
+        "questions that need nothing": len(questions) - len(answered),
+        "other questions without a marked turn": sum(not one.evidence and not one.late for one in answered),
+        "other questions with a marked turn after their date": sum(one.late > 0 for one in answered),
+        "sessions with the id of another of their history": sum(question.repeated for question in questions),
+    }
