@@ -234,7 +234,6 @@ def test_a_file_of_no_form_or_without_records_is_an_error(tmp_path):
     assert faults_of(write(tmp_path / "e.txt", ""))[0][1].startswith(
         "expected a file that ends in .jsonl, .json, .yaml"
     )
-    assert faults_of(write(tmp_path / "e.yaml", "a: 1"))[0][1] == "expected a YAML list of mappings, got dict"
     assert faults_of(write(tmp_path / "e.json", "[]"))[0][1].startswith("the file is empty; expected")
     with pytest.raises(StorageError, match="cannot read"):
         import_golden(tmp_path / "none.csv", CATALOG)
@@ -265,3 +264,32 @@ def test_an_item_that_no_search_may_offer_cannot_be_expected(tmp_path):
     assert line == 2
     assert "'style' in 'expected' is included by hand only" in message
     assert "leave it out of the eval" in message
+
+
+@pytest.mark.parametrize("key", ["cases", "evals", "tests", "queries"])
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_a_list_under_the_only_key_of_a_file_is_read(tmp_path, key, suffix):
+    path = write(tmp_path / f"e.{suffix}", json.dumps({key: [{"id": 1, "query": "a", "expected": ["refunds"]}]}))
+    assert labels_of(import_golden(path, CATALOG)) == [("1", "rule:refunds", 2, "")]
+
+
+def test_lines_of_a_list_under_a_key_are_those_of_the_file(tmp_path):
+    path = write(tmp_path / "e.yaml", "cases:\n- query: a\n  expected: []\n- query: b\n  expected: [x]\n- 3\n")
+    assert [line for line, _ in faults_of(path)] == [4, 6]
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ({"version": 1, "cases": []}, "a mapping with 'version', 'cases'"),
+        ({"cases": 1}, "a mapping with 'cases'"),
+        ({}, "{}"),
+        (3, "3"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_what_is_no_list_is_told_with_what_was_found(tmp_path, data, found, suffix):
+    ((line, said),) = faults_of(write(tmp_path / f"e.{suffix}", json.dumps(data)))
+    assert line == 1
+    assert said.endswith(f"; got {found}; give the list itself")
+    assert "alone or in a mapping under its only key ({cases: [...]})" in said
