@@ -57,6 +57,7 @@ PARAMETERS = {
     "mmr": [{"n": 3, "relevance": 0.3}, {"relevance": 0.0}, {"n": 0}],
     "budget": [{"tokens": 60, "skip": True}, {"tokens": 40, "session": True}, {"tokens": 0}],
     "truncate": [{"tokens": 12}, {"tokens": 1}],
+    "rendered": [{"tokens": 40}, {"tokens": 5}, {"tokens": 0}],
     "rrf": [{"k": 0}],
     "features": [{"columns": ["retrieved.score", "item.tool", "request.words", "slots.filled", "sentence.fusion"]}],
     "price": [{"overhead": 1}],
@@ -73,8 +74,13 @@ PARAMETERS = {
         {"enabled": False},
     ],
     "tool_rules": [{"rules": {"*/create_issue": ["close_issue"]}, "agent": {"close_issue": []}, "when": "either"}],
+    "links": [{"depth": 3, "types": ["about"]}, {"direction": "out"}, {"depth": 0}],
     "at_least": [{"threshold": 0.2, "at_least": 1, "at_most": 3}, {"threshold": 1.0}],
     "messages": [{"system": "Be kind."}],
+    "template": [
+        {"template": "detailed", "metadata": False, "system": "Be kind."},
+        {"template": {"header": "#", "memoryFormat": "{{score}} {{type}} {{content}}", "includeMetadata": True}},
+    ],
 }
 NEEDED = {"tool_rules": {"rules": {"create_issue": ["close_issue"]}}}  # what has no default
 BEHIND = {"price": "random"}  # what reads scores from 0 to 1 stands behind such

@@ -86,8 +86,12 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "links": "ctxbench.steps.links:Links",
         "tool_rules": "ctxbench.steps.tool_rules:ToolRules",
     },
-    "fit": {"budget": "ctxbench.steps.fit:Budget", "truncate": "ctxbench.steps.fit:Truncate"},
-    "format": {"messages": "ctxbench.steps.format:Messages"},
+    "fit": {
+        "budget": "ctxbench.steps.fit:Budget",
+        "rendered": "ctxbench.steps.template:Rendered",
+        "truncate": "ctxbench.steps.fit:Truncate",
+    },
+    "format": {"messages": "ctxbench.steps.format:Messages", "template": "ctxbench.steps.template:Template"},
     "importer": {
         "bfcl": "ctxbench.data.importers.bfcl:BFCL",
         "livemcpbench": "ctxbench.data.importers.livemcpbench:LiveMCPBench",

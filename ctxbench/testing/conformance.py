@@ -28,7 +28,7 @@ from ctxbench.core.errors import UserError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Request
-from ctxbench.core.stages import Resources, Step
+from ctxbench.core.stages import Resources, Step, WithFormat
 from ctxbench.selectors.selector import Selector
 from ctxbench.testing.answer_differences import differences, shuffled_faults
 from ctxbench.testing.contract import (
@@ -225,7 +225,7 @@ def _contract_faults(step: Step, host: Pipeline, catalog: Catalog, requests: Seq
         before = dataclasses.replace(host, refine=host.refine[:-1])
     elif step.kind == "format":
         before = host
-    resources = _Recording(mock_resources())
+    resources = _Recording(WithFormat(mock_resources(), host.format))
     outcome = before.run(batch, mock_resources())
     query, table = outcome.query, outcome.candidates
     state = _state(batch, table)

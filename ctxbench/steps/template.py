@@ -1,0 +1,162 @@
+"""Templates: memories as one text, and as many of them as fit into a budget as they are rendered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.errors import check_range
+from ctxbench.core.items import Item
+from ctxbench.core.query import Query
+from ctxbench.core.rules import Rule
+from ctxbench.core.selection import Prompt
+from ctxbench.core.shown import part_of, text_shown
+from ctxbench.core.stages import FORMAT, Resources
+from ctxbench.core.strategy import Strategy
+from ctxbench.text.fitting import BUDGET, BUDGET_WORDS, cut_places, prompt_tokens, rendered_fit
+from ctxbench.text.templates import ContextTemplate
+
+
+@dataclass(frozen=True)
+class Template(Strategy):
+    """One message with all chosen items, written by a template, between the earlier messages and the user's.
+
+    Attributes:
+        template: `chat`, `detailed`, `summary`, or one of your own: `memory_format`, and as needed `header`,
+            `separator` (a line end), `footer`, `metadata` (true); `memoryFormat` and `includeMetadata` are the same.
+        metadata: whether `{{type}}`, `{{confidence}}` and `{{timestamp}}` are filled in; if not, they are empty
+            wherever they stand, and what a format does not name is never shown. Default: what the template says.
+        system: the system prompt.
+
+    Variables of the format of a memory: `{{content}}` (what is shown of its text), `{{type}}` (its kind, else the
+    item's type), `{{confidence}}`, `{{timestamp}}` (when it was created), `{{score}}` (that of the last ranking); of
+    what an item lacks the variable is empty. Variables in contents stay as they are. Items stand in the one order;
+    tools are sent as tools. Nothing chosen: no such message. Cost: linear in the items. Source: document 004, "Context
+    Templates"; that the template decides where metadata stands and `includeMetadata` whether it is filled in is our
+    reading of it.
+    """
+
+    template: str | Mapping[str, Any] = "chat"
+    metadata: bool | None = None
+    system: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.template, str):
+            object.__setattr__(self, "template", dict(self.template))
+        _ = self.layout  # a fault in it is told now
+
+    @cached_property
+    def layout(self) -> ContextTemplate:
+        """The template that is written with."""
+        return ContextTemplate.of(self.template, metadata=self.metadata)
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
+        """Build one prompt a request."""
+        catalog, prompts = query.batch.catalog, []
+        for place, request in enumerate(query.batch.requests):
+            rows = candidates.rows(place)
+            chosen = (np.flatnonzero(candidates.chosen[rows]) + rows.start).tolist()
+            items: list[Item] = [catalog[int(candidates.item[row])] for row in chosen]
+            context = self.layout.render(
+                [
+                    _variables(item, float(candidates.score[row]), part_of(candidates, row))
+                    for item, row in zip(items, chosen, strict=True)
+                    if item.type != "tool"
+                ]
+            )
+            tools, texts = [item for item in items if item.type == "tool"], [context] if context else []
+            prompts.append(Prompt.around(request, texts, tools, system=self.system, context=context))
+        return prompts
+
+
+def _variables(item: Item, score: float, shown: tuple[int, int] | None) -> dict[str, str]:
+    """What the variables of a template stand for, of one item."""
+    return {
+        "content": text_shown(item, shown),
+        "type": item.kind or item.type,
+        "confidence": "" if item.confidence is None else f"{item.confidence:g}",
+        "timestamp": item.created or "",
+        "score": "" if math.isnan(score) else f"{score:.4g}",
+    }
+
+
+@dataclass(frozen=True)
+class Rendered(Strategy):
+    """Offer items in the one order as long as all of them, as the pipeline's format renders them, fit into a budget.
+
+    Attributes:
+        tokens: of what the items add to the prompt: all that a template writes, header, separators and footer
+            included; definitions of tools, too. 0 or more, never exceeded. System prompt, history and the user's
+            message are not counted; what the session holds is, and stays.
+
+    An item that does not fit ends the list. Where that is the first one, the beginning of it is shown that does fit: up
+    to the end of a sentence, else of a word, else of a character, with `…` behind it; a tool is never cut. Tokens are
+    counted on the whole, as counts of parts do not add up. Empty in, empty out. Cost: the prompts are rendered and
+    counted for the logarithm of the candidates and, where a first one is cut, of the places where that may be. Source:
+    document 004, "Search Flow" (keep the highest ranked); the cut is ours.
+    """
+
+    tokens: int = 2000
+    uses: ClassVar[tuple[str, ...]] = ("tokens", FORMAT)
+    rule_words: ClassVar[Mapping[str, str]] = {BUDGET: BUDGET_WORDS}
+
+    def __post_init__(self) -> None:
+        check_range("tokens", self.tokens, 0)
+
+    def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
+        """Mark what does not fit, and show a part of a first item that does not."""
+        rows = candidates.chosen & (candidates.origin != Origin.SESSION)
+        most = self.tokens + prompt_tokens(query, Candidates.empty(candidates.n_requests), resources)
+        fits = rendered_fit(query, candidates, resources, rows, most=most)
+        first = (place_among(candidates, rows) == 0) & ~fits
+        rule = Rule.of(BUDGET, tokens=self.tokens)
+        table = candidates.marked(rows & ~fits & ~first, rule)
+        if not first.any():
+            return table
+        table, cut = _cut(query, table, resources, first, most)
+        return table.marked(first & ~cut, rule)
+
+
+def _cut(
+    query: Query, table: Candidates, resources: Resources, rows: BoolArray, most: IntArray
+) -> tuple[Candidates, BoolArray]:
+    """Show the longest beginning of some rows with which the prompt of their request has at most `most` tokens.
+
+    Args:
+        query, table, resources: what is asked, found and used.
+        rows: at most one a request, shape (n,).
+        most: shape (n_requests,).
+
+    Returns:
+        The table, and which rows are cut; of the others not one character fits.
+    """
+    at = np.flatnonzero(rows)
+    items: list[Item] = [query.batch.catalog[item] for item in table.item[at].tolist()]
+    parts = [part_of(table, row) or (0, len(item.prompt_text)) for row, item in zip(at.tolist(), items, strict=True)]
+    start = np.array([part[0] for part in parts], dtype=np.int64)
+    places = [
+        iter(([], [], [])) if item.type == "tool" else cut_places(item.prompt_text, *part, sentence=True)
+        for item, part in zip(items, parts, strict=True)
+    ]
+    end = np.zeros(len(at), dtype=np.int64)
+    for _ in range(3):  # sentences, words, characters
+        ends = [np.array([] if found else next(one), dtype=np.int64) for one, found in zip(places, end, strict=True)]
+        low, high = np.zeros(len(at), dtype=np.int64), np.array([len(one) for one in ends], dtype=np.int64)
+        while (trying := low < high).any():  # the prompts of all requests at once
+            middle = (low + high + 1) // 2
+            tried = np.array([ends[i][middle[i] - 1] for i in np.flatnonzero(trying)], dtype=np.int64)
+            shown = np.isin(np.arange(len(rows)), at[trying])
+            attempt = table.marked(rows & ~shown, BUDGET).showing(shown, start[trying], tried, np.zeros_like(tried))
+            fits = (prompt_tokens(query, attempt, resources) <= most)[table.request[at]]
+            low, high = np.where(trying & fits, middle, low), np.where(trying & ~fits, middle - 1, high)
+        end = np.array([one[n - 1] if n else old for one, n, old in zip(ends, low, end, strict=True)], dtype=np.int64)
+    cut = np.isin(np.arange(len(rows)), at[end > 0])
+    texts = [text_shown(items[i], (int(start[i]), int(end[i]))) for i in np.flatnonzero(end)]
+    return table.showing(cut, start[end > 0], end[end > 0], resources.text_tokens(texts)), cut
