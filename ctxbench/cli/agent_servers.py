@@ -32,9 +32,8 @@ def look_at_servers(gate: Path, *, recapture: bool) -> None:
             from ctxbench.io.console import printing_to_stderr
 
             with printing_to_stderr():
-                failed = capture_all(
-                    CaptureWanted(mcp_config=agent.mcp, agent=agent.path), out=agent.snapshot, as_json=False
-                )
+                wanted = CaptureWanted(mcp_config=agent.mcp, agent=agent.path, told_next=False)
+                failed = capture_all(wanted, out=agent.snapshot, as_json=False)
             if failed:
                 raise StorageError(
                     f"servers of {agent.mcp} failed, as said above, and nothing is checked without them: start them, "

@@ -40,6 +40,7 @@ class CaptureWanted:
         partial: replace an earlier catalog although servers failed, whose items are then gone.
         hide_keys: put placeholders in place of keys in texts.
         agent: the agent file whose servers they are, or None.
+        told_next: whether the command that comes next is told; not within a check, which goes on by itself.
     """
 
     mcp_config: Path | None = None
@@ -51,6 +52,7 @@ class CaptureWanted:
     partial: bool = False
     hide_keys: bool = False
     agent: Path | None = None
+    told_next: bool = True
 
 
 def capture_agent(agent: Path, wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> int:
@@ -95,7 +97,10 @@ def capture_all(wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> in
         sources = list(_sources(wanted, shown))
         items = "" if wanted.agent is None else shlex.join(["--agent", str(wanted.agent)])
         partial, hide_keys = wanted.partial, wanted.hide_keys
-        return keep(sources, out=out, as_json=as_json, partial=partial, hide_keys=hide_keys, items=items)
+        code = keep(sources, out=out, as_json=as_json, partial=partial, hide_keys=hide_keys, items=items)
+        if wanted.told_next and not as_json:
+            _say_next(items or _as_catalog(out))
+        return code
 
 
 def _sources(wanted: CaptureWanted, shown: Progress) -> Iterator[Source]:
@@ -132,12 +137,11 @@ def import_tools(
     if out is None:
         raise ParameterError(f"name the folder that the tools of {path} go to: --out FOLDER")
     refuse_other(out)
-    return keep(
-        [tool_list(path, server=server, names=read_field_names(names) if names else None)],
-        out=out,
-        as_json=as_json,
-        hide_keys=hide_keys,
-    )
+    tools = tool_list(path, server=server, names=read_field_names(names) if names else None)
+    code = keep([tools], out=out, as_json=as_json, hide_keys=hide_keys)
+    if not as_json:
+        _say_next(_as_catalog(out))
+    return code
 
 
 def keep(
@@ -161,7 +165,7 @@ def keep(
     if as_json:
         print_json({"folder": str(out), **card})
     else:
-        _print(snapshot, card, out, items or shlex.join(["--catalog", str(out)]))
+        _print(snapshot, card, out)
     return 1 if snapshot.failed else 0
 
 
@@ -191,7 +195,7 @@ def _failed(snapshot: CatalogSnapshot) -> str:
     return f"{len(snapshot.failed)} of {len(snapshot.parts)} failed"
 
 
-def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path, items: str) -> None:
+def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
     from ctxbench.io.visible import count
 
     width = max(len(part.name) for part in snapshot.parts)
@@ -208,7 +212,15 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path, items: st
     say(f"{count(counts['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         say(f"{_failed(snapshot)}: {', '.join(part.name for part in snapshot.failed)}; this is what the others gave")
+
+
+def _say_next(items: str) -> None:
+    """Tell the command that comes next; `items` is the option that says which items it is over."""
     say(f'Next: ctxbench select "what a user asks" {items}')
+
+
+def _as_catalog(out: Path) -> str:
+    return shlex.join(["--catalog", str(out)])
 
 
 def _lacking(part: SnapshotPart) -> Iterator[str]:

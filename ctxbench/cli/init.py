@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ctxbench.cli.output import print_json
-from ctxbench.cli.project import MCP, TOOLS, Project, look
+from ctxbench.cli.project import IGNORE, MCP, RUNS, TOOLS, Project, look
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.core.installation import install_command
 from ctxbench.io.console import say
@@ -21,7 +21,9 @@ _WORKFLOWS = (_HERE / "workflow.yml", _HERE.parents[1] / "experiments" / "gate" 
 
 
 def init(folder: Path, *, as_json: bool) -> None:
-    """Write what is missing of an agent file, gate, policies, experiment and workflow; what is there stays.
+    """Write what is missing of an agent file, gate, policies, experiment, workflow and `.gitignore`.
+
+    What is there stays as it is.
 
     Raises:
         StorageError: there is no such folder, a folder stands where a file goes, or one cannot be written.
@@ -44,7 +46,7 @@ def init(folder: Path, *, as_json: bool) -> None:
         else:
             _write(path, text)
             written.append(path)
-    steps = list(_next(found, workflow=_workflow_path(found) in written))
+    steps = list(_next(found, workflow=_workflow_path(found) in written, ignore=folder / IGNORE in written))
     if as_json:
         print_json({"written": [*map(str, written)], "kept": [*map(str, kept)], "next": steps})
         return
@@ -83,6 +85,8 @@ def _files(found: Project) -> Iterator[tuple[Path, str]]:
     yield folder / EXPERIMENT, _EXPERIMENT.format(datasets=datasets)
     if (workflow := _workflow_path(found)) is not None:
         yield workflow, _workflow(found.within)
+    if found.repository is not None and not found.ignores_runs and not (folder / IGNORE).exists():
+        yield folder / IGNORE, _IGNORE
 
 
 def _workflow_path(found: Project) -> Path | None:
@@ -142,8 +146,8 @@ def _not_taken(found: Project) -> Iterator[str]:
         yield f"not taken: {name}, whose form is not known; `{how}` says what is missing"
 
 
-def _next(found: Project, *, workflow: bool) -> Iterator[str]:
-    """The commands that come next, with the user's own names."""
+def _next(found: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
+    """What comes next, with the user's own names; `workflow` and `ignore` say whether these files were written."""
 
     def command(*words: str | Path) -> str:
         return shlex.join(["ctxbench", *map(str, words)])
@@ -163,8 +167,11 @@ def _next(found: Project, *, workflow: bool) -> Iterator[str]:
     if workflow:
         yield f"edit CTXBENCH in {_workflow_path(found)}: where pip gets ctxbench from; no package index has it yet"
     if found.repository is not None:
+        if not (found.ignores_runs or ignore):
+            yield f"add the line {RUNS}/ to {folder / IGNORE}: runs hold texts, which a repository should not have"
         there = [AGENT, *([f"{Path(AGENT).stem}.snapshot"] if found.mcp else []), *(found.datasets or [EVALS])]
         there += [GATE, f"{Path(GATE).stem}.baseline", POLICIES, EXPERIMENT]
+        there += [IGNORE] if (folder / IGNORE).exists() else []
         paths = [*(str(folder / name) for name in there), str(_workflow_path(found))]
         yield f"{shlex.join(['git', 'add', *paths])}    # what a check in CI needs; not runs/, which holds texts"
 
@@ -182,6 +189,11 @@ include:
 selector: learned/normal    # a shipped selector, name/preset, or a YAML file
 # settings: {{at_most: 5}}
 # system: the system prompt, or {{file: prompt.md}}
+"""
+
+_IGNORE = f"""\
+# Runs of ctxbench and presets that it finds: they hold texts, and no check needs them.
+/{RUNS}/
 """
 
 _GATE = """\

@@ -29,6 +29,7 @@ EmbedderName = Annotated[
 TokenCounter = Annotated[
     str,
     typer.Option(
-        help="How tokens are counted: o200k (GPT-4o's tokenizer), chars/4 (a guess), or file:PATH (your own counts)."
+        help="How tokens are counted: o200k (GPT-4o's tokenizer), cl100k (GPT-4's), chars/4 (a guess), or file:PATH "
+        "(your own counts)."
     ),
 ]

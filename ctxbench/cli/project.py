@@ -11,6 +11,7 @@ from ctxbench.core.errors import UserError
 
 MCP = (".mcp.json", "mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
 TOOLS = ("tools.json", "tools.jsonl", "functions.json")
+RUNS, IGNORE = "runs", ".gitignore"  # the folder that runs are written to, which hold texts
 _EVALS = (".jsonl", ".yaml", ".yml", ".csv")
 _DEPTH = 3  # folders below the project in which files are looked for
 
@@ -30,6 +31,7 @@ class Project:
         evals: a file that is called as hand-written evals are, or None.
         datasets: folders of labelled datasets.
         repository: the root of the git repository that it is in, or None.
+        ignores_runs: whether a line of a `.gitignore`, here or above, keeps runs out of the repository.
     """
 
     folder: Path
@@ -42,6 +44,7 @@ class Project:
     evals: str | None
     datasets: tuple[str, ...]
     repository: Path | None
+    ignores_runs: bool
 
     @property
     def within(self) -> str:
@@ -65,6 +68,7 @@ def look(folder: Path) -> Project:
     read, unread = _tool_lists(folder, [name for name in own if Path(name).name in TOOLS])
     evals = [name for name in own if "eval" in Path(name).stem.casefold() and name.endswith(_EVALS)]
     root = folder.resolve()
+    repository = next((one for one in (root, *root.parents) if (one / ".git").exists()), None)
     return Project(
         folder=folder,
         mcp=configurations[0] if configurations else None,
@@ -75,7 +79,8 @@ def look(folder: Path) -> Project:
         unread=tuple(unread),
         evals=evals[0] if evals else None,
         datasets=tuple(datasets),
-        repository=next((one for one in (root, *root.parents) if (one / ".git").exists()), None),
+        repository=repository,
+        ignores_runs=repository is not None and _ignores_runs(root, repository),
     )
 
 
@@ -91,6 +96,23 @@ def _files(folder: Path) -> Iterator[str]:
             below.clear()
         found += [(path / name).as_posix() for name in sorted(names)]
     yield from sorted(found, key=lambda name: (name.count("/"), name))
+
+
+def _ignores_runs(folder: Path, repository: Path) -> bool:
+    """Whether a line that names the folder of runs stands in a `.gitignore` from a folder up to its repository."""
+    for place in (folder, *folder.parents):
+        whole = (folder / RUNS).relative_to(place).as_posix()
+        try:
+            lines = (place / IGNORE).read_text("utf-8", errors="replace").splitlines()
+        except OSError:
+            lines = []
+        for line in map(str.strip, lines):
+            name = line.removesuffix("**").removesuffix("*").removesuffix("/").removeprefix("**/")
+            if name in (RUNS, whole, f"/{whole}"):
+                return True
+        if place == repository:
+            break
+    return False
 
 
 def _broken(folder: Path, names: list[str]) -> dict[str, str]:

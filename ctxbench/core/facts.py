@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, starts
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, owners, starts
 from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.times import instant
 
@@ -145,17 +145,14 @@ class Facts:
         types = FactCodes(code=self.link_type, names=self.link_types).extended(
             FactCodes(code=more.link_type, names=more.link_types)
         )
-        arrays: dict[str, Any] = {
+        arrays = {
             name: np.concatenate([getattr(self, name), getattr(more, name)])
             for name in ("searchable", "always", "created", "until", "confidence", "link_item")
         }
         arrays["link_start"] = np.concatenate([self.link_start, self.link_start[-1] + more.link_start[1:]])
-        return Facts(
-            **{name: getattr(self, name).extended(getattr(more, name)) for name in _CODED},
-            link_type=types.code,
-            link_types=types.names,
-            **{name: frozen(array) for name, array in arrays.items()},
-        )
+        codes = {name: getattr(self, name).extended(getattr(more, name)) for name in _CODED}
+        held: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
+        return Facts(link_type=types.code, link_types=types.names, **codes, **held)
 
     @cached_property
     def private(self) -> bool:
@@ -190,3 +187,10 @@ class Facts:
         rows = slice(int(self.link_start[item]), int(self.link_start[item + 1]))
         ends = zip(self.link_type[rows].tolist(), self.link_item[rows].tolist(), strict=True)
         return [(self.link_types[kind], end) for kind, end in ends]
+
+    @cached_property
+    def incoming(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The links by the item that they lead to: CSR starts, the items that they come from, rising, and types."""
+        by_end = np.argsort(self.link_item, kind="stable")
+        start = starts(np.bincount(self.link_item, minlength=len(self)))
+        return frozen(start), frozen(owners(self.link_start)[by_end]), frozen(self.link_type[by_end])

@@ -21,7 +21,7 @@ from ctxbench.core.candidates import SEARCHED, Candidates
 from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
 from ctxbench.core.items import ITEM_TYPES
 from ctxbench.core.notes import Note
-from ctxbench.core.query import Query
+from ctxbench.core.query import Query, with_own_vectors
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
 from ctxbench.core.shown import hold_to_text
@@ -151,7 +151,7 @@ class Pipeline:
         if any(FORMAT in step.uses for step in self.refine):
             resources = WithFormat(resources, self.format)
         once = _Once(None if live else memo, batch, resources)
-        query: Query = once(self.analyse, lambda: self.analyse.call(batch, resources))
+        query: Query = once(self.analyse, lambda: with_own_vectors(self.analyse.call(batch, resources)))
         table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources, live=live))
         _hold(table, batch, self.retrieve)
         for step in self.refine:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -10,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.core.arrays import FloatArray, IntArray, frozen, owners, starts
+from ctxbench.core.arrays import Float32Array, FloatArray, IntArray, frozen, owners, starts
+from ctxbench.core.errors import ParameterError
 from ctxbench.core.notes import Note
 from ctxbench.core.requests import Batch
+
+_ROUNDING = 1e-6  # how far the length of a unit vector in float32 may be from 1
 
 
 class ChunkKind(IntEnum):
@@ -91,6 +95,91 @@ class Query:
     def chunks(self, request: int) -> tuple[str, ...]:
         """The chunks of one request."""
         return self.text[self.start[request] : self.start[request + 1]]
+
+    def vectors(
+        self,
+        embed: Callable[[Sequence[str]], Float32Array],
+        requests: Iterable[int] | None = None,
+        *,
+        dimensions: int | None = None,
+    ) -> Float32Array:
+        """Unit vectors of chunks, shape (n, n_dimensions): that of its request where it brings one, else of the text.
+
+        Args:
+            embed: from texts to their unit vectors.
+            requests: whose chunks, one request behind the other; None = all.
+            dimensions: what the vectors are compared with has this many; None = as many as they have.
+
+        Raises:
+            ParameterError: the vector of a request has another size than the others; names the query.
+        """
+        owned = [
+            (text, self.batch.requests[request])
+            for request in (range(len(self.batch)) if requests is None else requests)
+            for text in self.chunks(request)
+        ]
+        made = [place for place, (_, request) in enumerate(owned) if request.vector is None]
+        if len(made) == len(owned):
+            return embed([text for text, _ in owned])
+        found = embed([owned[place][0] for place in made]) if made else None
+        given = {place: _unit(request.vector) for place, (_, request) in enumerate(owned) if request.vector is not None}
+        size = dimensions or len(next(iter(given.values())) if found is None else found[0])
+        out: Float32Array = np.empty((len(owned), size), dtype=np.float32)
+        if found is not None:
+            out[made] = found
+        for place, vector in given.items():
+            if len(vector) != size:
+                what = f"its vector has {len(vector)} numbers, and those that it is compared with have {size}"
+                raise ParameterError(f"query {owned[place][1].id!r}: {what}; both must be of one embedder")
+            out[place] = vector
+        return out
+
+    def vectors_by_request(
+        self,
+        embed: Callable[[Sequence[str]], Float32Array],
+        requests: Iterable[int],
+        *,
+        dimensions: int | None = None,
+    ) -> dict[int, Float32Array]:
+        """The same for each of some requests, shape (n_its_chunks, n_dimensions); all are embedded in one go."""
+        requests = list(requests)
+        whole = self.vectors(embed, requests, dimensions=dimensions)
+        ends = np.cumsum([len(self.chunks(request)) for request in requests], dtype=np.int64)
+        return dict(zip(requests, np.split(whole, ends[:-1]), strict=True)) if requests else {}
+
+
+def _unit(vector: Sequence[float]) -> FloatArray:
+    """A vector at length 1, shape (n_dimensions,); one that an embedder made keeps its bits."""
+    found = np.array(vector, dtype=np.float64)
+    if abs(math.hypot(*vector) - 1.0) <= _ROUNDING:
+        return found
+    found /= np.abs(found).max()  # so that no square is too large or too small for a number
+    return np.divide(found, np.linalg.norm(found))
+
+
+def with_own_vectors(query: Query) -> Query:
+    """The query with one chunk, its text, for each request that brings its vector: that is not to be taken apart."""
+    own = np.array([request.vector is not None for request in query.batch.requests], dtype=np.bool_)
+    if not own.any():
+        return query
+    mine = own[owners(query.start)]  # chunks that give way
+    place = np.concatenate([np.flatnonzero(~mine), np.full(int(own.sum()), -1)])
+    request = np.concatenate([owners(query.start)[~mine], np.flatnonzero(own)])
+    by_request = np.argsort(request, kind="stable")
+    rows = list(zip(request[by_request].tolist(), place[by_request].tolist(), strict=True))
+    return replace(
+        query,
+        start=frozen(starts(np.where(own, 1, np.diff(query.start)))),
+        text=tuple(query.batch.requests[one].text if chunk < 0 else query.text[chunk] for one, chunk in rows),
+        weight=frozen(np.array([1.0 if chunk < 0 else query.weight[chunk] for _, chunk in rows], dtype=np.float64)),
+        kind=frozen(np.array([ChunkKind.TEXT if chunk < 0 else query.kind[chunk] for _, chunk in rows], np.int64)),
+    )
+
+
+def whole_texts(batch: Batch) -> Query:
+    """Every request's text as one chunk; a blank one has none, unless the request brings its vector."""
+    texts = [[request.text] if request.text.strip() else [] for request in batch.requests]
+    return with_own_vectors(Query.of_chunks(batch, texts))
 
 
 def together(queries: Sequence[Query]) -> Query:

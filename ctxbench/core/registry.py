@@ -83,6 +83,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "expand": {
         "expansion": "ctxbench.steps.expand:Expansion",
+        "links": "ctxbench.steps.links:Links",
         "tool_rules": "ctxbench.steps.tool_rules:ToolRules",
     },
     "fit": {"budget": "ctxbench.steps.fit:Budget", "truncate": "ctxbench.steps.fit:Truncate"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -120,6 +121,9 @@ class Request:
         time: when it was asked, ISO 8601, without an offset UTC: it sees what was created by then and had not ended.
             None = now: all but what has an end.
         only: what its search is restricted to; the session's items stay.
+        vector: stands for the text in searches by similarity, in place of one that is made of it; of the embedder that
+            is searched by, and of any length above 0. The request is then one chunk, its text, whatever the analysis
+            says, and that may be empty.
     """
 
     id: str
@@ -136,11 +140,14 @@ class Request:
     turn: int | None = None
     time: str | None = None
     only: Only | None = None
+    vector: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("user", "workspace"):
             if getattr(self, name) == "":
                 raise ParameterError(f"{name} must not be empty; leave it out where there is none (query {self.id!r})")
+        if self.vector is not None:
+            object.__setattr__(self, "vector", checked_vector(self.vector, self.id))
 
     def as_dict(self) -> dict[str, Any]:
         """The request as JSON, for selectors outside this process and for hashes."""
@@ -153,8 +160,26 @@ class Request:
             "tool_results": [{"tool": tool, "text": text} for tool, text in self.tool_results] or None,
             **{name: getattr(self, name) for name in ("user", "workspace", "conversation", "turn", "time")},
             "only": None if self.only is None else self.only.as_dict(),
+            "vector": None if self.vector is None else list(self.vector),
         }
         return {"id": self.id, "text": self.text, **{k: value for k, value in optional.items() if value is not None}}
+
+
+def checked_vector(given: Sequence[float], query: str) -> tuple[float, ...]:
+    """The numbers of a request's own vector.
+
+    Raises:
+        ParameterError: they are none, or not finite, or all 0; names the query.
+    """
+    try:
+        vector = tuple(map(float, given))
+    except (TypeError, ValueError):
+        raise ParameterError(f"query {query!r}: vector must be a list of numbers, got {given!r:.60}") from None
+    if not all(map(math.isfinite, vector)):
+        raise ParameterError(f"query {query!r}: its vector of {len(vector)} numbers holds NaN or infinity")
+    if not any(vector):
+        raise ParameterError(f"query {query!r}: its vector of {len(vector)} numbers has no length; all are 0")
+    return vector
 
 
 @lru_cache(maxsize=256)  # requests of one scope name the same few hundred items again and again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,10 @@ import numpy as np
 
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import SHOWN, Candidates, Mode, Origin
-from ctxbench.core.items import Catalog
+from ctxbench.core.items import Catalog, Item
 from ctxbench.core.notes import Note
 from ctxbench.core.query import Query
+from ctxbench.core.requests import Request
 from ctxbench.core.rules import Rule
 
 _MODES = tuple(mode.name.lower() for mode in Mode)  # both count from 0
@@ -157,10 +159,34 @@ class Prompt:
     Attributes:
         messages: (role, content), in order.
         tools: definitions as `{"name", "description", "inputSchema"}`, in order.
+        context: the items as one text, where a format makes one of them; it is the content of a message.
     """
 
     messages: Sequence[tuple[str, str]]
     tools: Sequence[dict[str, Any]]
+    context: str = ""
+
+    @classmethod
+    def around(
+        cls, request: Request, texts: Sequence[str], tools: Sequence[Item], *, system: str = "", context: str = ""
+    ) -> Prompt:
+        """System prompt (if any), earlier messages but system ones, texts of items as messages, the user's message.
+
+        Args:
+            request: what was asked.
+            texts: of items, in order.
+            tools: items that are tools, in order.
+            system: the system prompt.
+            context: as the attribute.
+        """
+        messages = [("system", system)] if system else []
+        messages += [(m.role, m.content) for m in request.history if m.role != "system"]
+        messages += [("user", text) for text in (*texts, request.text)]
+        defined = [
+            {"name": item.name, "description": item.description, "inputSchema": deepcopy(dict(item.schema or {}))}
+            for item in tools
+        ]
+        return cls(messages=messages, tools=defined, context=context)
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from ctxbench.core.errors import ParameterError
 
@@ -23,6 +23,20 @@ def instant(text: str) -> int:
         raise ParameterError(f"must be ISO 8601, such as 2026-03-23T09:30:00+00:00, got {text!r}") from None
     away = (when if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH
     return (away.days * 86_400 + away.seconds) * 1_000_000 + away.microseconds
+
+
+def in_utc(text: str | None) -> str:
+    """A time in ISO 8601 and UTC, `2026-03-23T09:30:00+00:00`; None is now. In this form texts sort as times do.
+
+    Raises:
+        ParameterError: it is no such text, or in UTC of no year from 1 to 9999.
+    """
+    if text is None:
+        return datetime.now(UTC).isoformat()
+    try:
+        return (_EPOCH + timedelta(microseconds=instant(text))).isoformat()
+    except OverflowError:
+        raise ParameterError(f"must be of the years 1 to 9999, got {text!r}") from None
 
 
 def named_instant(name: str, text: str | None, where: str = "") -> int | None:

@@ -315,6 +315,14 @@ class VectorStore:
         data = np.ascontiguousarray(vectors, dtype="<f4")
         self._rows.put({text_hash(text): row.tobytes() for text, row in zip(texts, data, strict=True)})
 
+    def forget(self, texts: Sequence[str]) -> None:
+        """Take the vectors of texts out for good, so that no file holds them; unknown texts are passed over.
+
+        Raises:
+            StorageError: the place cannot be written, or the file stays locked.
+        """
+        self._rows.remove(text_hash(text) for text in texts)
+
     def __len__(self) -> int:
         return len(self._rows)
 

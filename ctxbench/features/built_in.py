@@ -15,10 +15,10 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Item
-from ctxbench.core.query import Query
+from ctxbench.core.query import Query, whole_texts
 from ctxbench.core.stages import Resources
 from ctxbench.features.columns import feature_rows
-from ctxbench.features.found import LABELLED, Found, RequestFamily, chunk_vectors, log1p, needed_columns, places
+from ctxbench.features.found import LABELLED, Found, RequestFamily, log1p, needed_columns, places
 from ctxbench.features.item_words import ItemWords, query_stems
 from ctxbench.index.words import name_parts
 
@@ -143,9 +143,10 @@ class SimilarRequests:
     * `share`: of the ten most similar labelled requests, each weighing the 8th power of its similarity, the share that
       needed the item, in [0, 1].
 
-    Requests are compared as whole texts. The labelled ones are those that a fit holds (`ctxbench calibrate
-    probability`); a labelled query that is asked itself is not told its own label, nor those of its group: it is known
-    by its id, so that the same request under another id is told it. All 0 for a request without text.
+    Requests are compared as whole texts, one that brings its vector by that. The labelled ones are those that a fit
+    holds (`ctxbench calibrate probability`); a labelled query that is asked itself is not told its own label, nor those
+    of its group: it is known by its id, so that the same request under another id is told it. All 0 for a request
+    without text.
 
     Source: k-nearest neighbours with weights by distance (Dudani, 1976); power and number of neighbours were chosen on
     the tuning halves of seven datasets.
@@ -169,12 +170,13 @@ class SimilarRequests:
         out = np.zeros((len(found), len(self.columns)), dtype=np.float64)
         batch, resources = found.query.batch, found.resources
         catalog, name = batch.catalog, known.content
-        asking = {request: span for request, span in found.spans() if batch.requests[request].text.strip()}
+        asked = whole_texts(batch)
+        asking = {request: span for request, span in found.spans() if asked.chunks(request)}
         if not known.texts or not asking:
             return out
         needed = resources.kept(("needed by labelled requests", name, catalog.hash), lambda: known.needed_by(catalog))
         labelled = resources.kept(("vectors of labelled requests", name), lambda: resources.vectors(known.texts))
-        vectors = resources.vectors([batch.requests[request].text for request in asking])
+        vectors = asked.vectors(resources.vectors, asking, dimensions=labelled.shape[1])
         for request, vector in zip(asking, vectors, strict=True):
             similarity, item = known.similarity(batch.ids[request], vector, labelled), found.item[asking[request]]
             out[asking[request]] = needed_columns(similarity[None, :], np.zeros(len(item), np.int64), item, needed)
@@ -336,7 +338,7 @@ def request_vectors(query: Query, requests: IntArray, resources: Resources) -> F
     if not any(query.chunks(request) for request in requests.tolist()):
         return np.zeros((len(requests), 0), dtype=np.float64)
     means = []
-    for _, vectors in chunk_vectors(query, requests.tolist(), resources):
+    for vectors in query.vectors_by_request(resources.vectors, requests.tolist()).values():
         total = np.zeros(vectors.shape[1], dtype=np.float64)
         for vector in vectors:  # one after the other: the sum of some never depends on others
             total += vector

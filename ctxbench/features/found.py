@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -242,7 +242,9 @@ class Found:
         return {
             request: best_of_chunks(vectors, matrix, self.item[asking[request]])
             * query.weight[query.start[request] : query.start[request + 1], None]
-            for request, vectors in chunk_vectors(query, asking, self.resources)
+            for request, vectors in query.vectors_by_request(
+                self.resources.vectors, asking, dimensions=matrix.vectors.shape[1]
+            ).items()
         }
 
     def sentences(self, request: int, span: slice) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -282,16 +284,6 @@ class RequestFamily(ABC):
         for request, span in found.spans():
             out[span] = self.of_request(found, request, span)
         return out
-
-
-def chunk_vectors(
-    query: Query, requests: Iterable[int], resources: Resources
-) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-    """The vectors of the chunks of each of some requests, embedded in one go; some of them has a chunk."""
-    chunks = {request: query.chunks(request) for request in requests}
-    vectors = resources.vectors([chunk for own in chunks.values() for chunk in own])
-    ends = np.cumsum([len(own) for own in chunks.values()])
-    yield from zip(chunks, np.split(vectors, ends[:-1]), strict=True)
 
 
 def best_of_chunks(queries: np.ndarray, matrix: ChunkMatrix, item: IntArray) -> FloatArray:

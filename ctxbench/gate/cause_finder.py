@@ -11,7 +11,7 @@ from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import SettingDifference, edit_text
 from ctxbench.gate.model import Cause, CauseKind
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
-from ctxbench.steps.fit import BUDGET
+from ctxbench.text.fitting import BUDGET
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
 _ALL, _CHUNKS = "in the catalog", "with more chunks"
@@ -60,13 +60,14 @@ class CauseFinder:
             total, edited = len(self.pair.head.items), len(self.inputs.edited)
             if edited >= _BULK_EDIT and 2 * edited >= total:
                 return Cause(kind=CauseKind.EDITED, detail=f"{edited} of {total} items edited")
-            return self._edit_cause(item, old)
+            return self._edit_cause(item)
         if item != old:
             return Cause(kind=CauseKind.RENAMED, subjects=(item,), detail=f"was {old}")
         return self._catalog_cause(change)
 
-    def _edit_cause(self, item: str, base_id: str) -> Cause:
-        detail = edit_text(self.pair.base.items.get(base_id), self.pair.head.items.get(item))
+    def _edit_cause(self, item: str) -> Cause:
+        before = self.pair.base.items.get(self.pair.base_ids.get(item, item))
+        detail = edit_text(before, self.pair.head.items.get(item))
         return Cause(kind=CauseKind.EDITED, subjects=(item,), detail=detail)
 
     def rival_cause(self, change: ChangeContext) -> Cause:
@@ -211,7 +212,7 @@ class CauseFinder:
             return setting_cause(settings)
         for name in (change.item, self.pair.head_id(via or "")):
             if name in self.inputs.edited:
-                return self._edit_cause(name, name)
+                return self._edit_cause(name)
         if self.pair.scores_moved(change.query) and self.common_cause is not None:
             return self.common_cause
         came = {name for name, one in change.lacking.offered.items() if one.origin == "expansion"}

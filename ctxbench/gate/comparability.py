@@ -65,7 +65,8 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
         return Comparability(reasons=(f"{what}; name the same dataset, or {_renewal_hint(base)}",))
     gone = [fact for name, fact in base.items.items() if name not in head.items]
     added = [fact for name, fact in head.items.items() if name not in base.items]
-    renamed = {old.id: new.id for old, new in find_renames(gone, items_of(added)).items()}
+    stated = {} if head.judged is None else head.judged.renames
+    renamed = {old.id: new.id for old, new in find_renames(gone, items_of(added), stated).items()}
     questions = Questions(base, offered=head.items, scopes=scopes_of(head), renames=renamed)
     queries, left_out = _sort_queries(base, head, questions)
     differing = [*_query_differences(base, head, left_out, questions)]
@@ -237,8 +238,10 @@ def _notices(
     """Notices of items renamed, queries that are new, and metrics that neither side has."""
     if renamed:
         pairs = [f"{old} is {new} now" for old, new in renamed.items()]
-        carried = "`ctxbench data rebase` with --renames FILE carries labels over that still hold an old name"
-        yield f"{count(len(pairs), 'item')} renamed, taken for the same ({first_ids(pairs)}); {carried}"
+        stated = set() if head.judged is None else {key.id for key in head.judged.renames}
+        carried = "; `ctxbench data rebase` with --renames FILE carries labels over that still hold an old name"
+        left = carried if renamed.keys() - stated else ""
+        yield f"{count(len(pairs), 'item')} renamed, taken for the same ({first_ids(pairs)}){left}"
     if "new" in left_out:
         ids = left_out["new"]
         remedy = "; --accept takes them in" if base.judged is None else ""
@@ -270,15 +273,26 @@ def _values_on_one_side(
 # ---------------------------------------------------------------------------------------------- renames
 
 
-def find_renames(gone: Iterable[ItemFact], added: Sequence[Item]) -> dict[ItemKey, ItemKey]:
-    """Keys of renamed items, old to new; none are found where either side has no texts."""
-    before = items_of(gone)
-    if not before or not added:
-        return {}
+def find_renames(
+    gone: Collection[ItemFact], added: Sequence[Item], stated: Mapping[ItemKey, ItemKey]
+) -> dict[ItemKey, ItemKey]:
+    """Keys of renamed items, old to new: those that are stated, and of the others those with the same texts.
+
+    Args:
+        gone: the items that are gone; by texts none is found that is without them.
+        added: the new items.
+        stated: the renames that the dataset's card says; of two items with one successor the later is the same one.
+    """
+    olds, news = {fact.id for fact in gone}, {item.key for item in added}
+    last = {new: old for old, new in stated.items() if old.id in olds and new in news}
+    found = {old: new for new, old in last.items()}
+    before = [item for item in items_of(gone) if item.key not in found]
+    after = [item for item in added if item.key not in last]
+    if not before or not after:
+        return found
     from ctxbench.data.curation.renames import propose_renames  # most checks find no item renamed
 
-    renames, _ = propose_renames(before, added)
-    return {one.old: one.new for one in renames}
+    return found | {one.old: one.new for one in propose_renames(before, after)[0]}
 
 
 def items_of(facts: Iterable[ItemFact]) -> list[Item]:

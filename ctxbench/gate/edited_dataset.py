@@ -62,7 +62,8 @@ def restore_labels(dataset: Dataset, base: SelectorSnapshot) -> Dataset:
     if not out:
         return dataset
     gone = [fact for name, fact in base.items.items() if name in out]
-    renames = find_renames(gone, [one for one in dataset.current_catalog if one.enabled and one.id not in base.items])
+    added = [one for one in dataset.current_catalog if one.enabled and one.id not in base.items]
+    renames = find_renames(gone, added, dataset.renames)
     return _restore_dropped_labels(_follow_renames(dataset, renames) if renames else dataset, base, out, renames)
 
 

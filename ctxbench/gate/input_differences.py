@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ctxbench.core.items import ItemKey
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.questions import items_without_scope, scopes_of
 from ctxbench.gate.snapshots import Identity, ItemFact, SelectorSnapshot
+from ctxbench.gate.value_texts import shortened
 from ctxbench.io.json_files import dump_json
 
 ORDER = "refine"  # the path of the order of steps
@@ -153,7 +155,16 @@ def absence_text(item: str, head: SelectorSnapshot) -> str:
     """Say why the head cannot offer an item that the base could."""
     if item in head.items:
         return "in no scope any more"
-    return "disabled" if item in head.disabled else "no longer in the catalog"
+    if item in head.disabled:
+        return "disabled"
+    server = server_of(item)
+    config = head.disabled_servers.get(server)
+    return "no longer in the catalog" if config is None else f"disabled with server {server} in {config}"
+
+
+def server_of(item: str) -> str:
+    """The server of a tool, by its id; empty for other items."""
+    return ItemKey.parse(item).server or ""
 
 
 def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
@@ -165,7 +176,7 @@ def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
 
 
 def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
-    """Say how an item was edited: `description and text edited`, `enabled true -> false`.
+    """Say how an item was edited: `description and text edited`, `renamed from tool:a, enabled true -> false`.
 
     Without texts, no more is known than that it is not the same.
     """
@@ -173,9 +184,11 @@ def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
         return "edited"
     if before.row is None or after.row is None:
         return "its content hash is another"
-    fields = edited_fields(before, after)
+    renamed = before.id != after.id
+    fields = [one for one in edited_fields(before, after) if not (renamed and one in _NAME_FIELDS)]
     rest = [one for one in fields if one not in _VALUE_FIELDS]
-    parts = [
+    parts = [f"renamed from {before.id}"] if renamed else []
+    parts += [
         f"{name} {' -> '.join(_shown(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
         for name in fields
         if name in _VALUE_FIELDS
@@ -369,4 +382,4 @@ def _step_text(step: FlatStep) -> str:
 def _shown(value: Any) -> str:
     """A value as short text: JSON, or a text without quotes, cut where it is long."""
     text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(text, 60)

@@ -13,10 +13,12 @@ from ctxbench.core.errors import UserError
 from ctxbench.gate.cause_finder import item_change
 from ctxbench.gate.comparability import item_of
 from ctxbench.gate.flat_steps import FlatStep
-from ctxbench.gate.input_differences import NONE
+from ctxbench.gate.input_differences import NONE, server_of
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
+from ctxbench.gate.snapshots import SelectorSnapshot
+from ctxbench.gate.value_texts import shortened
 from ctxbench.text.chunking.item_chunks import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
 
@@ -43,10 +45,8 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
     item = change.item
     match cause.kind:
         case CauseKind.GONE:
-            back = f"enable {item} again" if item in pair.head.disabled else f"put {item} back"
-            back += " into a scope" if item in pair.head.items else ""
             return Remedy(
-                f"{back}, or if another item took its place, give it the labels: "
+                f"{_put_back(item, pair.head)}, or if another item took its place, give it the labels: "
                 "`ctxbench data rebase` with --renames FILE and --in-place"
             )
         case CauseKind.RENAMED:
@@ -54,6 +54,7 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
             return Remedy(f"give {item} its old name back, {said}")
         case CauseKind.EDITED if cause.subjects == (item,):
             back = f"take the edit of {item} back"
+            back += " and give it its old name" if item in pair.base_ids else ""
             if lost := lost_words(change, pair):
                 return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
             return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
@@ -67,6 +68,17 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
             return Remedy("ask more than once (`repeats` in the gate file)")
         case _:
             return _widen_cut(change, pair)
+
+
+def _put_back(item: str, head: SelectorSnapshot) -> str:
+    """Advise to make an item that is gone one that can be offered again."""
+    if item in head.items:
+        return f"put {item} back into a scope"
+    if item in head.disabled:
+        return f"enable {item} again"
+    server = server_of(item)
+    config = head.disabled_servers.get(server)
+    return f"put {item} back" if config is None else f"enable server {server} in {config} again"
 
 
 def _with_alternative(said: str, other: Remedy) -> Remedy:
@@ -99,7 +111,7 @@ def lost_words(change: ChangeContext, pair: SnapshotPair) -> str:
     gone = [one for chunk in looked_at for one in query_chunks(chunk) if " ".join(one.split()) not in now]
     asked = _words(pair.head.queries[change.query].text)
     found = " ".join(max(gone, key=lambda one: (len(asked & _words(one)), len(one)), default="").split())
-    return f'"{found if len(found) <= _MAX_QUOTED else found[: _MAX_QUOTED - 3] + "..."}"' if found else ""
+    return f'"{shortened(found, _MAX_QUOTED)}"' if found else ""
 
 
 def _words(text: str) -> frozenset[str]:

@@ -53,6 +53,7 @@ from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.pipelines import AsManyAs
 from ctxbench.selectors.selector import Selector
+from ctxbench.sources.agent_file import read_agent
 from ctxbench.text.tokens import open_counter
 
 _Facts: TypeAlias = tuple[Mapping[str, ItemFact], Mapping[str, QueryFact]]
@@ -103,6 +104,12 @@ class _Taking:
     def described(self) -> dict[str, dict[str, Any]]:
         """What every selector says of itself."""
         return {name: _as_json(selector.describe()) for name, selector in self.selectors.items()}
+
+    @cached_property
+    def disabled_servers(self) -> dict[str, str]:
+        """The servers that the dataset's agent has disabled, with the path of the configuration."""
+        agent = self.dataset.about.get("agent")
+        return {} if agent is None else read_agent(Path(agent)).disabled_servers()
 
     def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[SelectorSnapshot]:
         for selector in self.selectors.values():
@@ -177,6 +184,7 @@ class _Taking:
             unsteady=_unsteady(times),
             judged=self.dataset,
             unasked=unasked(self.prepared.opened[self.name], self.dataset),
+            disabled_servers=self.disabled_servers,
         )
 
 

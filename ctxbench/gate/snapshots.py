@@ -217,6 +217,7 @@ class SelectorSnapshot:
         inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
             digits, empty = not known. See `reused_answers`.
         reused: whether the selector was not asked, and the answers are those of the baseline.
+        disabled_servers: servers that the agent's configuration disables, with its path; see `AgentFile`.
     """
 
     dataset: str
@@ -235,6 +236,7 @@ class SelectorSnapshot:
     unasked: Mapping[str, Unasked] = field(default_factory=dict)
     inputs: str = ""
     reused: bool = False
+    disabled_servers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def all_items(self) -> dict[str, ItemFact]:

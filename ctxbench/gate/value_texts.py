@@ -1,4 +1,4 @@
-"""Writes values of metrics, numbers of things and ids for sentences."""
+"""Writes values of metrics, numbers of things, ids and long texts for sentences."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ctxbench.bench.metrics import Metric
 
 _SHARES = ("yes/no", "share")
 _MAX_NAMED = 3  # ids that a message names
+_CLOSING = {"(": ")", "[": "]", "{": "}", '"': '"', "`": "`"}  # of brackets and quotes, by what opens them
 
 
 def first_ids(ids: Sequence[str]) -> str:
@@ -19,6 +20,39 @@ def first_few(said: Sequence[str], at_most: int = _MAX_NAMED) -> str:
     """The first few of some texts, and how many more there are: `a, b, c and 2 more`."""
     more = f" and {len(said) - at_most} more" if len(said) > at_most else ""
     return f"{', '.join(said[:at_most])}{more}"
+
+
+def shortened(text: str, most: int, *, at_word: bool = False) -> str:
+    """A text of at most so many characters: where it is cut it ends in `...`, and no bracket or quote stays open.
+
+    Args:
+        text: on one line.
+        most: characters, 3 or more.
+        at_word: cut behind a word, unless more than half would go.
+    """
+    if len(text) <= most:
+        return text
+    end = most - 3
+    while True:
+        head = text[:end]
+        if at_word:
+            words = text[: end + 1].rpartition(" ")[0]
+            head = words if 2 * len(words) > most else head.rstrip()
+        closing = _left_open(head)
+        if len(head) + 3 + len(closing) <= most:
+            return f"{head}...{closing}"
+        end -= 1
+
+
+def _left_open(text: str) -> str:
+    """What closes the brackets and quotes that a text leaves open, the innermost first."""
+    ends: list[str] = []
+    for sign in text:
+        if sign in ends:
+            del ends[len(ends) - 1 - ends[::-1].index(sign) :]
+        elif sign in _CLOSING:
+            ends.append(_CLOSING[sign])
+    return "".join(reversed(ends))
 
 
 def level(metric: Metric, value: float) -> str:

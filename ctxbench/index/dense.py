@@ -257,9 +257,10 @@ def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Arr
     Those of requests that may get nothing stay 0 and are not embedded.
     """
     may_get: BoolArray = query.batch.eligible.counts() > 0
-    served = np.flatnonzero(may_get[owners(query.start)])
-    vectors = np.zeros((len(query.text), matrix.vectors.shape[1]), dtype=np.float32)
-    vectors[served] = embed([query.text[chunk] for chunk in served])
+    dimensions = matrix.vectors.shape[1]
+    vectors = np.zeros((len(query.text), dimensions), dtype=np.float32)
+    served = np.flatnonzero(may_get).tolist()
+    vectors[may_get[owners(query.start)]] = query.vectors(embed, served, dimensions=dimensions)
     return vectors
 
 

@@ -69,7 +69,7 @@ class TokenCounts:
         if self._counter.name.startswith(FileCounter.prefix):
             raise ParameterError(
                 f"{self._counter.name} counts whole items only; a step that shows parts of items, or counts a whole "
-                "prompt, needs a counter of texts: o200k or chars/4"
+                "prompt, needs a counter of texts: o200k, cl100k or chars/4"
             )
         return np.array(self._counter.count(["" for _ in texts], texts))
 

@@ -109,6 +109,25 @@ class CheckedRows:
 
         self._used(add, make=True, action="written")
 
+    def remove(self, keys: Iterable[bytes]) -> None:
+        """Take rows out for good, by writing the file anew: afterwards no file holds them. Keys may be unknown.
+
+        Raises:
+            StorageError: the place cannot be written, or the file stays locked; then they are still there.
+        """
+        gone = [(key,) for key in keys]
+
+        def take(connection: sqlite3.Connection) -> None:
+            if not self._writable:
+                raise StorageError(f"{self.path} cannot be written, so that nothing can be taken out; free its folder")
+            with self._alone():
+                with _transaction(connection):
+                    connection.executemany(f"DELETE FROM {self._table} WHERE key = ?", gone)  # noqa: S608
+                connection.execute("VACUUM")
+                self.path.with_name(self.path.name + _ASIDE).unlink(missing_ok=True)
+
+        self._used(take, action="written")
+
     def __len__(self) -> int:
         return self._used(self._count, action="read") or 0
 

@@ -7,6 +7,7 @@ what they said is kept in a folder, the snapshot.
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -182,6 +183,19 @@ class AgentFile:
             self._warn(f"servers of {self.mcp} that were never captured: {', '.join(missing)}; {ask} asks them")
         items = tuple(item for item in read_catalog(self.snapshot / CORPUS) if item.server in names)
         return [SnapshotPart(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
+
+    def disabled_servers(self) -> dict[str, str]:
+        """The servers that the configuration disables, each with the path of that from the folder of the agent file.
+
+        Raises:
+            UserError: the configuration is missing or faulty.
+        """
+        from ctxbench.sources.mcp.server_config import disabled_servers
+
+        if self.mcp is None:
+            return {}
+        path = Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()
+        return dict.fromkeys(disabled_servers(self.mcp), path)
 
     @property
     def captured(self) -> str:

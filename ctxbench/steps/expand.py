@@ -200,8 +200,8 @@ class _Work:
             allowed[candidates.item[rows][chosen[rows]]] = False
             self._allowed[request] = allowed
         asks = step.query_weight or step.lend or step.lend_above is not None
-        self._asked: dict[int, Asked] = self._queries() if asks else {}
         self._relatives = self._chunks() if step.by != "graph" or step.query_weight else None
+        self._asked: dict[int, Asked] = self._queries() if asks else {}
         self._graph = self._find_graph() if step.by != "chunks" and self._leading else None
 
     def next_pass(self) -> dict[int, Edges]:
@@ -242,14 +242,16 @@ class _Work:
         from ctxbench.index.related import Asked
 
         query, share = self._query, self._step.query_weight
-        spans = {request: slice(int(query.start[request]), int(query.start[request + 1])) for request in self._leading}
-        vectors = self._resources.vectors([text for span in spans.values() for text in query.text[span]])
-        made, place = {}, 0
-        for request, span in spans.items():
-            n = span.stop - span.start
-            made[request] = Asked(vectors[place : place + n], query.weight[span], share)
-            place += n
-        return made
+        relatives = self._relatives
+        vectors = query.vectors_by_request(
+            self._resources.vectors,
+            self._leading,
+            dimensions=None if relatives is None else relatives.matrix.vectors.shape[1],
+        )
+        return {
+            request: Asked(own, query.weight[query.start[request] : query.start[request + 1]], share)
+            for request, own in vectors.items()
+        }
 
     def _chunks(self) -> Relatives | None:
         """The chunks of everything that leads or may be found."""

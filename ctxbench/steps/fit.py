@@ -9,17 +9,17 @@ from typing import ClassVar
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, IntArray
-from ctxbench.core.candidates import Candidates, Origin, place_among
+from ctxbench.core.candidates import Candidates, Origin
 from ctxbench.core.errors import ParameterError, check_range
 from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
-from ctxbench.core.shown import between_characters, text_shown
+from ctxbench.core.shown import text_shown
 from ctxbench.core.stages import FORMAT, Resources
 from ctxbench.core.strategy import Strategy
+from ctxbench.text.fitting import BUDGET, BUDGET_WORDS, cut_places, rendered_fit
 
-BUDGET = "budget"  # the code of the rule that keeps out what does not fit
-TOO_LONG = "too_long"  # and of that for an item of which no part fits
+TOO_LONG = "too_long"  # the code of the rule for an item of which no part fits
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Budget(Strategy):
     skip: bool = False
     session: bool = False
     frame: bool = False
-    rule_words: ClassVar[Mapping[str, str]] = {BUDGET: "beyond the budget of tokens={tokens}"}
+    rule_words: ClassVar[Mapping[str, str]] = {BUDGET: BUDGET_WORDS}
 
     def __post_init__(self) -> None:
         check_range("tokens", self.tokens, 0)
@@ -64,7 +64,8 @@ class Budget(Strategy):
         held = candidates.origin == Origin.SESSION
         rows = candidates.chosen & ~held
         if self.frame:
-            fits = _rendered(query, candidates, resources, rows, most=self.tokens, skip=self.skip)
+            most = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
+            fits = rendered_fit(query, candidates, resources, rows, most=most, skip=self.skip)
             return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
         cost = candidates.prices(resources.tokens(query.batch.catalog))
         left = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
@@ -113,14 +114,11 @@ class Truncate(Strategy):
 
 def _beginning(item: Item, most: int, resources: Resources) -> tuple[int, int]:
     """Where the longest beginning of an item's prompt text ends that costs at most `most`, and its tokens; 0 = none."""
-    text = item.prompt_text
-    words = [n for n in range(1, len(text)) if text[n].isspace() and not text[n - 1].isspace()]
-    words = [n for n in words if between_characters(text, n)]
-    end, tokens = _longest(item, words, most, resources)
-    if end:
-        return end, tokens
-    first = words[0] if words else len(text)  # not one word fits
-    return _longest(item, [n for n in range(1, first) if between_characters(text, n)], most, resources)
+    for ends in cut_places(item.prompt_text, 0, len(item.prompt_text), sentence=False):
+        end, tokens = _longest(item, ends, most, resources)
+        if end:
+            return end, tokens
+    return 0, 0
 
 
 def _longest(item: Item, ends: list[int], most: int, resources: Resources) -> tuple[int, int]:
@@ -134,39 +132,6 @@ def _longest(item: Item, ends: list[int], most: int, resources: Resources) -> tu
         else:
             high = middle
     return found
-
-
-def _rendered(
-    query: Query, table: Candidates, resources: Resources, rows: BoolArray, *, most: int, skip: bool
-) -> BoolArray:
-    """True for those of `rows` that fit with all before them, or (skip) with those before them that did.
-
-    Whether they do is told by the prompt of their request as the pipeline's format renders it.
-    """
-
-    def within(kept: BoolArray) -> BoolArray:
-        """Whether each request's prompt is within the budget with those of `rows` that are `kept`."""
-        prompts = resources.get(FORMAT)(query, table.marked(rows & ~kept, BUDGET))
-        texts = [prompt.texts for prompt in prompts]
-        counts = resources.text_tokens([text for one in texts for text in one])
-        owner = np.repeat(np.arange(len(texts)), [len(one) for one in texts])
-        return np.asarray(np.bincount(owner, weights=counts, minlength=len(texts)) <= most)
-
-    place = place_among(table, rows)
-    longest = int(place.max(initial=-1)) + 1
-    if skip:
-        fits = np.zeros(len(rows), dtype=np.bool_)
-        for n in range(longest):
-            more = fits | (place == n)
-            fits = np.where(within(more)[table.request], more, fits)
-        return fits & rows
-    low = np.zeros(table.n_requests, dtype=np.int64)
-    high = np.full(table.n_requests, longest, dtype=np.int64)
-    while (low < high).any():  # the prompts of all requests at once
-        middle = (low + high + 1) // 2
-        fitting = within(rows & (place < middle[table.request]))
-        low, high = np.where(fitting, middle, low), np.where(fitting, high, middle - 1)
-    return rows & (place < low[table.request])
 
 
 def _prefix(table: Candidates, rows: BoolArray, cost: IntArray, left: IntArray) -> BoolArray:

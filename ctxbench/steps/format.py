@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,15 +56,7 @@ class Messages(Strategy):
             items: shape (n,).
             shown: the part of each item's prompt text that is sent, None = all; without it all of all items is.
         """
-        messages = [("system", self.system)] if self.system else []
-        messages += [(m.role, m.content) for m in request.history if m.role != "system"]
         parts = zip(items, shown or [None] * len(items), strict=True)
         spoken = sorted((one for one in parts if one[0].type != "tool"), key=lambda one: _TURN.get(one[0].type, 1))
-        messages += [("user", text_shown(*one)) for one in spoken]
-        messages.append(("user", request.text))
-        tools = [
-            {"name": item.name, "description": item.description, "inputSchema": deepcopy(dict(item.schema or {}))}
-            for item in items
-            if item.type == "tool"
-        ]
-        return Prompt(messages=messages, tools=tools)
+        tools = [item for item in items if item.type == "tool"]
+        return Prompt.around(request, [text_shown(*one) for one in spoken], tools, system=self.system)

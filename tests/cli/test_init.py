@@ -17,7 +17,7 @@ EVALS = [{"query": "where is my parcel", "expected": ["track_parcel"]}, {"query"
 GOLDEN = "ctxbench data import golden evals.jsonl --catalog agent.yaml --out datasets/evals"
 ADD = (
     "git add agent.yaml datasets/evals gate.yaml gate.baseline policies.yaml experiment.yaml "
-    ".github/workflows/ctxbench.yml"
+    ".gitignore .github/workflows/ctxbench.yml"
 )
 EDIT = "edit CTXBENCH in .github/workflows/ctxbench.yml: where pip gets ctxbench from; no package index has it yet"
 READY = Path(__file__).parents[2] / "experiments" / "gate" / "workflow.yml"
@@ -44,6 +44,7 @@ def test_it_writes_what_the_project_needs(cli, project):
         "written: policies.yaml",
         "written: experiment.yaml",
         "written: .github/workflows/ctxbench.yml",
+        "written: .gitignore",
         "Next:",
         "  ctxbench select 'what a user asks' --agent agent.yaml",
         f"  {GOLDEN}    # your evals, or `traces` and a log",
@@ -112,9 +113,53 @@ def test_what_is_there_stays(cli, project):
     (project / "gate.yaml").write_text("mine")
     done = cli("init", "--json").json
     assert done["kept"] == ["gate.yaml"]
-    assert done["written"] == ["agent.yaml", "policies.yaml", "experiment.yaml", ".github/workflows/ctxbench.yml"]
+    assert done["written"] == [
+        "agent.yaml",
+        "policies.yaml",
+        "experiment.yaml",
+        ".github/workflows/ctxbench.yml",
+        ".gitignore",
+    ]
     assert (project / "gate.yaml").read_text() == "mine"
     assert cli("init", "--json").json["written"] == []
+
+
+@pytest.mark.parametrize("line", ["runs", "runs/", "/runs/", "**/runs/", "runs/*", "/runs/**"])
+def test_a_gitignore_that_keeps_runs_out_is_enough(cli, project, line):
+    (project / ".gitignore").write_text(f"# mine\nnode_modules\n{line}\n")
+    done = cli("init", "--json").json
+    assert ".gitignore" not in done["written"]
+    assert not [step for step in done["next"] if step.startswith("add the line")]
+
+
+@pytest.mark.parametrize("line", ["node_modules", "# runs/", "/app/runs/", "!runs/", "myruns/"])
+def test_a_gitignore_without_such_a_line_is_not_changed_but_told(cli, project, line):
+    (project / ".gitignore").write_text(f"{line}\n")
+    done = cli("init", "--json").json
+    assert ".gitignore" not in done["written"]
+    assert "add the line runs/ to .gitignore: runs hold texts, which a repository should not have" in done["next"]
+    assert " .gitignore " in done["next"][-1]
+    assert (project / ".gitignore").read_text() == f"{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [("runs/", False), ("apps/folio/runs/", False), ("/apps/folio/runs", False), ("/runs/", True), ("", True)],
+)
+def test_a_gitignore_above_counts_where_it_is_of_the_repository(cli, place, line, written):
+    (place / ".gitignore").write_text("runs/\n")  # of another repository, or of none
+    (place / "repo" / ".git").mkdir(parents=True)
+    (place / "repo" / ".gitignore").write_text(f"{line}\n")
+    folder = place / "repo" / "apps" / "folio"
+    folder.mkdir(parents=True)
+    (folder / "AGENTS.md").write_text("Be kind.")
+    assert cli("init", "repo/apps/folio").code == 0
+    assert (folder / ".gitignore").exists() is written
+
+
+def test_without_a_repository_there_is_no_gitignore(cli, project):
+    (project / ".git").rmdir()
+    assert ".gitignore" not in cli("init").out
 
 
 def test_servers_and_datasets_are_found_and_named(cli, place):

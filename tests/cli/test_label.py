@@ -90,6 +90,19 @@ def test_the_end_of_the_input_ends_the_session_and_a_new_one_goes_on(folder, pip
     assert len(read_dataset(folder).judged()) == 2
 
 
+def test_what_every_prompt_holds_is_told_once_and_not_asked(folder, piped, capfd):
+    path = folder / "corpus.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[-1]["include"] = "always"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    piped("m", "m", "0", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    shown = "".join(capfd.readouterr())
+    said = "nothing is asked about 1 item of mode always, which every new prompt holds; a request that needs nothing "
+    assert shown.count(said) == 1
+    assert " s / edit_page (tool)" not in shown.replace("needed: s / edit_page", "")
+
+
 def test_no_minutes_only_say_where_the_figures_stand(folder, capfd):
     label(folder, minutes=0, figures=[], **{**OPTIONS, "as_json": True})
     report = json.loads(capfd.readouterr().out)

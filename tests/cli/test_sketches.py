@@ -60,7 +60,7 @@ class Patterns(cb.Strategy):
 
 
 @dataclass(frozen=True)
-class Links(cb.Strategy):
+class Follow(cb.Strategy):
     share: float = 0.5
 
     def __call__(self, query, candidates, resources):
@@ -90,12 +90,12 @@ class Linear(cb.Strategy):
         score = np.nan_to_num(candidates.score) + self.recency / (1 + days) + self.confidence * sure
         return cb.rescored(candidates, score)
 '''
-KINDS = {"retrieve": ("Explicit", "Recent", "Patterns"), "expand": ("Links",), "rank": ("Linear",)}
+KINDS = {"retrieve": ("Explicit", "Recent", "Patterns"), "expand": ("Follow",), "rank": ("Linear",)}
 CUT = [{"first": {"n": "$n"}}, {"budget": {"tokens": 400}}]
 SKETCHES = {
     "memory": {
         "retrieve": "dense",
-        "refine": ["links", {"linear": {"recency": "$recency"}}, {"truncate": {"tokens": 6}}, *CUT],
+        "refine": ["follow", {"linear": {"recency": "$recency"}}, {"truncate": {"tokens": 6}}, *CUT],
     },
     "assembly": {
         "retrieve": {"merge": ["explicit", "bm25", "fuzzy", "recent"]},
@@ -103,7 +103,7 @@ SKETCHES = {
     },
     "codebase": {
         "retrieve": {"merge": ["patterns", "bm25"]},
-        "refine": ["links", {"linear": {"recency": "$recency"}}, *CUT],
+        "refine": ["follow", {"linear": {"recency": "$recency"}}, *CUT],
     },
 }
 PARAMETERS = {"n": {"default": 3, "range": [0, 20]}, "recency": {"default": 0.1, "range": [0.0, 1.0]}}

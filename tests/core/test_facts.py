@@ -38,6 +38,9 @@ def test_facts_are_arrays():
     np.testing.assert_equal(facts.confidence, [0.5, np.nan, np.nan, np.nan])
     assert facts.linked(2) == [("after", 0), ("about", 1)]
     assert facts.linked(0) == []
+    start, origin, kind = facts.incoming
+    assert (start.tolist(), origin.tolist()) == ([0, 1, 2, 2, 2], [2, 2])
+    assert [facts.link_types[one] for one in kind] == ["after", "about"]
     assert (facts.private, facts.timed, facts.hidden) == (True, True, True)
 
 
@@ -45,6 +48,7 @@ def test_a_catalog_without_facts_hides_nothing():
     facts = Catalog([memory("x")]).facts
     assert (facts.private, facts.timed, facts.hidden) == (False, False, False)
     assert not Catalog([]).facts.hidden
+    assert [one.tolist() for one in facts.incoming] == [[0, 0], [], []]
 
 
 @pytest.mark.parametrize(

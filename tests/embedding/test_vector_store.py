@@ -70,6 +70,12 @@ def test_a_text_that_is_there_stays(store):
     np.testing.assert_array_equal(store.look_up(["a", "b"])[1], _axes(0, 2))
 
 
+def test_a_text_that_is_forgotten_has_no_vector_any_more(store):
+    store.add(["a", "b"], _axes(0, 1))
+    store.forget(["a", "never there"])
+    assert store.look_up(["a", "b"])[0].tolist() == [False, True]
+
+
 @pytest.mark.parametrize("text", ["", "\x00", "\ud800", "\U0001f600", "x" * 100_000])
 def test_any_string_is_a_key(store, text):
     store.add([text], _axes(3))

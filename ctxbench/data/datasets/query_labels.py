@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
-from ctxbench.core.requests import Message, Only, Request, SessionItem
+from ctxbench.core.requests import Message, Only, Request, SessionItem, checked_vector
 from ctxbench.core.times import instant
 from ctxbench.io.rows import Row, read_key, read_text_value
 
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Hashable)
 
 QUERY_FIELDS = (
     *("_id", "text", "split", "group", "tags", "needs", "labelled", "history", "session", "removed", "explicit"),
-    *("available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time", "only"),
+    *("available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time", "only", "vector"),
 )
 
 
@@ -150,6 +150,7 @@ def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> 
         turn=_turn(row),
         time=_time(row),
         only=_only(row),
+        vector=_vector(row, query_id),
     )
 
 
@@ -170,6 +171,16 @@ def _only(row: Row) -> Only | None:
         )
     except ParameterError as error:
         row.fault(f"field 'only': {error}")
+        return None
+
+
+def _vector(row: Row, query_id: str) -> tuple[float, ...] | None:
+    """The request's own vector; None if there is none, or it can be none."""
+    given = row.optional("vector", list)
+    try:
+        return None if given is None else checked_vector(given, query_id)
+    except ParameterError as error:
+        row.fault(f"field 'vector': {error}")
         return None
 
 

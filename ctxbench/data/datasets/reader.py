@@ -14,7 +14,7 @@ from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.datasets.content_checks import Contents, check_contents, label_fault
 from ctxbench.data.datasets.dataset import FORMAT, Dataset, name_fault
-from ctxbench.data.datasets.layout import ABOUT, AGENT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES
+from ctxbench.data.datasets.layout import ABOUT, AGENT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES, RENAMES
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
 from ctxbench.io.files import folder_fault, iter_lines, recover_folder, special
 from ctxbench.io.json_files import iter_jsonl
@@ -194,7 +194,19 @@ class _FolderReader:
         row.take("frozen", str, "")
         row.take(AGENT, str, "")
         row.take("counts", dict, {})
+        self._check_renames(row)
         self._read_scopes(row)
+
+    def _check_renames(self, row: Row) -> None:
+        renames: dict[Any, Any] = row.take(RENAMES, dict, {})
+        for old, new in renames.items():
+            for value in (old, new):
+                try:
+                    read_key(value)
+                except (ParameterError, TypeError):
+                    line = line_of(self.card_lines, (RENAMES, old))
+                    what = f"field {RENAMES!r}: expected `old id: new id`, got {value!r:.60}"
+                    self.faults.append(Fault(what, row.path, line))
 
     def _read_scopes(self, row: Row) -> None:
         scopes: dict[str, Any] = row.take("scopes", dict, {})

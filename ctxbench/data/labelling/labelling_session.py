@@ -162,10 +162,10 @@ class LabellingSession:
 
     def _candidates(self, query_id: str, state: State, known: Sequence[int]) -> Iterator[LikelyItem]:
         row, guess = self.pool.row[query_id], self.predictor.guess(query_id)
-        settled = self.pool.positions(label.item for label in state.labels)
+        passed_over = {*self.pool.positions(label.item for label in state.labels), *self.pool.given(row)}
         like = {other: item for item in reversed(known) for other in self.pool.likenesses.of(item)}
         for item in dict.fromkeys([*guess.called, *guess.ranked()]):
-            if item not in settled:
+            if item not in passed_over:
                 offered_by = tuple(one.name for one in self.pool.offers if item in one.offered[row])
                 yield LikelyItem(item=item, offered_by=offered_by, called=item in guess.called, like=like.get(item))
 

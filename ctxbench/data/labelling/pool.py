@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
+import numpy as np
+
 from ctxbench.bench.dataset_run import answered
 from ctxbench.bench.experiment_file import examine
 from ctxbench.bench.provenance import code_hash, versions
@@ -84,6 +86,15 @@ class Pool:
     def likenesses(self) -> Likenesses:
         """Which items of the catalog may stand for each other."""
         return Likenesses(self.dataset.catalog)
+
+    @cached_property
+    def always(self) -> frozenset[int]:
+        """The enabled items of mode `always`, which stand in the prompt of every new session."""
+        return frozenset(np.flatnonzero(self.dataset.catalog.facts.always).tolist())
+
+    def given(self, row: int) -> frozenset[int]:
+        """The items of mode `always` that every selector offers for the query in `row`: it gets them anyway."""
+        return self.always.intersection(*(one.offered[row] for one in self.offers))
 
     def positions(self, keys: Iterable[ItemKey]) -> tuple[int, ...]:
         """The catalog positions of items; those that the catalog does not hold are left out."""

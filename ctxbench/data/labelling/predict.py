@@ -143,14 +143,17 @@ class Predictor:
     def _learn_needs(self) -> None:
         known = self.pool.dataset.judged()
         words = np.array([len(query.request.text.split()) for query in known.queries], dtype=np.float64)
-        needs = np.array(
-            [len(self.pool.groups(known.labels_of(query.id))) for query in known.queries], dtype=np.float64
-        )
+        needs = np.array([self._needed_groups(query.id) for query in known.queries], dtype=np.float64)
         self._mean_words = float(words.mean()) if len(words) else 0.0
         self._mean_needs = float((needs.sum() + _WORTH * _NEEDS) / (len(needs) + _WORTH))
         away = words - self._mean_words
         square = float((away**2).sum()) + _WORTH * self._mean_words
         self._needs_a_word = max(float((away * needs).sum()) / square, 0.0) if square > 0 else 0.0
+
+    def _needed_groups(self, query_id: str) -> int:
+        """How many requirements labels state of a query, without what it gets anyway."""
+        given = self.pool.given(self.pool.row[query_id])
+        return sum(given.isdisjoint(group) for group in self.pool.groups(self.pool.dataset.labels_of(query_id)))
 
     def guesses(self, queries: Iterable[str]) -> Guesses:
         """The chances that selectors are complete, for several queries."""
@@ -212,14 +215,17 @@ class Predictor:
 
 
 def candidates(pool: Pool, row: int) -> list[int]:
-    """Items that some selector ranks or offers for a query, by reciprocal rank fusion; ties in catalog order."""
+    """Items that some selector ranks or offers for a query, by reciprocal rank fusion; ties in catalog order.
+
+    Without those that it gets anyway (`Pool.given`).
+    """
     score: dict[int, float] = {}
     for one in pool.offers:
         for place, item in enumerate(one.ranking[row]):
             score[item] = score.get(item, 0.0) + 1.0 / (60.0 + place)
         for item in one.offered[row]:
             score.setdefault(item, 0.0)
-    return sorted(score, key=lambda item: (-score[item], item))
+    return sorted(score.keys() - pool.given(row), key=lambda item: (-score[item], item))
 
 
 def _bucket(place: int) -> int:

@@ -172,7 +172,10 @@ class States:
         groups = self.pool.groups(state.labels)
         needed = {item for group in groups for item in group}
         asked = self._asked(state).union(() if again else self.pool.positions(item for item, _ in state.unsure))
+        given = self.pool.given(row)
         for group in groups:
+            if not given.isdisjoint(group):
+                continue  # met in every prompt, whatever else would do
             met = [any(item in one.offered[row] for item in group) for one in self.pool.offers]
             offered = [one.offered[row] for one, done in zip(self.pool.offers, met, strict=True) if not done]
             for of in group:

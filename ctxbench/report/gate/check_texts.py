@@ -21,6 +21,7 @@ from ctxbench.gate.model import (
     UnmetRequirement,
     Verdict,
 )
+from ctxbench.gate.value_texts import shortened
 from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.document import Cell, Quoted
@@ -203,11 +204,7 @@ def id_with_text(check: SelectorCheck, name: str) -> Cell:
 
 def clipped(text: str, most: int = LONGEST) -> str:
     """A text on one line, cut behind a word where it is long; a word that is too long by itself is cut."""
-    line = " ".join(text[: 4 * most].split())
-    if len(line) <= most:
-        return line
-    head, blank, _ = line[: most - 2].rpartition(" ")
-    return f"{head if blank and 2 * len(head) > most else line[: most - 3].rstrip()}..."
+    return shortened(" ".join(text[: 4 * most].split()), most, at_word=True)
 
 
 def sentence(text: str) -> str:

@@ -121,6 +121,20 @@ def server_names(path: Path | str) -> list[str]:
     return list(found)
 
 
+def disabled_servers(path: Path | str) -> list[str]:
+    """The servers of a configuration that it disables, in the order of the file.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no JSON, or holds no servers.
+    """
+    data, text = read_jsonc(path)
+    config = _Config(Path(path), {})
+    found = [name for name, (_, entry) in config.servers(data).items() if _is_off(entry)]
+    config.finish(text)
+    return found
+
+
 def _is_off(entry: Any) -> bool:
     return isinstance(entry, dict) and (entry.get("disabled") is True or entry.get("enabled") is False)
 

@@ -83,6 +83,23 @@ def test_a_rename_carries_everything_over(make):
     assert not any((found.gone, found.added, found.changed, found.lost_labels, found.lost_mentions))
 
 
+def test_the_card_says_what_was_renamed_over_several_times(make, tmp_path):
+    data = make.dataset([make.tool("a", "Old."), "b"], [make.query("q")], [("q", "a", 2)])
+    assert "renames" not in rebase_dataset(data, data.catalog).dataset.card
+    for old, new, recorded in (
+        ("a", "c", {"a": "c"}),
+        ("c", "d", {"a": "d", "c": "d"}),
+        ("d", "a", {"c": "a", "d": "a"}),
+    ):
+        catalog = Catalog([make.tool(new, f"New, as {new}."), make.tool("b")])
+        moved = rebase_dataset(data, catalog, renames={make.key(old): make.key(new)}).dataset
+        write_dataset(moved, tmp_path / "d")
+        data = read_dataset(tmp_path / "d")
+        assert data.renames == {make.key(one): make.key(other) for one, other in recorded.items()}
+    write_dataset(rebase_dataset(data, Catalog([make.tool("a")])).dataset, tmp_path / "d")
+    assert read_dataset(tmp_path / "d").renames == data.renames
+
+
 def test_what_is_named_and_gone_is_listed_place_by_place(make):
     gone = make.key("gone")
     data = make.dataset(

@@ -46,6 +46,17 @@ def test_order_of_rows_and_line_ends_do_not_change_the_hash(folder: Path) -> Non
     assert read_dataset(folder).hash == read_dataset(TINY).hash
 
 
+def test_renames_are_pairs_of_item_ids(folder: Path) -> None:
+    card = folder / CARD
+    lines = card.read_text(encoding="utf-8").rstrip("\n").splitlines()
+    card.write_text("\n".join([*lines, "renames:", "  tool:a: tool:b", "  nothing: tool:b", "  tool:c: [7]", ""]))
+    what = "field 'renames': expected `old id: new id`, got"
+    assert faults_of(folder) == [
+        f"dataset.yaml:{len(lines) + 3}:0 {what} 'nothing'",
+        f"dataset.yaml:{len(lines) + 4}:0 {what} [7]",
+    ]
+
+
 def test_qrels_of_three_columns_are_beirs(folder: Path) -> None:
     path = folder / "qrels" / "test.tsv"
     rows = [line.split("\t")[:3] for line in path.read_text().splitlines()]

@@ -51,6 +51,45 @@ def test_an_item_like_a_needed_one_is_asked_about_where_it_decides(make_pool, ma
     assert known.complete == (False, False)
 
 
+def always(pool, *places):
+    """The pool with some items of mode `always`."""
+    catalog = Catalog(
+        replace(item, include="always") if place in places else item for place, item in enumerate(pool.dataset.catalog)
+    )
+    return replace(pool, dataset=replace(pool.dataset, catalog=catalog))
+
+
+def test_what_every_prompt_holds_is_not_asked_about(make_pool, make_session):
+    pool = always(make_pool(), 0, 2)  # all offer 2, `narrow` does not offer 0: its prompt is without it
+    session = make_session(pool)
+    assert {candidate.item for candidate in session.next().candidates} == {0, 4}
+    assert (pool.always, pool.given(0)) == ({0, 2}, {2})
+    session.answer(session.next(), PromptAnswer("needed", 2))  # found by a search
+    assert session.next().known == (3, 2)
+
+
+def test_what_would_do_as_well_as_an_item_of_every_prompt_is_not_asked(make_pool, make_session):
+    made = make_pool(1)
+    held = tuple(replace(one, offered=tuple(items | {1} for items in one.offered)) for one in made.offers)
+    labels = (Label("q0", made.dataset.catalog[1].key, 2, source="trace"),)
+    pool = always(replace(made, dataset=replace(made.dataset, labels=labels), offers=held, exposures={}), 1)
+    session = make_session(pool)
+    session.answer(session.next(), PromptAnswer("done"))
+    assert session.next() is None
+
+
+def test_an_item_of_every_prompt_that_may_stand_for_a_needed_one_is_asked_about_for_the_figures(
+    make_pool, make_session
+):
+    held = tuple(replace(one, offered=tuple(items | {0} for items in one.offered)) for one in make_pool(3).offers)
+    labels = [Label(f"q{i}", make_pool().dataset.catalog[1].key, 2, source="trace") for i in range(3)]
+    session = make_session(always(replace(make_pool(3, partly=False, labels=labels), offers=held), 0))
+    prompt = session.next()
+    assert (prompt.kind, prompt.item, prompt.of) == ("alternative", 0, 1)
+    session.answer(prompt, PromptAnswer("alternative", yes=True))
+    assert session.sample().answered[prompt.query].complete == (True, True)
+
+
 def test_a_log_labelled_wholly_still_asks_what_would_do_as_well(make_pool, make_session):
     catalog = make_pool().dataset.catalog
     pool = make_pool(3, partly=False, labels=[Label(f"q{i}", catalog[1].key, 2, source="trace") for i in range(3)])

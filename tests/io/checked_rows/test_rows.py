@@ -199,3 +199,20 @@ def test_rows_that_nobody_has_are_closed_without_a_line_of_python(path):
     finally:
         sys.setprofile(None)
     assert (lines, open_files()) == ([], [])
+
+
+def test_rows_that_are_removed_are_in_no_file(rows, path):
+    values = {b"%04d" % number: b"value %d of many " % number * 90 for number in range(2000)}
+    rows.put(values)
+    aside = path.with_name("rows.sqlite.aside")
+    aside.write_bytes(b"a damaged file may hold anything")
+    rows.remove([*list(values)[::2], b"gone"])
+    assert rows.get(values) == {key: values[key] for key in list(values)[1::2]}
+    held = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert [number for number in range(2000) if b"value %d of" % number in held] == list(range(1, 2000, 2))
+    assert not aside.exists()
+
+
+def test_nothing_is_removed_where_there_is_no_file(rows, path):
+    rows.remove([b"a"])
+    assert not path.exists()

@@ -308,6 +308,11 @@ def test_long_texts_are_cut():
     assert len(check_texts.clipped("a" * 1000)) == 160
     ids = "tool:desk:create%20ticket " * 9
     assert check_texts.clipped(ids) == " ".join(["tool:desk:create%20ticket"] * 6) + "..."
+    cause = f"item gone: no longer in the catalog ({ids}and 3 more)"
+    assert (
+        check_texts.clipped(cause, 100)
+        == "item gone: no longer in the catalog (tool:desk:create%20ticket tool:desk:create%20ticket...)"
+    )
 
 
 def test_the_sign_behind_an_interval_is_explained_only_where_it_stands(made):

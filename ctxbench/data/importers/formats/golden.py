@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import suggest
+from ctxbench.core.errors import Fault, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
@@ -31,26 +30,13 @@ from ctxbench.data.importers.formats.conversion import (
     ImportSettings,
     refuse_empty,
 )
+from ctxbench.data.importers.formats.eval_fields import EXPECTED, FIELDS, FORBIDDEN, QUERY, READ_BESIDE, field_of, meant
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Resolved, named
 
-QUERY = ("query", "input", "question", "request", "prompt", "message", "text")
-EXPECTED = ("expected", "expected_tools", "expected_items", "must_include", "include", "relevant", "required", "tools")
-FORBIDDEN = (
-    "forbidden",
-    "forbidden_tools",
-    "forbidden_items",
-    "must_exclude",
-    "must_not_include",
-    "exclude",
-    "not_expected",
-    "irrelevant",
-)
-IDS = ("id", "_id", "qid", "query_id")
 NOTHING = "queries that need nothing (`expected` is empty)"
 UNSAID = "queries without `expected`, kept unlabelled"
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MARKS = ("|", ";", ",")  # between names in one field of a table
 _LABELLING = "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
 
@@ -62,7 +48,8 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
         file: as `read_records` reads; each record has a request (one of `QUERY`), what it should be offered (one of
             `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id, a `split` and `tags`, each also
             in camelCase. In a table a list is JSON, or names with `|`, `;` or `,` between them. Other fields are passed
-            over and counted; where a record has none of `EXPECTED`, and another is called much like one, that is said.
+            over and counted; where a record has none of `EXPECTED`, and another is called much like one, that is said,
+            as it is of `FORBIDDEN`.
         catalog: the items. One is named by its id, by its name or title, a tool also as a log writes it, and what is
             called by its path also by the name of that file, with or without its ending.
         settings: names, version, licence.
@@ -74,15 +61,30 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
     Raises:
         StorageError: the file is missing or cannot be read.
         InputError: records that cannot be read, names that no item or several have, an item that is expected and
-            forbidden, a request twice of which other items are expected: all at once, with their lines.
+            forbidden, a request twice of which other items are expected: all at once, with their lines; or fields were
+            passed over, and no record has what is expected or forbidden.
     """
     file = Path(file)
     draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, PASSED_OVER, RENAMED))
     reader = _EvalReader(catalog, draft)
     for row in read_records(file, draft.faults):
         reader.read(row, f"{file.stem}-{row.line}")
+    draft.ids |= reader.hints
+    _refuse_unsaid(reader, file)
     refuse_empty(draft.queries, file, draft.faults, expected='{"query": text, "expected": [names]} a line')
     return draft.conversion(catalog, form="golden", files=[file], labelling=_LABELLING, where=file)
+
+
+def _refuse_unsaid(reader: _EvalReader, file: Path) -> None:
+    """Note that no record says what is expected though fields were passed over, one of which may be meant to."""
+    passed_over = dict.fromkeys(reader.draft.ids[PASSED_OVER])
+    if not passed_over or not reader.says_nothing or reader.draft.faults:
+        return
+    hints = "".join(f"; {hint}" for hint in reader.hints)
+    what = f"no record says what it should be offered; passed over: {', '.join(map(repr, passed_over))}{hints}"
+    names = f"expected one of {', '.join(EXPECTED)}; or, for what should not be offered, {', '.join(FORBIDDEN)}"
+    later = "To label the requests later, leave out the other fields"
+    reader.draft.faults.append(Fault(f"{what}. Rename the field: {names}. {later}", file))
 
 
 def _file_names(item: Item) -> list[str]:
@@ -103,6 +105,8 @@ class _EvalReader:
 
     def __init__(self, catalog: Catalog, draft: Draft) -> None:
         self.draft = draft
+        self.hints: dict[str, list[str]] = {}  # ids of queries by what a field of theirs may have been meant to be
+        self.says_nothing = True  # no record has a field of what is expected or forbidden
         self._names = NameResolver(catalog)
         self._by_hand = {item.key for item in catalog if item.include == "manual"}
         own = [(name, item.key) for item in catalog for name in (item.name, item.title) if name]
@@ -124,8 +128,8 @@ class _EvalReader:
 
     def read(self, row: Row, default_id: str) -> None:
         """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
-        fields = {what: _field(row, names) for what, names in _FIELDS.items()}
-        passed_over = sorted(set(row.data) - {*fields.values(), "split", "tags"})
+        fields = {what: field_of(row, names) for what, names in FIELDS.items()}
+        passed_over = sorted(set(row.data) - {*fields.values(), *READ_BESIDE})
         self.draft.ids[PASSED_OVER] += passed_over
         text = row.take(fields["query"] or QUERY[0], str, "", required=True)
         query_id = self.draft.query_id(_id(row, fields["id"]) or default_id)
@@ -145,12 +149,12 @@ class _EvalReader:
                 )
         if overlap:
             row.fault("two lists of alternatives share an item; expected each item in one of them")
-        for name in passed_over if fields["expected"] is None else ():
-            if close := get_close_matches(_snake(name), EXPECTED, n=1):
-                hint = (
-                    f"queries without `expected` but with {name!r}, which was passed over; did you mean {close[0]!r}?"
-                )
-                self.draft.ids.setdefault(hint, []).append(query_id)
+        for name in passed_over:
+            if found := meant(name, row.data[name], fields):
+                what, close = found
+                hint = f"queries without `{what}` but with {name!r}, which was passed over; did you mean {close!r}?"
+                self.hints.setdefault(hint, []).append(query_id)
+        self.says_nothing &= fields["expected"] is None and fields["forbidden"] is None
         if not groups:
             self.draft.ids[UNSAID if expected is None else NOTHING].append(query_id)
         self.draft.queries.append(
@@ -198,22 +202,6 @@ class _EvalReader:
                 hint = suggest(name, self._known, listed=False)
                 row.fault(f"{name!r} in {field_name!r} is no item of the catalog{hint}")
         return keys
-
-
-_FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": IDS}
-
-
-def _field(row: Row, names: Sequence[str]) -> str | None:
-    """The record's field of one of the names, also in camelCase; two of them are a fault."""
-    fields = sorted((name for name in row.data if _snake(name) in names), key=lambda name: names.index(_snake(name)))
-    if len(fields) > 1:
-        row.fault(f"it has {' and '.join(map(repr, fields))}; expected one of them")
-    return fields[0] if fields else None
-
-
-def _snake(name: str) -> str:
-    """A field's name as it is read: `expectedTools` and `Expected tools` are `expected_tools`."""
-    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip())).lower()
 
 
 def _id(row: Row, name: str | None) -> str:

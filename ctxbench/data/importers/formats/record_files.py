@@ -15,8 +15,10 @@ from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.io.files import read_text
 from ctxbench.io.json_files import iter_jsonl, read_json
 from ctxbench.io.rows import Row
-from ctxbench.io.yaml_files import line_of, load_yaml
+from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 
+_WRAPPED = "a mapping under its only key ({cases: [...]})"
+_SHOWN = 5  # keys that a message names
 _DELIMITERS = (",", ";", "\t")
 _LARGEST_FIELD = 50_000_000  # characters of one field of a CSV file
 
@@ -25,9 +27,9 @@ def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
     """Read the records of a file, with their lines (of JSON and Parquet: their numbers, from 1).
 
     Args:
-        path: ends in one of `_READERS`. JSON and YAML hold a list of objects, JSON also columns as pandas writes them;
-            of CSV and TSV the first row names the fields, and every value is a text; between columns stands what the
-            first row has most of: commas, tabs or semicolons.
+        path: ends in one of `_READERS`. JSON and YAML hold a list of objects, alone or in a mapping under its only
+            key, JSON also columns as pandas writes them; of CSV and TSV the first row names the fields, and every value
+            is a text; between columns stands what the first row has most of: commas, tabs or semicolons.
         faults: malformed records go there, and are left out.
 
     Raises:
@@ -58,20 +60,43 @@ def _json_rows(path: Path, _faults: list[Fault]) -> Iterator[tuple[int, Mapping[
     columns = list(data.values()) if isinstance(data, dict) else []
     if columns and all(isinstance(column, dict) for column in columns):  # pandas writes columns by row label
         data = [{name: column.get(label) for name, column in data.items()} for label in columns[0]]
-    if not isinstance(data, list) or not all(isinstance(row, dict) for row in data):
-        raise InputError([Fault("expected a JSON list of objects, or columns as pandas writes them", path, 1)])
-    yield from enumerate(data, start=1)
+    rows, _ = _as_list(data)
+    if rows is None or not all(isinstance(row, dict) for row in rows):
+        entry = None if rows is None else next(row for row in rows if not isinstance(row, dict))
+        found = _found(data) if rows is None else f"a list that holds {entry!r:.40}"
+        what = f"expected a JSON list of objects, alone or in {_WRAPPED}, or columns as pandas writes them; got {found}"
+        raise InputError([Fault(f"{what}; give the list itself", path, 1)])
+    yield from enumerate(rows, start=1)
 
 
 def _yaml_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     data, lines = load_yaml(path)
-    if not isinstance(data, list):
-        raise InputError([Fault(f"expected a YAML list of mappings, got {type(data).__name__}", path, 1)])
-    for number, row in enumerate(data):
+    rows, place = _as_list(data)
+    if rows is None:
+        what = f"expected a YAML list of mappings, alone or in {_WRAPPED}; got {_found(data)}; give the list itself"
+        raise InputError([Fault(what, path, 1)])
+    for number, row in enumerate(rows):
         if isinstance(row, dict):
-            yield line_of(lines, (number,)), row
+            yield line_of(lines, (*place, number)), row
         else:
-            faults.append(Fault(f"expected a mapping, got {row!r:.40}", path, line_of(lines, (number,))))
+            faults.append(Fault(f"expected a mapping, got {row!r:.40}", path, line_of(lines, (*place, number))))
+
+
+def _as_list(data: Any) -> tuple[list[Any] | None, YamlPath]:
+    """The list that a document is, or that a mapping holds under its only key, and where it stands; None if neither."""
+    place: YamlPath = ()
+    if isinstance(data, dict) and len(data) == 1:
+        ((name, data),) = data.items()
+        place = (name,)
+    return (data, place) if isinstance(data, list) else (None, ())
+
+
+def _found(data: Any) -> str:
+    """What a document is that is no list, in a message."""
+    if not isinstance(data, dict):
+        return "nothing" if data is None else f"{data!r:.40}"
+    names = [f"{name!r:.40}" for name in data]
+    return f"a mapping with {', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}" if names else "{}"
 
 
 def _csv_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:

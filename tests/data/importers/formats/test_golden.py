@@ -105,15 +105,47 @@ def test_two_spellings_of_one_field_are_a_fault(tmp_path):
     assert faults_of(path) == [(1, "it has 'expectedTools' and 'expected_tools'; expected one of them")]
 
 
-@pytest.mark.parametrize(("name", "meant"), [("expcted", "expected"), ("wanted_tools", "expected_tools")])
-def test_a_field_that_is_called_much_like_expected_is_hinted_at(tmp_path, name, meant):
-    rows = [{"query": text, name: ["refund_order"], "notes": "n"} for text in "abcd"]
+@pytest.mark.parametrize(
+    ("name", "what", "meant"),
+    [
+        ("expcted", "expected", "expected"),
+        ("wanted_tools", "expected", "expected_tools"),
+        ("mustNotInclde", "forbidden", "must_not_include"),
+        ("toolsToAvoid", "forbidden", "forbidden"),
+        ("excludeTools", "forbidden", "exclude"),
+        ("mustnotuse", "forbidden", "must_not_use"),
+        ("noTools", "forbidden", "forbidden_tools"),
+    ],
+)
+def test_a_field_that_is_called_much_like_a_known_one_is_hinted_at(tmp_path, name, what, meant):
+    other = "forbidden" if what == "expected" else "expected"
+    rows = [{"query": text, name: ["refund_order"], other: [], "notes": "n"} for text in "abcd"]
     found = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG)
-    assert found.counts[UNSAID] == 4
-    hint = f"queries without `expected` but with {name!r}, which was passed over; did you mean {meant!r}?"
+    hint = f"queries without `{what}` but with {name!r}, which was passed over; did you mean {meant!r}?"
     assert f"{hint}: 4 (e-1, e-2, e-3, ...)" in found.lines()
-    rows = [{**row, "expected": []} for row in rows]
+    assert sum("did you mean" in line for line in found.lines()) == 1
+    rows = [{**row, what: []} for row in rows]
     assert hint not in import_golden(write(tmp_path / "e.jsonl", rows), CATALOG).counts
+
+
+@pytest.mark.parametrize("name", ["mustUse", "must_use", "shouldUse", "should_use"])
+@pytest.mark.parametrize("against", ["mustNotUse", "must_not_use", "shouldNotUse", "should_not_use", "avoid"])
+def test_what_must_and_must_not_be_used_is_expected_and_forbidden(tmp_path, name, against):
+    row = {"query": "refund 17", name: ["refund_order"], against: ["cancel_order"], "id": "q"}
+    found = import_golden(write(tmp_path / "e.jsonl", [row]), CATALOG)
+    assert labels_of(found) == [("q", "tool:shop:refund_order", 2, ""), ("q", "tool:shop:cancel_order", 0, "")]
+
+
+def test_a_file_that_says_nowhere_what_is_expected_is_an_error_that_names_its_fields(tmp_path):
+    rows = [{"query": text, "expcted": ["refund_order"], "notes": "n"} for text in "ab"]
+    ((line, said),) = faults_of(write(tmp_path / "e.jsonl", rows))
+    assert line == 0
+    assert "passed over: 'expcted', 'notes'; queries without `expected` but with 'expcted'" in said
+    assert "did you mean 'expected'?" in said
+    assert "expected one of expected, expected_tools, " in said
+    assert "should not be offered, forbidden, forbidden_tools, " in said
+    rows = [{"query": text} for text in "ab"]  # requests alone, to be labelled later
+    assert import_golden(write(tmp_path / "e.jsonl", rows), CATALOG).counts[UNSAID] == 2
 
 
 def test_fields_that_were_passed_over_are_each_named_once(tmp_path):
@@ -202,7 +234,6 @@ def test_a_file_of_no_form_or_without_records_is_an_error(tmp_path):
     assert faults_of(write(tmp_path / "e.txt", ""))[0][1].startswith(
         "expected a file that ends in .jsonl, .json, .yaml"
     )
-    assert faults_of(write(tmp_path / "e.yaml", "a: 1"))[0][1] == "expected a YAML list of mappings, got dict"
     assert faults_of(write(tmp_path / "e.json", "[]"))[0][1].startswith("the file is empty; expected")
     with pytest.raises(StorageError, match="cannot read"):
         import_golden(tmp_path / "none.csv", CATALOG)
@@ -233,3 +264,32 @@ def test_an_item_that_no_search_may_offer_cannot_be_expected(tmp_path):
     assert line == 2
     assert "'style' in 'expected' is included by hand only" in message
     assert "leave it out of the eval" in message
+
+
+@pytest.mark.parametrize("key", ["cases", "evals", "tests", "queries"])
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_a_list_under_the_only_key_of_a_file_is_read(tmp_path, key, suffix):
+    path = write(tmp_path / f"e.{suffix}", json.dumps({key: [{"id": 1, "query": "a", "expected": ["refunds"]}]}))
+    assert labels_of(import_golden(path, CATALOG)) == [("1", "rule:refunds", 2, "")]
+
+
+def test_lines_of_a_list_under_a_key_are_those_of_the_file(tmp_path):
+    path = write(tmp_path / "e.yaml", "cases:\n- query: a\n  expected: []\n- query: b\n  expected: [x]\n- 3\n")
+    assert [line for line, _ in faults_of(path)] == [4, 6]
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ({"version": 1, "cases": []}, "a mapping with 'version', 'cases'"),
+        ({"cases": 1}, "a mapping with 'cases'"),
+        ({}, "{}"),
+        (3, "3"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_what_is_no_list_is_told_with_what_was_found(tmp_path, data, found, suffix):
+    ((line, said),) = faults_of(write(tmp_path / f"e.{suffix}", json.dumps(data)))
+    assert line == 1
+    assert said.endswith(f"; got {found}; give the list itself")
+    assert "alone or in a mapping under its only key ({cases: [...]})" in said

@@ -1,0 +1,385 @@
+"""Memories and what leads from one to another: their form, what every store refuses, and the catalog made of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, Protocol, TypeAlias
+
+from ctxbench.core.errors import Fault, ParameterError, number_within, raise_faults, suggest
+from ctxbench.core.items import Catalog, Item, ItemKey, Link
+from ctxbench.core.times import in_utc
+
+LONGEST = 1_000_000  # characters of a content
+BATCH = 1_000  # memories a transaction
+KEPT = 64  # workspaces whose last catalog a store keeps
+
+Forget: TypeAlias = Callable[[Sequence[str]], None]
+Progress: TypeAlias = Callable[[int, int], None]
+Taken: TypeAlias = Callable[[str, Sequence[str]], Collection[str]]
+"""Which of some ids are taken in a workspace; a `ParameterError` where that is unknown."""
+
+_SUGGESTED = 1_000  # ids that are looked through for one that was misspelt
+_CHANGEABLE = ("content", "kind", "confidence", "conversation", "user", "metadata")
+# What SQLite, a prompt or a terminal would not give back as it came: control characters and half characters.
+_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+_UNFIT_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One thing that is remembered. A store checks it when it is given, so that many can be refused at once.
+
+    Attributes:
+        id: unique in its workspace; neither blank nor with "@".
+        workspace: whose it is; no other one sees it.
+        content: not blank, at most 1,000,000 characters, no control characters but tabs and line ends.
+        kind: what sort of memory, such as "fact" or "decision".
+        confidence: how sure it is, 0 to 1.
+        created: when this version began, ISO 8601; without an offset UTC. None = when it is inserted.
+        conversation: where it was said.
+        user: whose it is within the workspace; None = everybody's there.
+        metadata: anything else, as JSON; never searched.
+        version: counted from 1; set by the store.
+        until: when a later version took its place, None = it did not; set by the store.
+    """
+
+    id: str
+    workspace: str
+    content: str
+    kind: str = "note"
+    confidence: float = 1.0
+    created: str | None = None
+    conversation: str | None = None
+    user: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 1
+    until: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relationship:
+    """That one memory has to do with another one of its workspace: how, and which (both by id)."""
+
+    workspace: str
+    source: str
+    target: str
+    type: str
+
+
+class MemoryStore(Protocol):
+    """Keeps memories by workspace. Every call names its workspace, and none shows what another one holds.
+
+    May be used from several threads. What cannot be read or written is a `StorageError`, what is asked wrongly a
+    `ParameterError` (an unknown workspace or memory, too, with the closest); either way nothing has changed.
+    """
+
+    def create_workspace(self, name: str) -> None:
+        """Make a workspace; nothing changes where it is there already."""
+        ...
+
+    def workspaces(self) -> tuple[str, ...]:
+        """The names of all, in the order in which they were made."""
+        ...
+
+    def insert(self, memory: Memory) -> Memory:
+        """Add a memory whose id is new in its workspace; returns it as it is kept."""
+        ...
+
+    def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
+        """Add many, a thousand a transaction; returns how many.
+
+        All are checked before the first is written. Where a later transaction fails, those before it stay.
+
+        Args:
+            memories: of one workspace or several, with ids that are new there.
+            progress: called with (memories stored, memories to store) after each transaction.
+
+        Raises:
+            InputError: some are refused; all faults are listed, each with the number of its memory.
+        """
+        ...
+
+    def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
+        """Add a version with some fields changed, which takes the place of the current one; returns it.
+
+        Args:
+            workspace, id: of the memory.
+            at: when the new version begins and the current one ends, not before that began; None = now.
+            changes: `content`, `kind`, `confidence`, `conversation`, `user`, `metadata`; at least one.
+        """
+        ...
+
+    def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
+        """Delete memories, all versions, with their relationships, for good: no file holds them afterwards."""
+        ...
+
+    def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
+        """The current version, or the one that was there at a time."""
+        ...
+
+    def relate(self, relationship: Relationship) -> None:
+        """Add a relationship between two memories that are there; nothing changes where it is there already.
+
+        Several may lead in a circle; none leads from a memory to itself.
+        """
+        ...
+
+    def unrelate(self, relationship: Relationship) -> None:
+        """Take a relationship out that is there."""
+        ...
+
+    def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
+        """Those from a memory and to it, in order of their addition."""
+        ...
+
+    def catalog(self, workspace: str) -> Catalog:
+        """Every version as an item `memory:<id>@<version>`, in the order in which they were added.
+
+        The same object until something is written there. After nothing but inserts it extends the one before, so that
+        indexes are carried on.
+        """
+        ...
+
+    def revision(self, workspace: str) -> int:
+        """A number that grows with everything that is written there."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is open; the next use opens it again."""
+        ...
+
+
+def name_fault(what: str, name: object) -> str:
+    """Why a text cannot be the name of something; empty if it can."""
+    if not isinstance(name, str) or not name.strip():
+        return f"{what} must be a text that is not blank, got {name!r:.60}"
+    found = _UNFIT_NAME.search(name)
+    return f"{what} must hold no control characters, got {found[0]!r} in {name!r:.60}" if found else ""
+
+
+def checked(memory: Memory, faults: list[str]) -> Memory:
+    """A memory to be inserted in the form in which it is kept: `created` in UTC, `metadata` as JSON has it.
+
+    Args:
+        memory: as it was given.
+        faults: where everything goes that is wrong with it; then what is returned is not to be used.
+    """
+    for name in ("id", "workspace", "kind", "conversation", "user"):
+        value = getattr(memory, name)
+        if value is None and name in ("conversation", "user"):
+            continue
+        if fault := name_fault(name, value):
+            faults.append(fault)
+    if isinstance(memory.id, str) and "@" in memory.id:
+        faults.append("id must hold no '@', which stands before the version in names of items")
+    if (memory.version, memory.until) != (1, None):
+        faults.append("version and until are set by the store; leave them out, and add a later version by `update`")
+    if fault := _content_fault(memory.content):
+        faults.append(fault)
+    given: dict[str, Any] = {}
+    for name, read in (
+        ("confidence", lambda value: number_within("confidence", value, 0, 1)),
+        ("created", _created),
+        ("metadata", _metadata),
+    ):
+        try:
+            given[name] = read(getattr(memory, name))
+        except ParameterError as error:
+            faults.append(str(error))
+    return replace(memory, **given)
+
+
+def _content_fault(content: object) -> str:
+    if not isinstance(content, str) or not content.strip():
+        return f"content must be a text that is not blank, got {content!r:.60}"
+    if len(content) > LONGEST:
+        return f"content must have at most {LONGEST:,} characters, got {len(content):,}; store it in parts"
+    if found := _UNFIT.search(content):
+        wanted = "no control characters but tabs and line ends"
+        return f"content must hold {wanted}, got {found[0]!r} at character {found.start() + 1:,}; take it out"
+    return ""
+
+
+def _created(value: object) -> str:
+    if value is not None and not isinstance(value, str):
+        raise ParameterError(f"created must be ISO 8601 as a text, got {value!r:.60}")
+    return time_named("created", value)
+
+
+def _metadata(value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ParameterError(f"metadata must be a mapping from texts, got {value!r:.60}")
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False)) if value else {}
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ParameterError(f"metadata must be JSON: {error}") from None
+    return plain
+
+
+def time_named(name: str, text: str | None) -> str:
+    """As `in_utc`, of a value with a name, which the `ParameterError` says."""
+    try:
+        return in_utc(text)
+    except ParameterError as error:
+        raise ParameterError(f"{name} {error}") from None
+
+
+def accepted(memories: Iterable[Memory], taken: Taken) -> list[Memory]:
+    """Memories to be inserted, in the form in which they are kept.
+
+    Raises:
+        InputError: some are refused; all faults are listed, each with the number of its memory, counted from 1.
+    """
+    rows, faults = _looked_at(memories, taken)
+    named = [Fault(f"memory {number}, {rows[number - 1].id!r:.60}: {message}") for number, message in faults]
+    raise_faults(named, subject="memories to insert, of which none was stored")
+    return rows
+
+
+def accepted_one(memory: Memory, taken: Taken) -> Memory:
+    """As `accepted`, of one; where it is refused a `ParameterError` says everything that is wrong with it."""
+    rows, faults = _looked_at([memory], taken)
+    if faults:
+        raise ParameterError(f"memory {memory.id!r:.60}: {'; '.join(message for _, message in faults)}")
+    return rows[0]
+
+
+def _looked_at(memories: Iterable[Memory], taken: Taken) -> tuple[list[Memory], list[tuple[int, str]]]:
+    """What is to be inserted, and what is wrong with it: (number counted from 1, fault), in order."""
+    rows, faults = [], []
+    first: dict[str, dict[str, int]] = {}  # by workspace, by id: the number of the first such memory
+    for number, memory in enumerate(memories, start=1):
+        found: list[str] = []
+        rows.append(checked(memory, found))
+        if not found:
+            before = first.setdefault(memory.workspace, {}).setdefault(memory.id, number)
+            if before != number:
+                found.append(f"memory {before} has the same id; ids must differ within a workspace")
+        faults += [(number, fault) for fault in found]
+    for workspace, numbers in first.items():
+        try:
+            for id_ in taken(workspace, list(numbers)):
+                there = f"workspace {workspace!r} has a memory of this id; change it by `update`, or give another id"
+                faults.append((numbers[id_], there))
+        except ParameterError as error:
+            faults.append((min(numbers.values()), str(error)))
+    return rows, sorted(faults)
+
+
+def successor(current: Memory, at: str | None, changes: Mapping[str, Any]) -> tuple[Memory, Memory]:
+    """A memory's current version with its end, and the one that takes its place.
+
+    Raises:
+        ParameterError: nothing is to be changed, or not to this, or before the current version began.
+    """
+    where = f"memory {current.id!r}: "
+    for name in changes:
+        if name not in _CHANGEABLE:
+            raise ParameterError(f"{where}a version cannot change {name!r}{suggest(name, _CHANGEABLE)}")
+    if not changes:
+        raise ParameterError(f"{where}an update must change something: {', '.join(_CHANGEABLE)}")
+    moment = time_named(f"{where}at", at)
+    begun = str(current.created)
+    if moment < begun:
+        said = f"at ({moment}) is before its version {current.version} was created ({begun})"
+        raise ParameterError(f"{where}{said}; a later version begins after the one before")
+    faults: list[str] = []
+    new = checked(replace(current, **changes, created=moment, version=1, until=None), faults)
+    if faults:
+        raise ParameterError(where + "; ".join(faults))
+    return replace(current, until=moment), replace(new, version=current.version + 1)
+
+
+def version_at(versions: Sequence[Memory], at: str | None) -> Memory:
+    """Of a memory's versions, the first one first, that which is current, or was there at a time.
+
+    Raises:
+        ParameterError: it is no time, or before the first version began.
+    """
+    if at is None:
+        return versions[-1]
+    first = versions[0]
+    moment = time_named("at", at)
+    found = [one for one in versions if str(one.created) <= moment]
+    if not found:
+        raise ParameterError(f"memory {first.id!r} was not there at {moment}; it was created at {first.created}")
+    return found[-1]
+
+
+def check_relationship(relationship: Relationship) -> None:
+    """Refuse one that leads from a memory to itself, or has no type, by a `ParameterError`."""
+    if fault := name_fault("the type of a relationship", relationship.type):
+        raise ParameterError(fault)
+    if relationship.source == relationship.target:
+        ends = f"got {relationship.source!r} twice"
+        raise ParameterError(f"a relationship leads from one memory to another one, {ends} ({relationship.type!r})")
+
+
+def unknown(what: str, name: object, known: Iterable[str] = ()) -> ParameterError:
+    """What to raise where there is no such thing; `known` are names to suggest from, of which 1,000 are looked at."""
+    names = tuple(islice(known, _SUGGESTED))
+    return ParameterError(f"{what} {name!r:.60}{suggest(str(name), names) if names else ''}")
+
+
+def memory_catalog(
+    memories: Iterable[Memory], relationships: Iterable[Relationship] = (), *, before: Catalog | None = None
+) -> Catalog:
+    """The catalog of a workspace: every version an item `memory:<id>@<version>`, links between current versions.
+
+    Args:
+        memories: versions in the order in which they were added.
+        relationships: between them.
+        before: a catalog to extend; none of its items may have changed since.
+    """
+    rows = tuple(memories)
+    current = {row.id: ItemKey("memory", None, f"{row.id}@{row.version}") for row in rows if row.until is None}
+    links: dict[str, list[Link]] = {}
+    for one in relationships:
+        links.setdefault(one.source, []).append(Link(one.type, current[one.target]))
+    items = [
+        Item(
+            type="memory",
+            name=f"{row.id}@{row.version}",
+            text=row.content,
+            workspace=row.workspace,
+            user=row.user,
+            kind=row.kind,
+            conversation=row.conversation,
+            created=row.created,
+            until=row.until,
+            confidence=row.confidence,
+            links=tuple(links.get(row.id, ())) if row.until is None else (),
+            metadata=row.metadata,
+        )
+        for row in rows
+    ]
+    return Catalog(items) if before is None else before.extended(items)
+
+
+Read: TypeAlias = Callable[[int], tuple[list[Memory], list[Relationship], int]]
+"""Given a mark, 0 at first: the versions behind it, the relationships (needed at 0 alone), and the mark behind them."""
+
+
+class KeptCatalogs:
+    """The last catalogs of some workspaces, so that one that only grew is extended and keeps its indexes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[int, int, Catalog]] = {}
+
+    def of(self, workspace: str, revision: int, altered: int, read: Read) -> Catalog:
+        """The catalog of a workspace; `altered` is its revision at the last write that was no insert."""
+        last, mark, catalog = self._kept.pop(workspace, (-1, 0, Catalog(())))
+        if last < altered or not mark:
+            memories, relationships, mark = read(0)
+            catalog = memory_catalog(memories, relationships)
+        elif last < revision:
+            memories, _, mark = read(mark)
+            catalog = memory_catalog(memories, before=catalog)
+        self._kept[workspace] = revision, mark, catalog  # the last used stands last
+        while len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]
+        return catalog

@@ -1,0 +1,179 @@
+"""What a store of memories must hold, whoever wrote it: `check_store(lambda: MyStore(...))` in a test of yours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.stores.memories import LONGEST, Memory, MemoryStore, Relationship
+from ctxbench.testing.conformance import ConformanceError
+
+_FIRST, _LATER, _LAST = (f"2026-03-0{day}T00:00:00+00:00" for day in (1, 2, 3))
+
+
+def check_store(make: Callable[[], MemoryStore]) -> None:
+    """Hold a store to what catalogs, searches and caches rely on.
+
+    Args:
+        make: gives a new store without a workspace; each is closed at the end of its check.
+
+    Raises:
+        ConformanceError: anything does not hold; all that was found.
+    """
+    faults: list[str] = []
+    for check in (_kept, _versioned, _deleted, _related, _apart, _grown, _refused):
+        store = make()
+        try:
+            for name in ("one", "two", "one"):
+                store.create_workspace(name)
+            for what, got, expected in check(store):
+                if got != expected:
+                    faults.append(f"{what}: expected {expected!r:.300}, got {got!r:.300}")
+        except Exception as error:  # noqa: BLE001 - whatever a store raises is its fault, and is reported
+            faults.append(f"{check.__name__.strip('_')}: {type(error).__name__}: {error}")
+        finally:
+            store.close()
+    if faults:
+        raise ConformanceError(f"store {type(store).__name__}", faults)
+
+
+Found = Iterator[tuple[str, Any, Any]]
+"""What was looked at, what was found, and what is right."""
+
+
+def _memory(id_: str, workspace: str = "one", **said: Any) -> Memory:
+    return Memory(id=id_, workspace=workspace, **{"content": f"text of {id_}", "created": _FIRST, **said})
+
+
+def _link(source: str, target: str, type_: str = "follows", workspace: str = "one") -> Relationship:
+    return Relationship(workspace=workspace, source=source, target=target, type=type_)
+
+
+def _names(store: MemoryStore, workspace: str = "one") -> list[str]:
+    return [item.name for item in store.catalog(workspace)]
+
+
+def _kept(store: MemoryStore) -> Found:
+    whole = _memory("a", kind="fact", confidence=0.25, conversation="c/1", user="u", metadata={"n": [1, {"é": None}]})
+    yield "what insert returns", store.insert(whole), whole
+    yield "what get returns", store.get("one", "a"), whole
+    store.close()
+    yield "get after close", store.get("one", "a"), whole
+    store.insert(_memory("b", created="2026-03-01T01:30:00.5+02:00", content="first\r\n\tsecond"))
+    yield "a time with an offset", store.get("one", "b").created, "2026-02-28T23:30:00.500000+00:00"
+    store.insert(_memory("c", created="2026-03-01"))
+    yield "a date, which is UTC", store.get("one", "c").created, _FIRST
+    yield "whether a time was set", store.insert(_memory("d", created=None)).created is None, False
+    done: list[tuple[int, int]] = []
+    many = [_memory(f"m{n}") for n in range(2001)]
+    yield "insert_many", store.insert_many(iter(many), progress=lambda *now: done.append(now)), 2001
+    yield "progress of 2,001", done, [(1000, 2001), (2000, 2001), (2001, 2001)]
+    yield "order of the catalog", _names(store)[3:], ["d@1", *(f"m{n}@1" for n in range(2001))]
+    yield "insert_many of none", store.insert_many([]), 0
+    item = store.catalog("one")[0]
+    facts = (item.type, item.text, item.workspace, item.user, item.kind, item.conversation, item.metadata)
+    yield "an item", facts, ("memory", whole.content, "one", "u", "fact", "c/1", {"n": [1, {"é": None}]})
+    yield "times of an item", (item.created, item.until, item.confidence), (_FIRST, None, 0.25)
+
+
+def _versioned(store: MemoryStore) -> Found:
+    store.insert(_memory("a", kind="fact"))
+    new = store.update("one", "a", at=_LATER, content="new", confidence=0.5)
+    yield "the new version", new, _memory("a", kind="fact", content="new", confidence=0.5, created=_LATER, version=2)
+    yield "the current version", store.get("one", "a"), new
+    yield "the old version's end", store.get("one", "a", at="2026-03-01T12:00:00").until, _LATER
+    yield "at the moment of the change", store.get("one", "a", at=_LATER), new
+    yield "a second change at that moment", store.update("one", "a", at=_LATER, content="newer").version, 3
+    yield "version there then", store.get("one", "a", at=_LAST).version, 3
+    yield (
+        "the catalog",
+        [(item.name, item.until) for item in store.catalog("one")][:2],
+        [*(("a@1", _LATER), ("a@2", _LATER))],
+    )
+
+
+def _deleted(store: MemoryStore) -> Found:
+    store.insert_many([_memory("a"), _memory("b"), _memory("c"), _memory("d")])
+    store.update("one", "a", content="new")
+    for link in (_link("a", "b"), _link("b", "c")):
+        store.relate(link)
+    store.delete("one", "a", "d")
+    yield "the catalog after delete", _names(store), ["b@1", "c@1"]
+    yield "relationships after delete", store.relationships("one", "b"), (_link("b", "c"),)
+    yield "versions of an id used again", store.insert(_memory("a")).version, 1
+
+
+def _related(store: MemoryStore) -> Found:
+    store.insert_many([_memory("a"), _memory("b"), _memory("c")])
+    circle = (_link("a", "b"), _link("b", "c"), _link("c", "a"), _link("a", "b", "repeats"))
+    for link in (*circle, circle[0]):
+        store.relate(link)
+    yield "relationships", store.relationships("one", "a"), (circle[0], circle[2], circle[3])
+    store.update("one", "b", content="new", at=_LATER)
+    links = {item.name: [(link.type, link.item.name) for link in item.links] for item in store.catalog("one")}
+    now = {"a@1": [("follows", "b@2"), ("repeats", "b@2")], "b@1": [], "c@1": [("follows", "a@1")]}
+    yield "links, between current versions", links, {**now, "b@2": [("follows", "c@1")]}
+    store.unrelate(circle[0])
+    yield "relationships after unrelate", store.relationships("one", "b"), (circle[1], circle[3])
+
+
+def _apart(store: MemoryStore) -> Found:
+    store.insert_many([_memory("a"), _memory("a", "two", content="of two"), _memory("b", "two")])
+    yield "workspaces", store.workspaces(), ("one", "two")
+    yield "the other's memory", store.get("two", "a").content, "of two"
+    before = store.revision("one"), store.catalog("one")
+    store.update("two", "a", content="new")
+    store.delete("two", "a")
+    yield "catalogs", (_names(store), _names(store, "two")), (["a@1"], ["b@1"])
+    yield "what another's writes change", (store.revision("one"), store.catalog("one") is before[1]), (before[0], True)
+
+
+def _grown(store: MemoryStore) -> Found:
+    store.insert(_memory("a"))
+    first, revision = store.catalog("one"), store.revision("one")
+    first.hash_of("search_text")
+    store.insert_many([_memory("b"), _memory("c")])
+    second = store.catalog("one")
+    yield "whether inserts count", store.revision("one") > revision, True
+    yield "what it extends", [n for n, _ in second.prefixes("search_text")], [1]
+    yield "the catalog before", [item.name for item in first], ["a@1"]
+    store.relate(_link("a", "b"))
+    yield "the catalog after a relationship", store.catalog("one").hash == second.hash, False
+
+
+def _refused(store: MemoryStore) -> Found:
+    store.insert_many([_memory("a"), _memory("b")])
+    before = store.catalog("one").hash, store.revision("one")
+    wrong: list[Any] = [{"x": float("inf")}, {"x": object()}, {1: 2}, []]
+    bad = [
+        *(_memory("c", content=text) for text in ("", " \n", "x\0", "\x1b[2J", "\ud800", "x" * (LONGEST + 1))),
+        *(_memory("c", confidence=number) for number in (-0.1, 1.1, float("nan"), True)),
+        *(_memory("c", created=text) for text in ("yesterday", "0001-01-01T00:00:00+10:00")),
+        *(_memory("c", metadata=data) for data in wrong),
+        *(_memory(name) for name in ("", "a@1", "a", "a\nb")),
+        *(_memory("c", "three"), _memory("c", version=2), _memory("c", until=_LAST), _memory("c", kind="")),
+    ]
+    calls: list[tuple[Callable[..., Any], Any]] = [(store.insert, one) for one in bad]
+    calls += [
+        (lambda change: store.update("one", "a", **change), change) for change in ({"content": ""}, {"version": 3}, {})
+    ]
+    calls += [(lambda at: store.update("one", "a", content="new", at=at), at) for at in ("2026-02-28", "soon")]
+    links = (_link("a", "a"), _link("a", "gone"), _link("gone", "a"), _link("a", "b", ""), _link("a", "b", "x", "two"))
+    calls += [*((store.relate, link) for link in links), (store.unrelate, _link("a", "b"))]
+    calls += [(lambda id_: store.delete("one", "a", id_), "gone"), (lambda id_: store.get("one", id_), "gone")]
+    calls += [(lambda at: store.get("one", "a", at=at), at) for at in ("2026-02-28", "soon")]
+    calls += [(store.catalog, "three"), (store.revision, "three"), (store.create_workspace, " ")]
+    for call, given in calls:
+        yield f"refusal of {given!r:.80}", _error(call, given), ParameterError
+    yield "refusal of many", _error(store.insert_many, [_memory("c"), *bad]), InputError
+    yield "refusal of one id twice", _error(store.insert_many, [_memory("c"), _memory("c")]), InputError
+    yield "what is there after refusals", (store.catalog("one").hash, store.revision("one")), before
+
+
+def _error(call: Callable[..., Any], given: Any) -> type[Exception] | None:
+    try:
+        call(given)
+    except (ParameterError, InputError) as error:
+        return ParameterError if isinstance(error, ParameterError) else InputError
+    return None

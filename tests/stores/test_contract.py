@@ -1,0 +1,49 @@
+"""Both stores hold what stores must, and the suite finds a store that does not."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ctxbench.stores.in_memory import DictStore
+from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.testing import ConformanceError, check_store
+
+
+def test_the_store_in_a_process_conforms():
+    check_store(DictStore)
+
+
+def test_the_store_in_a_file_conforms(tmp_path):
+    number = itertools.count()
+    check_store(lambda: SqliteStore(tmp_path / f"{next(number)}.sqlite"))
+
+
+class Forgetful(DictStore):
+    def get(self, workspace, id, *, at=None):  # noqa: A002
+        return super().get(workspace, id)
+
+
+class Open(DictStore):
+    def relationships(self, workspace, id):  # noqa: A002
+        return ()
+
+
+class Failing(DictStore):
+    def revision(self, workspace):
+        raise OSError("away")
+
+
+@pytest.mark.parametrize(
+    ("store", "found"),
+    [
+        (Forgetful, "the old version's end: expected '2026-03-02"),
+        (Open, "relationships: expected (Relationship("),
+        (Failing, "grown: OSError: away"),
+    ],
+)
+def test_a_store_that_does_not_conform_is_told(store, found):
+    with pytest.raises(ConformanceError) as caught:
+        check_store(store)
+    assert any(fault.startswith(found) for fault in caught.value.faults), caught.value

@@ -1,0 +1,113 @@
+"""What is deleted is in no file afterwards."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+
+import pytest
+
+from ctxbench.core.errors import StorageError
+from ctxbench.stores.in_memory import DictStore
+from ctxbench.stores.memories import Relationship
+from ctxbench.stores.sqlite import SqliteStore
+from tests.stores.store_cases import changed, held, memory
+
+
+def _marked(number):
+    return f"mark{number:05d}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_deleted_text_is_in_no_file(tmp_path, seed):
+    """Pages split and merge as texts come, change and go, which leaves copies behind in SQLite's pages."""
+    dice = random.Random(seed)
+    with SqliteStore(tmp_path / "memories.sqlite") as store:
+        store.create_workspace("w")
+        alive = {}
+        for number in range(200):
+            mark, again = _marked(number), _marked(number + 50_000)
+            said = {"kind": mark, "conversation": mark, "user": mark, "metadata": {mark: mark}}
+            text = f"{mark} " * dice.choice([1, 20, 400])
+            store.insert(memory(f"{mark} id", content=text, **said))
+            alive[mark] = f"{mark} id"
+            if dice.random() < 0.5:
+                store.update("w", f"{mark} id", content=f"{again} " * dice.choice([1, 300]))
+            if len(alive) > 1 and dice.random() < 0.3:
+                store.relate(Relationship(workspace="w", source=f"{mark} id", target=alive[min(alive)], type=mark))
+            if dice.random() < 0.3:
+                gone = dice.choice(sorted(alive))
+                store.delete("w", alive.pop(gone))
+                files = held(tmp_path)
+                assert gone.encode() not in files
+                assert _marked(int(gone[4:]) + 50_000).encode() not in files
+        rest = sorted(alive)
+        store.delete("w", *alive.values())
+        assert [mark for mark in rest if mark.encode() in held(tmp_path)] == []
+        assert len(store.catalog("w")) == 0
+
+
+def test_a_process_that_is_killed_before_the_file_is_written_anew_leaves_it_to_the_next(tmp_path, monkeypatch):
+    path = tmp_path / "memories.sqlite"
+    store = SqliteStore(path)
+    store.create_workspace("w")
+    store.insert(memory("a", content="secret words"))
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteStore, "_scrub", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.delete("w", "a")
+    assert b"secret words" in held(tmp_path)  # in the log
+    with SqliteStore(path):
+        assert b"secret words" not in held(tmp_path)
+    store.close()
+
+
+def _interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_reader_that_goes_on_is_said_and_the_rest_is_done_later(tmp_path):
+    path = tmp_path / "memories.sqlite"
+    store = SqliteStore(path, busy_seconds=0.1)
+    store.create_workspace("w")
+    store.insert(memory("a", content="secret words"))
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM versions").fetchone()
+    with pytest.raises(StorageError, match=r"are deleted, but their text may still be in .*; it goes when the file"):
+        store.delete("w", "a")
+    assert len(store.catalog("w")) == 0
+    reader.close()
+    store.close()
+    with SqliteStore(path):
+        assert b"secret words" not in held(tmp_path)
+    assert changed(path, "SELECT * FROM unscrubbed") == [[]]
+
+
+@pytest.mark.parametrize("kind", [DictStore, SqliteStore])
+def test_texts_that_no_memory_has_any_more_are_forgotten(tmp_path, kind):
+    forgotten = []
+    where = () if kind is DictStore else (tmp_path / "memories.sqlite",)
+    store = kind(*where, forget=lambda texts: forgotten.append(sorted(texts)))
+    for name in ("w", "other"):
+        store.create_workspace(name)
+    store.insert_many([memory("a", content="old"), memory("b", content="shared"), memory("c", content="shared")])
+    store.insert(memory("a", "other", content="of both"))
+    store.update("w", "a", content="of both")
+    store.delete("w", "a", "b")
+    assert forgotten == [["old"]]
+    store.delete("w", "c")
+    assert forgotten == [["old"], ["shared"]]
+    store.close()
+
+
+def test_a_store_whose_vectors_cannot_be_forgotten_deletes_nothing(tmp_path):
+    def fail(texts):
+        raise StorageError("the vectors are locked")
+
+    with SqliteStore(tmp_path / "memories.sqlite", forget=fail) as store:
+        store.create_workspace("w")
+        store.insert(memory("a"))
+        with pytest.raises(StorageError, match="the vectors are locked"):
+            store.delete("w", "a")
+        assert store.get("w", "a").content == "text of a"
