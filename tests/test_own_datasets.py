@@ -24,6 +24,7 @@ from ctxbench.text.tokens import open_counter
 ROOT = Path(__file__).parents[1] / "datasets"
 SHARED = ROOT.parents[1] / "shared" / "data"
 FROZEN = {
+    "diary": "a12f277e9c9b5608659533e39ba88af6c66d3ef991940a04c13e608d4608d01b",
     "followups": "600f27781f01035959e3a86050ca6e082490dd4258327d1b8ea51ac35b96fd52",
     "freight": "5ab20aa2b99ae78e2de99a8a6c5613b8403a0624b22571ef102eb0e26138dda9",
     "smoke": "ac1276031680aac729b06baed9b55b1505d7446732495fc735e7a3bcea1a1301",

@@ -15,12 +15,12 @@ _FOLDERS = (_PACKAGE / "shipped_datasets", _PACKAGE.parent / "datasets")  # of a
 
 
 class PackageData:
-    """`smoke`, a front desk's 24 items and 30 requests; `workbench` and `freight`, a few hundred of each.
+    """`smoke`, a front desk's 24 items and 30 requests; `workbench`, `freight` and `diary`, a few hundred of each.
 
     A language model wrote and labelled them, as their cards say: they are for a first look, notebooks and tests.
     """
 
-    provides: ClassVar[tuple[str, ...]] = ("smoke", "workbench", "freight")
+    provides: ClassVar[tuple[str, ...]] = ("smoke", "workbench", "freight", "diary")
     version: ClassVar[str] = "1"
 
     @property
