@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from ctxbench.core.errors import ParameterError
 
@@ -17,11 +17,7 @@ def instant(text: str) -> int:
     Raises:
         ParameterError: it is no such text.
     """
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise ParameterError(f"must be ISO 8601, such as 2026-03-23T09:30:00+00:00, got {text!r}") from None
-    away = (when if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH
+    away = _moment(text) - _EPOCH
     return (away.days * 86_400 + away.seconds) * 1_000_000 + away.microseconds
 
 
@@ -31,12 +27,18 @@ def in_utc(text: str | None) -> str:
     Raises:
         ParameterError: it is no such text, or in UTC of no year from 1 to 9999.
     """
-    if text is None:
-        return datetime.now(UTC).isoformat()
     try:
-        return (_EPOCH + timedelta(microseconds=instant(text))).isoformat()
+        return (datetime.now(UTC) if text is None else _moment(text).astimezone(UTC)).isoformat()
     except OverflowError:
         raise ParameterError(f"must be of the years 1 to 9999, got {text!r}") from None
+
+
+def _moment(text: str) -> datetime:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ParameterError(f"must be ISO 8601, such as 2026-03-23T09:30:00+00:00, got {text!r}") from None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def named_instant(name: str, text: str | None, where: str = "") -> int | None:

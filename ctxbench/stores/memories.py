@@ -178,30 +178,38 @@ def checked(memory: Memory, faults: list[str]) -> Memory:
         faults.append("id must hold no '@', which stands before the version in names of items")
     if (memory.version, memory.until) != (1, None):
         faults.append("version and until are set by the store; leave them out, and add a later version by `update`")
-    if fault := _content_fault(memory.content):
-        faults.append(fault)
-    given: dict[str, Any] = {}
-    for name, read in (
-        ("confidence", lambda value: number_within("confidence", value, 0, 1)),
-        ("created", _created),
-        ("metadata", _metadata),
-    ):
+    faults += _content_faults(memory.content)
+    given: list[Any] = []
+    for name, read in _READ:
         try:
-            given[name] = read(getattr(memory, name))
+            given.append(read(getattr(memory, name)))
         except ParameterError as error:
             faults.append(str(error))
-    return replace(memory, **given)
+    if faults:
+        return memory
+    confidence, created, metadata = given
+    return Memory(  # `replace` takes five times as long
+        id=memory.id,
+        workspace=memory.workspace,
+        content=memory.content,
+        kind=memory.kind,
+        confidence=confidence,
+        created=created,
+        conversation=memory.conversation,
+        user=memory.user,
+        metadata=metadata,
+    )
 
 
-def _content_fault(content: object) -> str:
+def _content_faults(content: object) -> list[str]:
     if not isinstance(content, str) or not content.strip():
-        return f"content must be a text that is not blank, got {content!r:.60}"
+        return [f"content must be a text that is not blank, got {content!r:.60}"]
     if len(content) > LONGEST:
-        return f"content must have at most {LONGEST:,} characters, got {len(content):,}; store it in parts"
+        return [f"content must have at most {LONGEST:,} characters, got {len(content):,}; store it in parts"]
     if found := _UNFIT.search(content):
         wanted = "no control characters but tabs and line ends"
-        return f"content must hold {wanted}, got {found[0]!r} at character {found.start() + 1:,}; take it out"
-    return ""
+        return [f"content must hold {wanted}, got {found[0]!r} at character {found.start() + 1:,}; take it out"]
+    return []
 
 
 def _created(value: object) -> str:
@@ -214,10 +222,17 @@ def _metadata(value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise ParameterError(f"metadata must be a mapping from texts, got {value!r:.60}")
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False)) if value else {}
+        return dict(json.loads(_JSON.encode(dict(value)))) if value else {}
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(f"metadata must be JSON: {error}") from None
-    return plain
+
+
+_JSON = json.JSONEncoder(allow_nan=False)  # `json.dumps` would make one for each memory
+_READ: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("confidence", lambda value: number_within("confidence", value, 0, 1)),
+    ("created", _created),
+    ("metadata", _metadata),
+)
 
 
 def time_named(name: str, text: str | None) -> str:

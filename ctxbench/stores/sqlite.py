@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,6 +56,7 @@ _MIGRATIONS = (  # from each version of the schema to the next; what was release
 )
 _LOOK_UP = 500  # ids a statement, below SQLite's oldest limit of 999 variables
 _COLUMNS = ("version", "content", "kind", "confidence", "created", "conversation", "user", "until", "metadata")
+_PLAIN = attrgetter(*_COLUMNS[:-1])  # metadata is written as JSON
 _ADD_MEMORY = "INSERT INTO memories (key, workspace, id) VALUES (?, ?, ?)"
 _ADD_VERSION = f"INSERT INTO versions (workspace, memory, {', '.join(_COLUMNS)}) VALUES (?, ?{', ?' * 9})"  # noqa: S608
 _VERSIONS = f"SELECT seq, id, {', '.join(_COLUMNS)} FROM versions JOIN memories ON key = memory "  # noqa: S608
@@ -377,8 +379,7 @@ def _altered(db: sqlite3.Connection, place: int) -> None:
 
 
 def _values(row: Memory, place: int, key: int) -> tuple[Any, ...]:
-    plain = (getattr(row, name) for name in _COLUMNS[:-1])
-    return (place, key, *plain, json.dumps(row.metadata) if row.metadata else "{}")
+    return (place, key, *_PLAIN(row), json.dumps(row.metadata) if row.metadata else "{}")
 
 
 def _versions(db: sqlite3.Connection, workspace: str, where: str, *given: int) -> list[tuple[int, Memory]]:

@@ -91,4 +91,4 @@ def test_an_import_beside_bare_rows(benchmark, tmp_path):
     imported, bare = (statistics.median(seconds[way]) for way in (_imported, _bare))
     figures = {"import s": imported, "bare s": bare, "import's speed of the bare": bare / imported}
     benchmark.extra_info.update(figures)
-    print("", f"{ROWS:,} memories", *(f"{name}: {value:.2f}" for name, value in figures.items()), sep="\n  ")  # noqa: T201  figures for who runs it with -s
+    print("", f"{ROWS:,} memories", *(f"{name}: {value:.2f}" for name, value in figures.items()), sep="\n  ")  # noqa: T201  for who runs it
