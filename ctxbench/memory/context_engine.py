@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SHIPPED = {"default": "hybrid", "similarity": "dense"}
 """The rankers that are shipped selectors, which rank what they find."""
 
-BUDGET = 2000
+DEFAULTS = ContextOptions(template="chat", budget=2000)
 _log = logging.getLogger(__name__)
 
 Ranker: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
@@ -52,13 +52,12 @@ class ContextEngine:
         store: where the memories are.
         embedder: its name, such as `minilm`, or a function from texts to vectors.
         dimensions: how long its vectors must be; None = not looked at.
-        template: that of contexts whose options name none.
-        budget: tokens of a context whose options name none.
+        defaults: options of contexts that are built without any; its template and budget also where options name none.
         counter: what counts tokens, such as `o200k` or `cl100k`.
         cached: how many query vectors are kept, and for how many seconds.
 
     Raises:
-        EngineError: the embedder, its dimensions, the template, the budget or the counter is not what it should be.
+        EngineError: the embedder, its dimensions, the template or the counter is not what it should be.
     """
 
     def __init__(
@@ -67,8 +66,7 @@ class ContextEngine:
         *,
         embedder: EmbedderGiven = "minilm",
         dimensions: int | None = None,
-        template: str = "chat",
-        budget: int = BUDGET,
+        defaults: ContextOptions = DEFAULTS,
         counter: str = "o200k",
         cached: tuple[int, float] = (1000, 3600.0),
     ) -> None:
@@ -86,7 +84,7 @@ class ContextEngine:
             self._templates: dict[str, Mapping[str, Any]] = {}
             self._rankers: dict[str, Ranker] = {"recency": _newest, "confidence": _surest}
             self.searches = 0
-            self.defaults = ContextOptions(template=template, budget=budget)
+            self.defaults = defaults
             self._template(self.defaults)
 
     @property
@@ -165,8 +163,8 @@ class ContextEngine:
         self, asked: tuple[str, tuple[float, ...]], workspace: str, given: ContextOptions | None
     ) -> BuiltContext:
         options = given or self.defaults
-        budget = options.budget or self.defaults.budget or BUDGET
-        name = options.template or self.defaults.template or ""
+        budget = options.budget or self.defaults.budget or DEFAULTS.budget or 0
+        name = options.template or self.defaults.template or DEFAULTS.template or ""
         pipeline = self._pipeline(options)
         fit = Step("fit", "rendered", build("fit", "rendered", {"tokens": budget}))
         pipeline = replace(pipeline, refine=(*pipeline.refine, fit), format=self._template(options))
@@ -224,7 +222,7 @@ class ContextEngine:
         Raises:
             EngineError: there is no template of the name; names those there are.
         """
-        name = options.template or self.defaults.template or ""
+        name = options.template or self.defaults.template or DEFAULTS.template or ""
         known = [*TEMPLATES, *self._templates]
         if name not in known:
             raise EngineError(TEMPLATE, f"no template is called {name!r}{suggest(name, known)}")
