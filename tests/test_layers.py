@@ -42,6 +42,7 @@ LAYERS = (
     ),
     "report",
     "library",
+    "memory",
     "cli testing pytest_plugin server __main__",
 )
 

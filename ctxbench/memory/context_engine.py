@@ -1,0 +1,283 @@
+"""The memory engine: search, build and preview, each one call of a pipeline over a workspace's memories."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ctxbench.core.candidates import Candidates, rescored
+from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
+from ctxbench.core.pipeline import Outcome, Pipeline
+from ctxbench.core.query import Query
+from ctxbench.core.registry import build
+from ctxbench.core.requests import Batch, Request
+from ctxbench.core.stages import Resources, Step
+from ctxbench.core.strategy import Strategy
+from ctxbench.core.times import instant
+from ctxbench.embedding.embedder_names import open_embedder
+from ctxbench.index.resources import local_resources
+from ctxbench.library.embedders import EmbedderGiven, embedder_name
+from ctxbench.memory.engine_errors import TEMPLATE, EngineError, typed_errors
+from ctxbench.memory.engine_options import ContextOptions, SearchOptions
+from ctxbench.memory.memory_results import BuiltContext, FoundMemories
+from ctxbench.memory.query_vectors import QueryVectors
+from ctxbench.selectors.definitions import definition
+from ctxbench.text.templates import TEMPLATES
+from ctxbench.text.tokens import open_counter
+
+if TYPE_CHECKING:
+    from ctxbench.stores.memories import MemoryStore
+
+SHIPPED = {"default": "hybrid", "similarity": "dense"}
+"""The rankers that are shipped selectors, which rank what they find."""
+
+DEFAULTS = ContextOptions(template="chat", budget=2000)
+_log = logging.getLogger(__name__)
+
+Ranker: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
+"""From results, as `FoundMemories.results` gives them, to a score each."""
+
+
+class ContextEngine:
+    """Finds the memories that a query needs, and renders them for a prompt.
+
+    Every call names its workspace and sees no other. Whatever goes wrong is an `EngineError` that says its type; a
+    failure is never an empty answer.
+
+    Args:
+        store: where the memories are.
+        embedder: its name, such as `minilm`, or a function from texts to vectors.
+        dimensions: how long its vectors must be; None = not looked at.
+        defaults: options of contexts that are built without any; its template and budget also where options name none.
+        counter: what counts tokens, such as `o200k` or `cl100k`.
+        cached: how many query vectors are kept, and for how many seconds.
+
+    Raises:
+        EngineError: the embedder, its dimensions, the template or the counter is not what it should be.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        *,
+        embedder: EmbedderGiven = "minilm",
+        dimensions: int | None = None,
+        defaults: ContextOptions = DEFAULTS,
+        counter: str = "o200k",
+        cached: tuple[int, float] = (1000, 3600.0),
+    ) -> None:
+        with typed_errors():
+            self._store = store
+            model = open_embedder(embedder_name(embedder))
+            if dimensions is not None and model.identity.dimensions != dimensions:
+                raise ParameterError(
+                    f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions, and "
+                    f"{dimensions} are expected; name another embedder, or leave dimensions out"
+                )
+            self._resources: Resources = local_resources(model, open_counter(counter))
+            self._vectors = QueryVectors(model, *cached)
+            self._dimensions = model.identity.dimensions
+            self._templates: dict[str, Mapping[str, Any]] = {}
+            self._rankers: dict[str, Ranker] = {"recency": _newest, "confidence": _surest}
+            self.searches = 0
+            self.defaults = defaults
+            self._template(self.defaults)
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of queries whose vector was kept from an earlier call, 0 to 1."""
+        return self._vectors.hit_rate
+
+    def search(self, query: str, workspace: str, options: SearchOptions | None = None) -> FoundMemories:
+        """The memories that suit a query best, best first."""
+        return self.search_many([query], workspace, options)[0]
+
+    def search_many(
+        self, queries: Sequence[str], workspace: str, options: SearchOptions | None = None
+    ) -> list[FoundMemories]:
+        """The same for several queries, answered together."""
+        with typed_errors():
+            vectors = self._vectors.get(_checked(queries))
+            return self._search(list(zip(queries, vectors, strict=True)), workspace, options or SearchOptions())
+
+    def search_by_vector(
+        self, vector: Sequence[float], workspace: str, options: SearchOptions | None = None
+    ) -> FoundMemories:
+        """The memories nearest to a vector."""
+        with typed_errors():
+            return self._search([("", self._held(vector))], workspace, options or SearchOptions())[0]
+
+    def build(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
+        """The context for a query: the best memories that fit into the budget, rendered."""
+        with typed_errors():
+            (vector,) = self._vectors.get(_checked([query]))
+            return self._build((query, vector), workspace, options)
+
+    def build_by_vector(
+        self, vector: Sequence[float], workspace: str, options: ContextOptions | None = None
+    ) -> BuiltContext:
+        """The context for a vector."""
+        with typed_errors():
+            return self._build(("", self._held(vector)), workspace, options)
+
+    def preview(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
+        """What `build` would give; its `preview` tells ids, ranking scores and the share of the budget, too."""
+        return self.build(query, workspace, options)
+
+    def register_template(self, name: str, template: Mapping[str, Any]) -> None:
+        """Add a template: `memory_format`, and as needed `header`, `separator`, `footer` and `metadata`.
+
+        Raises:
+            EngineError: it lacks something, or names an unknown variable.
+        """
+        with typed_errors():
+            build("format", "template", {"template": template})
+            self._templates[name] = dict(template)
+
+    def register_ranker(self, name: str, ranker: Ranker) -> None:
+        """Add a ranker of what a search found: from results, each with `memory` and `score`, to a score each.
+
+        Raises:
+            EngineError: the name is one of ours.
+        """
+        with typed_errors():
+            if name in SHIPPED or self._rankers.get(name) in (_newest, _surest):
+                raise ParameterError(f"{name!r} is one of the engine's own rankers; name yours otherwise")
+        self._rankers[name] = ranker
+
+    def clear_cache(self) -> None:
+        """Forget the vectors of queries."""
+        self._vectors.clear()
+
+    def _search(
+        self, asked: Sequence[tuple[str, tuple[float, ...]]], workspace: str, options: SearchOptions
+    ) -> list[FoundMemories]:
+        outcome = self._run(self._pipeline(options), asked, workspace, options)
+        return [FoundMemories(outcome, row) for row in range(len(asked))]
+
+    def _build(
+        self, asked: tuple[str, tuple[float, ...]], workspace: str, given: ContextOptions | None
+    ) -> BuiltContext:
+        options = given or self.defaults
+        budget = options.budget or self.defaults.budget or DEFAULTS.budget or 0
+        name = options.template or self.defaults.template or DEFAULTS.template or ""
+        pipeline = self._pipeline(options)
+        fit = Step("fit", "rendered", build("fit", "rendered", {"tokens": budget}))
+        pipeline = replace(pipeline, refine=(*pipeline.refine, fit), format=self._template(options))
+        outcome = self._run(pipeline, [asked], workspace, options)
+        context = pipeline.prompts(outcome, self._resources)[0].context
+        tokens = int(self._resources.text_tokens([context])[0]) if context else 0
+        counter = self._resources.identity("tokens")
+        return BuiltContext(outcome, 0, context=context, tokens=tokens, budget=budget, template=name, counter=counter)
+
+    def _run(
+        self,
+        pipeline: Pipeline,
+        asked: Sequence[tuple[str, tuple[float, ...]]],
+        workspace: str,
+        options: SearchOptions,
+    ) -> Outcome:
+        """Ask the pipeline for each query; a failure names the numbers of queries alone."""
+        self.searches += len(asked)
+        requests = [
+            Request(
+                id=f"query {number}",
+                text=text,
+                vector=vector,
+                workspace=workspace,
+                user=options.user,
+                time=options.time,
+                only=options.only,
+            )
+            for number, (text, vector) in enumerate(asked, start=1)
+        ]
+        try:
+            return pipeline.run(Batch.of(self._store.catalog(workspace), requests), self._resources)
+        except UserError as error:
+            _log.warning("the search in workspace %r failed: %s", workspace, type(error).__name__)
+            raise
+
+    def _pipeline(self, options: SearchOptions) -> Pipeline:
+        """A shipped pipeline, over relationships where they are asked for; behind it a ranker that is none of those."""
+        own = self._rankers.get(options.ranker)
+        if own is None and options.ranker not in SHIPPED:
+            known = [*SHIPPED, *self._rankers]
+            raise ParameterError(f"no ranker is called {options.ranker!r}{suggest(options.ranker, known)}")
+        shipped = definition(SHIPPED.get(options.ranker, SHIPPED["default"]))
+        pipeline = shipped.pipeline(shipped.values(None, {"n": options.limit}))
+        steps: list[Any] = list(pipeline.refine)
+        if options.relationships:
+            steps.append(Step("expand", "links", build("expand", "links", {"depth": options.depth})))
+        if own is not None:
+            steps.append(Step("rank", options.ranker, _OwnRanker(own)))
+        return replace(pipeline, refine=tuple(steps))
+
+    def _template(self, options: ContextOptions) -> Step:
+        """The format of a context.
+
+        Raises:
+            EngineError: there is no template of the name; names those there are.
+        """
+        name = options.template or self.defaults.template or DEFAULTS.template or ""
+        known = [*TEMPLATES, *self._templates]
+        if name not in known:
+            raise EngineError(TEMPLATE, f"no template is called {name!r}{suggest(name, known)}")
+        given = {"template": self._templates.get(name, name), "metadata": options.metadata}
+        return Step("format", "template", build("format", "template", given))
+
+    def _held(self, vector: Sequence[float]) -> tuple[float, ...]:
+        """A vector of the right size; what else may be wrong with it is for the search to say."""
+        if len(vector) != self._dimensions:
+            raise ParameterError(
+                f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}; embed the query "
+                "with the same model"
+            )
+        return tuple(map(float, vector))
+
+
+@dataclass(frozen=True)
+class _OwnRanker(Strategy):
+    """Score by a function of the user's; it sees each request's results and gives a number each."""
+
+    ranker: Ranker
+
+    def __call__(self, query: Query, candidates: Candidates, _: Resources) -> Candidates:
+        """Put its scores in the place of the score."""
+        score = candidates.score.copy()
+        for place in range(candidates.n_requests):
+            found = FoundMemories(Outcome(query, candidates), place)
+            results = found.every_result()
+            try:
+                given = np.array([float(one) for one in self.ranker(results)], dtype=np.float64)
+            except Exception as error:
+                raise SelectorError(f"the ranker failed: {type(error).__name__}: {error}") from error
+            if given.shape != (len(results),) or not np.isfinite(given).all():
+                raise SelectorError(
+                    f"a ranker must give one finite number a result; it gave {len(given)} for {len(results)} results"
+                )
+            score[found.rows(chosen=True)] = given
+        return rescored(candidates, score)
+
+
+def _newest(results: Sequence[Mapping[str, Any]]) -> list[float]:
+    return [float(instant(one["memory"]["created_at"])) for one in results]
+
+
+def _surest(results: Sequence[Mapping[str, Any]]) -> list[float]:
+    return [one["memory"]["confidence"] for one in results]
+
+
+def _checked(queries: Sequence[str]) -> list[str]:
+    """Queries that can be asked.
+
+    Raises:
+        ParameterError: one is no text, or blank.
+    """
+    for number, query in enumerate(queries, start=1):
+        if not isinstance(query, str) or not query.strip():
+            raise ParameterError(f"query {number} is blank; ask for something")
+    return list(queries)

@@ -1,0 +1,167 @@
+"""What the memory engine answers: the pipeline's own selection, and the same under the names of its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ctxbench.core.candidates import Origin
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Outcome
+from ctxbench.core.selection import Selection, selections
+
+DEPTH, KIND = "link.depth", "link.type"  # columns of what a relationship brought in
+
+
+@dataclass(frozen=True, eq=False)
+class FoundMemories:
+    """The memories that were found for one query.
+
+    Attributes:
+        outcome: of the pipeline, for all queries that were asked together.
+        place: of the query among them.
+    """
+
+    outcome: Outcome
+    place: int
+
+    @property
+    def catalog(self) -> Catalog:
+        """The workspace's memories, all versions."""
+        return self.outcome.query.batch.catalog
+
+    @property
+    def selection(self) -> Selection:
+        """What was chosen and what stayed out, as of any selector."""
+        return selections(self.outcome.query, self.outcome.candidates)[self.place]
+
+    @property
+    def contents(self) -> list[str]:
+        """The texts of what was found, best first."""
+        return [result["memory"]["content"] for result in self.results()]
+
+    def results(self) -> list[dict[str, Any]]:
+        """What was chosen, best first: `memory`, `score` (similarity), `rank` from 1, and `relationships`, if any.
+
+        What a relationship brought in stands under `relationships` of the result that it was reached from, with
+        `depth`, the `relationship`'s type, and the `path` of ids that led there.
+        """
+        rows = self.rows(chosen=True)
+        found = [row for row in rows if self._depth(row) == 0]
+        related: dict[int, list[dict[str, Any]]] = {row: [] for row in found}
+        starts = {int(self.outcome.candidates.item[row]): row for row in found}
+        via = {int(self.outcome.candidates.item[row]): int(self.outcome.candidates.via_item[row]) for row in rows}
+        for row in rows:
+            if self._depth(row):
+                path = [int(self.outcome.candidates.item[row])]
+                while path[0] not in starts and via.get(path[0], -1) >= 0:
+                    path.insert(0, via[path[0]])
+                if path[0] in starts:
+                    related[starts[path[0]]].append(self._related(row, path))
+        return [self._result(row, rank, related[row]) for rank, row in enumerate(found, start=1)]
+
+    def every_result(self) -> list[dict[str, Any]]:
+        """What was chosen as one list, best first, each with `memory` and `score`: what a ranker is given."""
+        found = self.rows(chosen=True)
+        return [{"memory": memory_dict(self._item(row)), "score": self._similarity(row)} for row in found]
+
+    def rows(self, *, chosen: bool) -> list[int]:
+        """The rows of the query that were chosen, or those that were not, in their order."""
+        table = self.outcome.candidates
+        rows = table.rows(self.place)
+        places: list[int] = (np.flatnonzero(table.chosen[rows] == chosen) + rows.start).tolist()
+        return places
+
+    def _item(self, row: int) -> Item:
+        item: Item = self.catalog[int(self.outcome.candidates.item[row])]
+        return item
+
+    def _depth(self, row: int) -> int:
+        """Over how many relationships a row was reached; 0 = it was found."""
+        table = self.outcome.candidates
+        return int(table.columns[DEPTH][row]) if table.origin[row] >= Origin.EXPANSION else 0
+
+    def _similarity(self, row: int) -> float | None:
+        columns = self.outcome.candidates.columns
+        column = columns.get("dense")  # of a merge; else the search is by similarity alone
+        value = float(self.outcome.candidates.score[row] if column is None else column[row])
+        return None if np.isnan(value) else min(max(value, 0.0), 1.0)
+
+    def _result(self, row: int, rank: int, related: list[dict[str, Any]]) -> dict[str, Any]:
+        made = {"memory": memory_dict(self._item(row)), "score": self._similarity(row), "rank": rank}
+        return {**made, "relationships": related} if related else made
+
+    def _related(self, row: int, path: list[int]) -> dict[str, Any]:
+        kind = self.catalog.facts.link_types[int(self.outcome.candidates.columns[KIND][row])]
+        names = [memory_dict(self.catalog[place])["id"] for place in path]
+        return {"memory": memory_dict(self._item(row)), "relationship": kind, "depth": self._depth(row), "path": names}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BuiltContext(FoundMemories):
+    """A context for a prompt.
+
+    Attributes:
+        context: the rendered text; empty where nothing was found, or nothing fits.
+        tokens: of it.
+        budget: tokens that it may have.
+        template: the name of the template.
+        counter: what counted the tokens.
+    """
+
+    context: str
+    tokens: int
+    budget: int
+    template: str
+    counter: str
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the budget kept something out, or cut it."""
+        chosen, left = self.rows(chosen=True), self.rows(chosen=False)
+        table = self.outcome.candidates
+        rules = [table.rules[int(table.out[row])] for row in left]
+        return any(rule is not None and rule.code == "budget" for rule in rules) or not table.whole[chosen].all()
+
+    def as_dict(self) -> dict[str, Any]:
+        """`context`, `tokenCount`, `memories`, `truncated` and `template`, as the document names them."""
+        return {
+            "context": self.context,
+            "tokenCount": self.tokens,
+            "counter": self.counter,
+            "memories": self.results(),
+            "truncated": self.truncated,
+            "template": self.template,
+        }
+
+    def preview(self) -> dict[str, Any]:
+        """The same with `memoryIds`, `rankingScores` by id, and `budgetUsed`, a percentage."""
+        rows = self.rows(chosen=True)
+        ids = [memory_dict(self._item(row))["id"] for row in rows]
+        scores = [float(score) for score in self.outcome.candidates.score[rows]]
+        used = 100.0 * self.tokens / self.budget
+        return {
+            **self.as_dict(),
+            "memoryIds": ids,
+            "rankingScores": dict(zip(ids, scores, strict=True)),
+            "budgetUsed": round(used, 1),
+        }
+
+
+def memory_dict(item: Item) -> dict[str, Any]:
+    """A memory under the document's names, without what it does not have."""
+    name, _, version = item.name.rpartition("@")
+    row: dict[str, Any] = {
+        "id": name,
+        "version": int(version) if version.isdigit() else 1,
+        "workspace_id": item.workspace,
+        "type": item.kind,
+        "content": item.text,
+        "confidence": item.confidence,
+        "created_at": item.created,
+        "conversation_id": item.conversation,
+        "metadata": dict(item.metadata) or None,
+    }
+    return {key: value for key, value in row.items() if value is not None}

@@ -1,0 +1,234 @@
+"""The memory engine over both stores: what is found, what is built, and how it fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
+from ctxbench.stores.in_memory import DictStore
+from ctxbench.stores.memories import Memory, Relationship
+from ctxbench.stores.sqlite import SqliteStore
+
+TEXTS = {
+    "tyre": "Ana's front tyre went flat on the canal path.",
+    "pump": "The bicycle pump is kept in the cellar.",
+    "bread": "Ana buys rye bread on Fridays.",
+    "tea": "Ben drinks green tea without sugar.",
+}
+
+
+def filled(store):
+    for name in ("home", "work"):
+        store.create_workspace(name)
+    for day, (id_, content) in enumerate(TEXTS.items(), start=1):
+        store.insert(
+            Memory(
+                id=id_,
+                workspace="home",
+                content=content,
+                kind="event" if id_ == "tyre" else "fact",
+                confidence=day / 5,
+                created=f"2026-03-0{day}T09:00:00Z",
+                conversation=f"c{day % 2}",
+            )
+        )
+    store.insert(Memory(id="tyre", workspace="work", content="The tyre factory called about the flat rate."))
+    store.relate(Relationship(workspace="home", source="tyre", target="pump", type="mended_with"))
+    return store
+
+
+@pytest.fixture(params=["dict", "sqlite"])
+def store(request, tmp_path):
+    made = filled(DictStore() if request.param == "dict" else SqliteStore(tmp_path / "memories.sqlite"))
+    yield made
+    made.close()
+
+
+def engine_over(store, **given):
+    return ContextEngine(store, **{"embedder": "hashing", "counter": "chars/4", **given})
+
+
+@pytest.fixture
+def engine(store):
+    return engine_over(store)
+
+
+def ids(found):
+    return [result["memory"]["id"] for result in found.results()]
+
+
+def test_the_best_memory_comes_first_with_similarity_and_rank(engine):
+    found = engine.search("flat tyre", "home", SearchOptions(limit=2))
+    first, second = found.results()
+    assert first["memory"]["id"] == "tyre"
+    assert first["memory"]["content"] == TEXTS["tyre"]
+    assert (first["rank"], second["rank"]) == (1, 2)
+    assert 0 < first["score"] <= 1
+    assert first["memory"]["workspace_id"] == "home"
+    assert found.selection.chosen[0].id == "memory:tyre%401"
+
+
+def test_no_other_workspace_is_seen(engine):
+    assert ids(engine.search("tyre factory flat rate", "work")) == ["tyre"]
+    texts = engine.search("tyre factory flat rate", "home").contents
+    assert not any("factory" in text for text in texts)
+
+
+def test_a_search_by_the_texts_vector_finds_what_the_text_does(engine):
+    options = SearchOptions(ranker="similarity")
+    (vector,) = engine._vectors.get(["flat tyre"])
+    assert ids(engine.search_by_vector(vector, "home", options)) == ids(engine.search("flat tyre", "home", options))
+
+
+def test_many_searches_answer_as_one_by_one(engine):
+    queries = ["flat tyre", "rye bread", "green tea"]
+    together = engine.search_many(queries, "home", SearchOptions(limit=3))
+    assert [one.results() for one in together] == [
+        engine.search(query, "home", SearchOptions(limit=3)).results() for query in queries
+    ]
+    assert engine.searches == 6
+    assert engine.hit_rate == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ({"kinds": ("event",)}, {"tyre"}),
+        ({"since": "2026-03-03"}, {"bread", "tea"}),
+        ({"before": "2026-03-02"}, {"tyre"}),
+        ({"confidence": 0.7}, {"tea"}),
+        ({"conversation": "c0"}, {"pump", "tea"}),
+        ({"time": "2026-03-02T12:00:00Z"}, {"tyre", "pump"}),
+    ],
+)
+def test_options_restrict_a_search(engine, options, left):
+    assert set(ids(engine.search("Ana's tea and tyre", "home", SearchOptions(**options)))) == left
+
+
+def test_rankers_order_what_was_found(engine):
+    for ranker, order in {
+        "recency": ["tea", "bread", "pump", "tyre"],
+        "confidence": ["tea", "bread", "pump", "tyre"],
+    }.items():
+        assert ids(engine.search("flat tyre", "home", SearchOptions(ranker=ranker))) == order
+    assert ids(engine.search("flat tyre", "home", SearchOptions(ranker="recency", limit=1))) == ["tyre"]
+
+
+def test_a_ranker_of_ones_own(engine):
+    engine.register_ranker("shortest", lambda results: [-len(one["memory"]["content"]) for one in results])
+    found = ids(engine.search("flat tyre", "home", SearchOptions(ranker="shortest")))
+    assert found == sorted(TEXTS, key=lambda id_: len(TEXTS[id_]))
+
+
+@pytest.mark.parametrize("ranker", [lambda results: [1.0], lambda results: [float("nan")] * 4, lambda results: 1 / 0])
+def test_a_ranker_that_fails_is_an_error(engine, ranker):
+    engine.register_ranker("odd", ranker)
+    with pytest.raises(EngineError, match="ranker") as error:
+        engine.search("flat tyre", "home", SearchOptions(ranker="odd"))
+    assert error.value.type == "search_error"
+
+
+def test_relationships_bring_in_what_a_result_is_related_to(engine):
+    options = SearchOptions(limit=1, relationships=True)
+    (found,) = engine.search("flat tyre", "home", options).results()
+    (related,) = found["relationships"]
+    assert related["memory"]["id"] == "pump"
+    assert (related["relationship"], related["depth"], related["path"]) == ("mended_with", 1, ["tyre", "pump"])
+
+
+def test_an_updated_memory_is_found_in_its_last_version_and_the_earlier_as_of_then(store, engine):
+    store.update("home", "tea", at="2026-04-01T00:00:00Z", content="Ben drinks black tea with milk.")
+    assert "black tea" in engine.search("what tea", "home", SearchOptions(limit=1)).contents[0]
+    then = SearchOptions(limit=1, time="2026-03-20T00:00:00Z")
+    assert "green tea" in engine.search("what tea", "home", then).contents[0]
+
+
+def test_a_context_is_rendered_by_its_template(engine):
+    built = engine.build("flat tyre", "home", ContextOptions(limit=1))
+    assert built.context == f"Relevant context from past conversations:\n\n- {TEXTS['tyre']}\n"
+    said = built.as_dict()
+    assert (said["template"], said["truncated"], said["counter"]) == ("chat", False, "chars/4")
+    assert said["tokenCount"] == -(-len(built.context) // 4)
+    detailed = engine.build("flat tyre", "home", ContextOptions(limit=1, template="detailed")).context
+    assert "[event]" in detailed
+    assert "confidence: 0.2" in detailed
+
+
+@pytest.mark.parametrize("budget", range(1, 80, 7))
+def test_the_budget_is_never_exceeded_and_what_it_kept_out_is_told(engine, budget):
+    built = engine.build("flat tyre", "home", ContextOptions(budget=budget))
+    assert built.tokens <= budget
+    assert built.truncated == (budget < 57)
+    assert 0 <= built.preview()["budgetUsed"] <= 100
+
+
+def test_a_preview_is_the_build_and_tells_scores(engine):
+    options = ContextOptions(limit=3)
+    built, preview = engine.build("flat tyre", "home", options), engine.preview("flat tyre", "home", options)
+    assert preview.as_dict() == built.as_dict()
+    said = preview.preview()
+    assert said["memoryIds"] == ids(built)
+    assert list(said["rankingScores"].values()) == sorted(said["rankingScores"].values(), reverse=True)
+
+
+def test_a_context_of_a_vector(engine):
+    (vector,) = engine._vectors.get(["flat tyre"])
+    assert TEXTS["tyre"] in engine.build_by_vector(vector, "home").context
+
+
+def test_a_template_of_ones_own(engine):
+    engine.register_template("plain", {"memory_format": "* {{content}}", "separator": "; "})
+    built = engine.build("flat tyre", "home", ContextOptions(limit=2, template="plain"))
+    assert built.context.startswith(f"* {TEXTS['tyre']}; * ")
+    assert built.template == "plain"
+
+
+def test_a_memory_is_never_expanded(store, engine):
+    store.insert(Memory(id="odd", workspace="home", content="The flat tyre costs {{score}} crowns."))
+    assert "{{score}} crowns" in engine.build("flat tyre costs", "home").context
+
+
+@pytest.mark.parametrize(
+    ("call", "type_", "says"),
+    [
+        (lambda e: e.search("tyre", "hoem"), "validation_error", "home"),
+        (lambda e: e.search("  ", "home"), "validation_error", "blank"),
+        (lambda e: e.search("tyre", "home", SearchOptions(ranker="recent")), "validation_error", "recency"),
+        (lambda e: e.search("tyre", "home", SearchOptions(since="soon")), "validation_error", "ISO 8601"),
+        (lambda e: e.search("tyre", "home", SearchOptions(time="soon")), "validation_error", "ISO 8601"),
+        (lambda e: e.search_by_vector([0.5, 0.5], "home"), "validation_error", "2 dimensions"),
+        (lambda e: e.search_by_vector([float("nan")] * 256, "home"), "validation_error", "vector"),
+        (lambda e: e.build("tyre", "home", ContextOptions(template="chats")), "template_not_found", "chat"),
+        (lambda e: e.register_template("x", {"memory_format": "{{text}}"}), "validation_error", "content"),
+        (lambda e: e.register_ranker("default", len), "validation_error", "default"),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_type(engine, call, type_, says):
+    with pytest.raises(EngineError, match=says) as error:
+        call(engine)
+    assert error.value.type == type_
+
+
+def test_an_embedder_of_other_dimensions_is_refused(store):
+    with pytest.raises(EngineError, match="256 dimensions, and 384") as error:
+        engine_over(store, dimensions=384)
+    assert error.value.type == "validation_error"
+
+
+def test_an_embedder_that_fails_is_no_empty_answer(store):
+    def fails(texts):
+        raise RuntimeError("no power")
+
+    with pytest.raises(EngineError, match="no power") as error:
+        engine_over(store, embedder=fails).search("tyre", "home")
+    assert error.value.type == "embedding_error"
+
+
+def test_a_store_that_fails_is_no_empty_answer(tmp_path):
+    store = filled(SqliteStore(tmp_path / "memories.sqlite"))
+    engine = engine_over(store)
+    store.close()
+    (tmp_path / "memories.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(EngineError) as error:
+        engine.search("tyre", "home")
+    assert error.value.type == "storage_error"
