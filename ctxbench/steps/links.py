@@ -26,7 +26,7 @@ class Links(Strategy):
 
     Attributes:
         depth: how many links away, 0 to 5; 0 leaves everything as it is.
-        types: only links of these types are followed; empty = of any. What no link is called leads nowhere.
+        types: only links of these types are followed; empty = of any. A type that no link has leads nowhere.
         direction: `both` follows links to an item, too; `out` only those from it.
 
     Only items that a search might offer are brought in and lead further; what the session holds does not lead. Of

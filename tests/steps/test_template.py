@@ -229,7 +229,7 @@ class TestRendered:
 
 
 def check_budget(items, tokens, template, counter):
-    """What is rendered is within the budget, and what is kept a beginning of the ranking. Gives how many, and a cut."""
+    """What is rendered is within the budget, and what is kept a beginning of the ranking; how much, and whether cut."""
     built = Built(items, tokens, template, counter=counter)
     assert built.tokens <= tokens
     n = len(built.chosen)
