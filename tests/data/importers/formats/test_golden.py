@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -293,3 +294,10 @@ def test_what_is_no_list_is_told_with_what_was_found(tmp_path, data, found, suff
     assert line == 1
     assert said.endswith(f"; got {found}; give the list itself")
     assert "alone or in a mapping under its only key ({cases: [...]})" in said
+
+
+@pytest.mark.parametrize("name", ["e.jsonl.gz", "e.jsonl", "e.yaml", "e.csv"])
+def test_a_compressed_file_is_told_as_such(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b'{"query": "a", "expected": []}'))
+    assert faults_of(path) == [(0, f"it is compressed with gzip; unpack it first (gunzip -k {path})")]
