@@ -301,3 +301,18 @@ def test_a_compressed_file_is_told_as_such(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(gzip.compress(b'{"query": "a", "expected": []}'))
     assert faults_of(path) == [(0, f"it is compressed with gzip; unpack it first (gunzip -k {path})")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "ids"),
+    [
+        ([{"name": "refunds"}, {"name": "says hello"}], ["refunds", "says%20hello"]),
+        ([{"title": "a", "name": "same"}, {"title": "b", "name": "same"}], ["a", "b"]),
+        ([{"name": "a"}, {}], ["e-1", "e-2"]),
+        ([{"name": "a"}, {"name": "b", "id": "q"}], ["e-1", "q"]),
+    ],
+)
+def test_names_are_ids_where_there_are_no_others_and_no_two_are_alike(tmp_path, rows, ids):
+    rows = [{"query": f"q{number}", "expected": [], **row} for number, row in enumerate(rows)]
+    found = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG)
+    assert [query.id for query in found.dataset.queries] == ids
