@@ -17,8 +17,9 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 # covers everything below it, the longest name wins; inside one name any import goes that makes no cycle.
 LAYERS = (
     (
-        "io.visible io.console core.errors core.arrays io.leftovers io.files io.output_paths io.system_faults "
-        "net.http_limits net.http_connection io.merge_conflicts io.json_files io.yaml_files io.yaml_form"
+        "io.visible io.console core.errors core.arrays io.leftovers io.other_forms io.files io.output_paths "
+        "io.system_faults net.http_limits net.http_connection io.merge_conflicts io.json_files io.yaml_files "
+        "io.yaml_form"
     ),
     (
         "io.cache io.checked_rows core.times core.facts core.items core.strategy core.registry core.rules core.notes "
@@ -34,7 +35,7 @@ LAYERS = (
     (
         "bench.progress_listener bench.metrics bench.stats bench.machine data.datasets.row_groups "
         "data.datasets.query_labels data.datasets.content_checks data.datasets.dataset "
-        "data.datasets.layout data.datasets.reader data.datasets.writer data.importers "
+        "data.datasets.layout data.datasets.reader data.datasets.replacing data.datasets.writer data.importers "
         "data.datasets.lookup data.datasets data.fetch data.labelling.query_files "
         "data.traces data.usage bench.provenance bench.slices "
         "bench.stored_answers bench.labels bench.answer_rows bench.results data.curation bench.prepared bench.summary "

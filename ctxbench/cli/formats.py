@@ -96,7 +96,7 @@ def import_golden(file: Path, how: ImportSettings, *, catalog: str, out: Path, a
         conversion = imported(file, items, settings=replace(how, name=how.name or name_of_path(out, "evals")))
         return replace(conversion, dataset=conversion.dataset.of_agent(agent))
 
-    _written(make, out, whole=_GOLDEN, as_json=as_json)
+    _written(make, out, whole=_GOLDEN, as_json=as_json, again=True)
 
 
 def import_triggers(folder: Path, how: ImportSettings, *, nothing_else: bool, out: Path, as_json: bool) -> None:
@@ -135,7 +135,7 @@ def _documents(how: ImportSettings) -> str:
     )
 
 
-def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: bool) -> None:
+def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: bool, again: bool = False) -> None:
     """Make a dataset, write it, and print what was counted on the way.
 
     Args:
@@ -143,6 +143,7 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
         out: the folder to write.
         whole: whether an item without a label is not needed; said before anything is written.
         as_json: print JSON.
+        again: replace what an earlier import made of the same file, if nobody has added to it.
     """
     from ctxbench.data.datasets.writer import create_dataset
     from ctxbench.io.visible import count
@@ -150,9 +151,9 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
     conversion = make()
     dataset = conversion.dataset
     say(whole, err=True)
-    create_dataset(dataset, out)
+    replaced = create_dataset(dataset, out, again=again)
     if as_json:
-        print_json({**conversion.as_dict(), "written": str(out)})
+        print_json({**conversion.as_dict(), "written": str(out), **({"replaced": True} if replaced else {})})
         return
     for line in conversion.lines():
         say(line)
@@ -162,4 +163,4 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
         f"{count(len(dataset.labels), 'label')} over {count(len(dataset.catalog), 'item')}; "
         f"{count(len(dataset.unlabelled), 'query', 'queries')} unlabelled"
     )
-    say(f"written to {out}")
+    say(f"written to {out}{', in place of what an earlier import of the file made' if replaced else ''}")

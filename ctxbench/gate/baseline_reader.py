@@ -45,9 +45,10 @@ from ctxbench.gate.baseline_rows import (
 from ctxbench.gate.flat_steps import flat_steps
 from ctxbench.gate.snapshots import AnswerFact, Identity, ItemFact, QueryFact, SelectorSnapshot, by_state
 from ctxbench.gate.value_texts import first_ids
-from ctxbench.io.files import is_utf16, read_bytes, recover_folder
+from ctxbench.io.files import read_bytes, recover_folder
 from ctxbench.io.json_files import parse_json
 from ctxbench.io.merge_conflicts import conflicts
+from ctxbench.io.other_forms import is_utf16
 
 T = TypeVar("T")
 

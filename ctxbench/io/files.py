@@ -18,8 +18,8 @@ from urllib.parse import quote
 
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.io.leftovers import ASIDE, TEMPORARY, beside, held_folder, left, let_go, modified, remove, sweep, try_lock
+from ctxbench.io.other_forms import UTF16, gzip_fault, is_utf16
 
-UTF16 = "the file is UTF-16; save it as UTF-8"
 _BOM = b"\xef\xbb\xbf"
 _TRIES = 100  # of putting a folder in its place while others do the same
 _POLL = 0.1  # seconds between two looks at a lock that another process holds
@@ -84,20 +84,16 @@ def read_bytes(path: Path | str) -> bytes:
     return data.removeprefix(_BOM)
 
 
-def is_utf16(data: bytes) -> bool:
-    """Whether a text starts as one in UTF-16 does: with its byte order mark, or with ASCII characters of it."""
-    halves = [set(data[:4][start::2]) for start in (0, 1)] if len(data[:4]) % 2 == 0 else []
-    return data[:2] in (b"\xff\xfe", b"\xfe\xff") or ({0} in halves and halves[0] != halves[1])
-
-
 def read_text(path: Path | str) -> str:
     """Read a UTF-8 file whole.
 
     Raises:
         StorageError: it is missing or cannot be read.
-        InputError: it is not UTF-8, all lines that are not are listed; or it holds a NUL byte.
+        InputError: it is not UTF-8, all lines that are not are listed; it is compressed, or holds a NUL byte.
     """
     data = read_bytes(path)
+    if packed := gzip_fault(data, path):
+        raise InputError([Fault(packed, path)])
     if is_utf16(data):
         raise InputError([Fault(UTF16, path, 1)])
     if (before := data.find(b"\0")) >= 0:
@@ -121,10 +117,13 @@ def iter_lines(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str
 
     Raises:
         StorageError: the file is missing or cannot be read.
+        InputError: it is compressed, so that it has no lines.
     """
     try:
         with readable(path).open("rb") as stream:
             for number, raw in enumerate(stream, start=1):
+                if number == 1 and (packed := gzip_fault(raw, path)):
+                    raise InputError([Fault(packed, path)])
                 if number == 1 and is_utf16(raw):
                     faults.append(Fault(UTF16, path, 1))
                     return

@@ -120,3 +120,21 @@ def test_golden_says_that_what_is_not_expected_is_not_needed(how, tiny, tmp_path
     with pytest.raises(InputError, match="no item of the catalog"):
         formats.import_golden(tmp_path / "evals.jsonl", how(item_type="tool"), out=tmp_path / "other", **given)
     assert capsys.readouterr().err == ""
+
+
+def test_golden_again_replaces_what_it_made_unless_somebody_has_labelled(how, tiny, tmp_path, capsys):
+    evals, out = tmp_path / "evals.jsonl", tmp_path / "out"
+
+    def imported(query):
+        evals.write_text(json.dumps({"query": query, "expected": ["rule:code%20review"]}))
+        formats.import_golden(evals, how(item_type="tool"), catalog=str(tiny), out=out, as_json=False)
+        return capsys.readouterr().out.splitlines()[-1]
+
+    assert imported("review it") == f"written to {out}"
+    assert imported("check it") == f"written to {out}, in place of what an earlier import of the file made"
+    assert [query.request.text for query in read_dataset(out).queries] == ["check it"]
+    (out / "labelling").mkdir()
+    (out / "labelling" / "answers.jsonl").write_text("{}\n")
+    with pytest.raises(ParameterError, match=r"holds answers of `data label` .* name another folder, or delete it"):
+        imported("review it")
+    assert [query.request.text for query in read_dataset(out).queries] == ["check it"]

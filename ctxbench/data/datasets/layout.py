@@ -24,6 +24,7 @@ from ctxbench.sources.mcp.server_config import server_names
 
 CARD, QUERIES, QRELS = "dataset.yaml", "queries.jsonl", "qrels"
 AGENT, RENAMES = "agent", "renames"
+LABELLING, ANSWERS = "labelling", "answers.jsonl"  # a folder beside them, and its log of answers
 ABOUT = ("licence", "source", "labelling", "notes", "frozen", RENAMES, AGENT)
 CARD_FIELDS = ("format", "name", "version", *ABOUT, "counts", "scopes")
 QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source", "quote")

@@ -11,6 +11,7 @@ from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.layout import AGENT, CARD, QRELS, QRELS_HEADER, QUERIES, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.replacing import OTHER, loss, refuse_loss
 from ctxbench.io.files import atomic_folder, read_bytes, write_atomic
 from ctxbench.io.json_files import dump_jsonl
 from ctxbench.io.yaml_files import dump_yaml
@@ -38,23 +39,42 @@ def write_dataset(dataset: Dataset, folder: Path | str) -> None:
             _refuse_change(folder, temporary)
 
 
-def create_dataset(dataset: Dataset, folder: Path | str) -> None:
+def create_dataset(dataset: Dataset, folder: Path | str, *, again: bool = False) -> bool:
     """Write a dataset to a folder, as `write_dataset` does, but never in place of another dataset.
+
+    Args:
+        dataset: what to write.
+        folder: where to.
+        again: replace what an earlier import made of files of the same form and name, if nobody has added to it.
+
+    Returns:
+        Whether such an earlier one was there, and was another.
 
     Raises:
         ParameterError: the folder holds another dataset, or one that cannot be read; and as `write_dataset`.
         StorageError: the place cannot be written.
     """
+    other = False
     if (Path(folder) / CARD).exists():
         try:
-            same = read_dataset(folder).hash == dataset.hash
+            other = read_dataset(folder).hash != dataset.hash
         except (InputError, StorageError):
-            same = False
-        if not same:
-            raise ParameterError(
-                f"{folder} holds another dataset, which would be lost; name another folder, or delete it"
-            )
+            other = True
+        if other and not again:
+            raise loss(folder, OTHER)
+        if other:
+            made_of = _made_of(dataset)
+            refuse_loss(Path(folder), made=lambda there: made_of is not None and _made_of(there) == made_of, sources=())
     write_dataset(dataset, folder)
+    return other
+
+
+def _made_of(dataset: Dataset) -> tuple[str, list[str]] | None:
+    """The format and the names of the files that a dataset was made of, as its card says; None if it does not."""
+    match dataset.about.get("source"):
+        case {"format": str(form), "sha256": dict(files)}:
+            return form, sorted(files)
+    return None
 
 
 def write_files(dataset: Dataset, folder: Path, *, home: Path | None = None) -> None:

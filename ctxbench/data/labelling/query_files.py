@@ -16,12 +16,13 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.items import ItemKey
+from ctxbench.data.datasets.layout import ANSWERS, LABELLING
 from ctxbench.io.files import write_atomic
 from ctxbench.io.json_files import dump_jsonl, iter_jsonl
 from ctxbench.io.rows import Row, jsonl_rows, read_key, read_text_value
 
 EXPOSURE = "exposure.jsonl"
-FOLDER, LOG, QUEUE = "labelling", "answers.jsonl", "queue.json"
+FOLDER, LOG, QUEUE = LABELLING, ANSWERS, "queue.json"
 WEIGHTS = Path(FOLDER, "weights.jsonl")  # of queries that a label queue drew, for whoever measures
 SIGNALS = ("unknown-tool", "searched-again", "shell-instead", "asked-again")
 """Likely misses: the model named a tool that it was not offered; it searched for tools more than once; it used a

@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import InputError, ParameterError, none_found
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.data.datasets.layout import CARD, own_files, read_card
-from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.replacing import refuse_loss
 from ctxbench.data.datasets.writer import copy_other_files, write_files
-from ctxbench.data.labelling.query_files import EXPOSURE, FOLDER, LOG, Exposure, write_exposures
+from ctxbench.data.labelling.query_files import EXPOSURE, Exposure, write_exposures
 from ctxbench.data.traces.builder import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
 from ctxbench.data.traces.import_report import TraceReport
@@ -207,27 +205,12 @@ def refuse_overwriting(folder: Path) -> None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ParameterError(f"{folder} is there and is no dataset; name a new folder, or an import to replace")
         return
-    answers = folder / FOLDER / LOG
-    if answers.is_file() and answers.stat().st_size:
-        raise ParameterError(
-            f"{folder} holds answers of `data label` ({FOLDER}/{LOG}), which would be lost; name another folder, or "
-            "delete it"
-        )
-    about: Mapping[str, Any] = {}
-    others: set[str] = set()
-    with suppress(InputError):
-        dataset = read_dataset(folder)
-        about, others = dataset.about, {label.source for label in dataset.labels} - {SOURCE, ""}
-    notes = about.get("notes")
-    if "frozen" in about:
-        what = "a frozen dataset"
-    elif others:
-        what = f"labels by {', '.join(sorted(others))}"
-    elif isinstance(notes, dict) and "traces" in notes:
-        return
-    else:
-        what = "another dataset"
-    raise ParameterError(f"{folder} holds {what}, which would be lost; name another folder, or delete it")
+    refuse_loss(folder, made=_by_traces, sources=(SOURCE,))
+
+
+def _by_traces(dataset: Dataset) -> bool:
+    notes = dataset.about.get("notes")
+    return isinstance(notes, dict) and "traces" in notes
 
 
 def scopes_of(folder: Path) -> dict[str, tuple[ItemKey, ...]]:

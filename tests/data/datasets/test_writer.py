@@ -154,3 +154,33 @@ def test_a_new_dataset_takes_no_other_ones_place(folder: Path, tmp_path: Path) -
     with pytest.raises(ParameterError, match="holds another dataset"):
         create_dataset(dataset, folder)  # whatever stands there, it is somebody's
     assert files(folder) == {**before, "queries.jsonl": b"{"}
+
+
+def test_an_import_again_takes_the_place_of_what_was_made_of_the_same_file(folder: Path, tmp_path: Path) -> None:
+    whole = read_dataset(folder)
+
+    def made(number: int, file: str) -> Dataset:
+        source = {"format": "golden", "sha256": {file: f"{number:064}"}}
+        part = whole.take([whole.queries[number].id])
+        labels = tuple(replace(label, source="") for label in part.labels)
+        return replace(part, about={"licence": "MIT", "labelling": "by hand", "source": source}, labels=labels)
+
+    first, second = made(0, "evals.jsonl"), made(1, "evals.jsonl")
+    place = tmp_path / "made"
+    assert [create_dataset(one, place, again=True) for one in (first, first, second)] == [False, False, True]
+    assert read_dataset(place).hash == second.hash
+    before = files(place)
+    for other, again in ((first, False), (made(0, "other.jsonl"), True), (whole.take([whole.queries[0].id]), True)):
+        with pytest.raises(ParameterError, match="holds another dataset, which would be lost; name another folder"):
+            create_dataset(other, place, again=again)
+    assert files(place) == before
+    renamed = {**second.about, "renames": {"tool:gone": second.catalog[0].id}}
+    labelled = [replace(label, source="person") for label in second.labels]
+    for added, what in (
+        (replace(second, about=renamed), "labels that follow renamed items"),
+        (replace(second, labels=tuple(labelled)), "labels by person"),
+        (replace(second, about={**second.about, "frozen": second.hash}), "a frozen dataset"),
+    ):
+        write_dataset(added, place)
+        with pytest.raises(ParameterError, match=f"holds {what}.*, which would be lost; name another folder"):
+            create_dataset(first, place, again=True)

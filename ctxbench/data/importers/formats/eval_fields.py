@@ -20,6 +20,7 @@ FORBIDDEN = (
 )
 IDS = ("id", "_id", "qid", "query_id")
 FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": IDS}
+NAMING = ("name", "title")  # fields that are the ids where there are no others
 READ_BESIDE = ("split", "tags")  # by this name alone
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SAYS_NOT = re.compile(
@@ -56,3 +57,14 @@ def meant(name: str, value: Any, fields: Mapping[str, str | None]) -> tuple[str,
     if not close and what == "forbidden" and isinstance(value, list):
         close = ["forbidden"]
     return (what, close[0]) if close and fields[what] is None else None
+
+
+def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """A field that tells the records apart where none of them has an id: each has a text there, no two the same."""
+    if any(snake(name) in IDS for record in records for name in record):
+        return None
+    for name in NAMING:
+        texts = {text for record in records if isinstance(text := record.get(name), str) and text.strip()}
+        if records and len(texts) == len(records):
+            return name
+    return None

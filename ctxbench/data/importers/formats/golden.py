@@ -30,7 +30,16 @@ from ctxbench.data.importers.formats.conversion import (
     ImportSettings,
     refuse_empty,
 )
-from ctxbench.data.importers.formats.eval_fields import EXPECTED, FIELDS, FORBIDDEN, QUERY, READ_BESIDE, field_of, meant
+from ctxbench.data.importers.formats.eval_fields import (
+    EXPECTED,
+    FIELDS,
+    FORBIDDEN,
+    QUERY,
+    READ_BESIDE,
+    field_of,
+    meant,
+    naming_field,
+)
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Resolved, named
@@ -46,10 +55,10 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
 
     Args:
         file: as `read_records` reads; each record has a request (one of `QUERY`), what it should be offered (one of
-            `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id, a `split` and `tags`, each also
-            in camelCase. In a table a list is JSON, or names with `|`, `;` or `,` between them. Other fields are passed
-            over and counted; where a record has none of `EXPECTED`, and another is called much like one, that is said,
-            as it is of `FORBIDDEN`.
+            `EXPECTED`), and may have what it should not (one of `FORBIDDEN`), an id (where none has one: a `name` or
+            `title`, if no two are alike), a `split` and `tags`, each also in camelCase. In a table a list is JSON, or
+            names with `|`, `;` or `,` between them. Other fields are passed over and counted; where a record has none
+            of `EXPECTED`, and another is called much like one, that is said, as it is of `FORBIDDEN`.
         catalog: the items. One is named by its id, by its name or title, a tool also as a log writes it, and what is
             called by its path also by the name of that file, with or without its ending.
         settings: names, version, licence.
@@ -66,9 +75,11 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
     """
     file = Path(file)
     draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, PASSED_OVER, RENAMED))
-    reader = _EvalReader(catalog, draft)
-    for row in read_records(file, draft.faults):
+    rows = list(read_records(file, draft.faults))
+    reader = _EvalReader(catalog, draft, named_by=naming_field([row.data for row in rows]))
+    for row in rows:
         reader.read(row, f"{file.stem}-{row.line}")
+    draft.faults.sort(key=lambda fault: fault.line)
     draft.ids |= reader.hints
     _refuse_unsaid(reader, file)
     refuse_empty(draft.queries, file, draft.faults, expected='{"query": text, "expected": [names]} a line')
@@ -84,7 +95,7 @@ def _refuse_unsaid(reader: _EvalReader, file: Path) -> None:
     what = f"no record says what it should be offered; passed over: {', '.join(map(repr, passed_over))}{hints}"
     names = f"expected one of {', '.join(EXPECTED)}; or, for what should not be offered, {', '.join(FORBIDDEN)}"
     later = "To label the requests later, leave out the other fields"
-    reader.draft.faults.append(Fault(f"{what}. Rename the field: {names}. {later}", file))
+    reader.draft.faults.append(Fault(f"{what} -- rename the field: {names}. {later}", file))
 
 
 def _file_names(item: Item) -> list[str]:
@@ -103,8 +114,9 @@ def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
 class _EvalReader:
     """Adds the records of a file to a draft of the dataset."""
 
-    def __init__(self, catalog: Catalog, draft: Draft) -> None:
+    def __init__(self, catalog: Catalog, draft: Draft, *, named_by: str | None) -> None:
         self.draft = draft
+        self._named_by = named_by  # the field that tells records apart where none has an id
         self.hints: dict[str, list[str]] = {}  # ids of queries by what a field of theirs may have been meant to be
         self.says_nothing = True  # no record has a field of what is expected or forbidden
         self._names = NameResolver(catalog)
@@ -129,6 +141,7 @@ class _EvalReader:
     def read(self, row: Row, default_id: str) -> None:
         """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
         fields = {what: field_of(row, names) for what, names in FIELDS.items()}
+        fields["id"] = fields["id"] or self._named_by
         passed_over = sorted(set(row.data) - {*fields.values(), *READ_BESIDE})
         self.draft.ids[PASSED_OVER] += passed_over
         text = row.take(fields["query"] or QUERY[0], str, "", required=True)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, StorageError
-from ctxbench.io.files import read_text
+from ctxbench.io.files import read_bytes, read_text
 from ctxbench.io.json_files import iter_jsonl, read_json
+from ctxbench.io.other_forms import gzip_fault
 from ctxbench.io.rows import Row
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 
@@ -39,6 +40,8 @@ def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
     *forms, last = _READERS
     read = _READERS.get(path.suffix.lower())
     if read is None:
+        if path.is_file() and (packed := gzip_fault(read_bytes(path), path)):
+            raise InputError([Fault(packed, path)])
         raise InputError([Fault(f"expected a file that ends in {', '.join(forms)} or {last}, got {path.name}", path)])
     for line, data in read(path, faults):
         yield Row(data, faults, path, line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -293,3 +294,25 @@ def test_what_is_no_list_is_told_with_what_was_found(tmp_path, data, found, suff
     assert line == 1
     assert said.endswith(f"; got {found}; give the list itself")
     assert "alone or in a mapping under its only key ({cases: [...]})" in said
+
+
+@pytest.mark.parametrize("name", ["e.jsonl.gz", "e.jsonl", "e.yaml", "e.csv"])
+def test_a_compressed_file_is_told_as_such(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b'{"query": "a", "expected": []}'))
+    assert faults_of(path) == [(0, f"it is compressed with gzip; unpack it first (gunzip -k {path})")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "ids"),
+    [
+        ([{"name": "refunds"}, {"name": "says hello"}], ["refunds", "says%20hello"]),
+        ([{"title": "a", "name": "same"}, {"title": "b", "name": "same"}], ["a", "b"]),
+        ([{"name": "a"}, {}], ["e-1", "e-2"]),
+        ([{"name": "a"}, {"name": "b", "id": "q"}], ["e-1", "q"]),
+    ],
+)
+def test_names_are_ids_where_there_are_no_others_and_no_two_are_alike(tmp_path, rows, ids):
+    rows = [{"query": f"q{number}", "expected": [], **row} for number, row in enumerate(rows)]
+    found = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG)
+    assert [query.id for query in found.dataset.queries] == ids
