@@ -263,7 +263,7 @@ class TestCheck:
         Path(".cursor/rules/refunds.mdc").write_text(RULE.replace(ABOUT, "Minutes"))
         done = cli("check", "gate.yaml", "--verbose")
         assert f"{RULE_ID}" in done.out
-        assert ".cursor/rules/refunds.mdc:4" in done.out
+        assert ".cursor/rules/refunds.mdc:2" in done.out
         assert "required items lost 1" in done.out
 
     def test_a_rule_that_is_gone_is_worse(self, gate, cli):
