@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def find_places(done: GateCheck) -> Places:
     """Where pins, selectors, items and queries stand, as far as that is in the repository."""
+    from ctxbench.cli.front_matter_lines import edited_line
     from ctxbench.data.datasets.layout import DatasetLines
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.io.yaml_files import line_of
@@ -21,20 +22,27 @@ def find_places(done: GateCheck) -> Places:
 
     experiment, references, lines = done.file.experiment, done.references, DatasetLines()
 
+    def find_in(find: Callable[[Path, str], tuple[Path, int]], dataset: str, name: str) -> tuple[Path, int]:
+        own = experiment.base / references[dataset]
+        return find(own if own.is_dir() else dataset_folder(references[dataset]), name)
+
     def finding(find: Callable[[Path, str], tuple[Path, int]]) -> Callable[[str, str], Place]:
         def found(dataset: str, name: str) -> Place:
-            own = experiment.base / references[dataset]
-            path, line = find(own if own.is_dir() else dataset_folder(references[dataset]), name)
+            path, line = find_in(find, dataset, name)
             return in_repository(path), line
 
         return found
+
+    def item(dataset: str, name: str) -> Place:
+        path, line = find_in(lines.item, dataset, name)
+        return in_repository(path), edited_line(path, line, done.edited.get((dataset, name), ()))
 
     return Places(
         gate=in_repository(done.file.path),
         selectors={one.name: one.line for one in experiment.selectors},
         files=dict(_agents(done.file.path)),
         embedder=line_of(experiment.lines, ("embedder",)),
-        item=finding(lines.item),
+        item=item,
         query=finding(lines.query),
         labels=finding(lines.labels),
     )

@@ -162,7 +162,11 @@ def _next(found: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
         evals = folder / (found.evals or "evals.jsonl")
         golden = command("data", "import", "golden", evals, "--catalog", agent, "--out", folder / EVALS)
         yield f"{golden}    # your evals, or `traces` and a log"
-    yield f"{command('run', folder / EXPERIMENT)}    # your selector beside others"
+    yield (
+        f"name your own selector under selectors: in {folder / EXPERIMENT} and {folder / GATE}; until then a shipped "
+        "one (learned/normal) is measured"
+    )
+    yield f"{command('run', folder / EXPERIMENT)}    # the selectors beside each other"
     yield command("check", folder / GATE, "--accept")
     if workflow:
         yield f"edit CTXBENCH in {_workflow_path(found)}: where pip gets ctxbench from; no package index has it yet"
@@ -186,7 +190,10 @@ include:
   otherwise: agent        # always | agent | manual
   # servers: {{tracker: always}}
   # tools: {{"tool:tracker:delete_issue": manual}}
-selector: learned/normal    # a shipped selector, name/preset, or a YAML file
+# A selector that ctxbench ships, as name/preset; it is not yet the one that your project uses. A YAML file with a
+# pipeline does, too. A command, URL or callable of your own goes under `selectors:` in experiment.yaml and gate.yaml:
+#   - {{command: [node, my-selector.mjs], name: ours}}
+selector: learned/normal
 # settings: {{at_most: 5}}
 # system: the system prompt, or {{file: prompt.md}}
 """
@@ -199,7 +206,9 @@ _IGNORE = f"""\
 _GATE = """\
 # What a change may not make worse; `ctxbench check --accept` writes the baseline, `ctxbench check` compares with it.
 datasets: {datasets}
-selectors: [agent.yaml]
+selectors:
+  - agent.yaml    # the selector that agent.yaml names: a shipped one until you name your own here
+  # - {{command: [node, my-selector.mjs], name: ours}}    # your project's own
 gate:
   tolerance: {{completeness: 0.01, tokens: 5%}}
   # pins:
@@ -207,11 +216,12 @@ gate:
 """
 
 _EXPERIMENT = """\
-# What the agent's selector offers, beside others; `ctxbench run` measures it.
+# What selectors offer to the agent; `ctxbench run` measures it.
 name: experiment
 datasets: {datasets}
 selectors:
-  - {{selector: agent.yaml, name: agent}}
+  - {{selector: agent.yaml, name: agent}}    # the selector that agent.yaml names, a shipped one
+  # - {{command: [node, my-selector.mjs], name: ours}}    # your project's own
   - {{selector: semantic, preset: documents}}
   - {{selector: bm25, set: {{n: 5}}}}
   - everything

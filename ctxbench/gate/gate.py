@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ class GateCheck:
         texts: whether the baseline holds texts.
         vectors: whether it holds vectors.
         failed: whether a selector failed on a query now, so that `accept` would refuse.
+        edited: by dataset and item, the fields in which the item differs.
     """
 
     check: Check
@@ -46,6 +47,7 @@ class GateCheck:
     texts: bool
     vectors: bool
     failed: bool = False
+    edited: Mapping[tuple[str, str], Collection[str]] = field(default_factory=dict)
 
 
 def check_gate(
@@ -97,7 +99,21 @@ def check_gate(
             texts=any(item.row is not None for base in bases for item in base.items.values()),
             vectors=(file.baseline / VECTORS).exists(),
             failed=any(failures(one.answers) for one in now.snapshots),
+            edited=_edited(pairing.pairs),
         )
+
+
+def _edited(pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]) -> dict[tuple[str, str], Collection[str]]:
+    """By dataset and item, the fields in which an item that both sides hold differs."""
+    from ctxbench.gate.input_differences import edited_fields  # most checks find no difference
+
+    found: dict[tuple[str, str], Collection[str]] = {}
+    for base, head in pairs:
+        for name, after in head.items.items():
+            before = base.items.get(name)
+            if before is not None and before.hash != after.hash:
+                found[base.dataset, name] = edited_fields(before, after)
+    return found
 
 
 def accept(

@@ -18,6 +18,7 @@ from ctxbench.io.json_files import dump_json
 ORDER = "refine"  # the path of the order of steps
 NONE = "none"  # what a parameter is shown as on the side that lacks it
 _NAME_FIELDS = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
+_HASHES = {"definition_sha256", "sha256"}  # what readers of sources note of what an item was made from
 _VALUE_FIELDS = ("enabled", "include", "type", "server")  # fields shown with their values
 
 
@@ -172,7 +173,15 @@ def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
     if before.row is None or after.row is None:
         return ()
     found = {*_differing(before.row, after.row)} - {"_id"}
+    if found - {"metadata"} and _same_but_hashes(before.row, after.row):
+        found -= {"metadata"}
     return tuple(sorted(found - {"title"} if "name" in found else found))
+
+
+def _same_but_hashes(*rows: Mapping[str, Any]) -> bool:
+    """Whether the metadata of two items is the same but for hashes of their definitions, which other fields tell."""
+    was, now = (row.get("metadata") or {} for row in rows)
+    return {*_differing(was, now)} <= _HASHES
 
 
 def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ctxbench.core.errors import Fault, suggest
+from ctxbench.core.item_suggestions import suggest_items
 from ctxbench.gate.check_settings import Pin
 from ctxbench.gate.model import Cause, Change, PinFailure
 from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, SelectorSnapshot, Unasked
@@ -193,7 +194,7 @@ class _Sides:
             where = f" in dataset {pin.dataset}" if pin.dataset else ""
             for item in (*pin.must_include, *pin.must_not_include):
                 if item not in items:
-                    yield f"no item {item!r} in catalog or baseline{where}{self._closest(pin, 'item', item, items)}"
+                    yield f"no item {item!r} in catalog or baseline{where}{suggest_items(item, items)}"
 
     def _closest(self, pin: Pin, what: str, name: str, known: Iterable[str]) -> str:
         first = (what, pin.dataset) not in self.listed

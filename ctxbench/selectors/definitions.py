@@ -16,6 +16,7 @@ from ctxbench.selectors.definition import SEARCH, WHEN, Definition, switched_ste
 from ctxbench.selectors.parameters import Parameter, Value, choice_faults, need_faults, read_parameter, set_values
 from ctxbench.selectors.pipelines import NEEDS_LABELS, ORACLE
 from ctxbench.sources.agent_file import AgentFile, is_agent_file, read_agent
+from ctxbench.sources.own_selectors import own_selector_advice
 
 _SHIPPED = Path(__file__).parent / "shipped"
 _FILES = ("calibration", "graph")  # parameters of steps that are paths
@@ -141,7 +142,8 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     data, lines = load_yaml(path)
     known = ("name", "about", "parameters", "pipeline", "presets", "earlier")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
-        raise InputError([Fault(f"a selector needs name and pipeline; it may have {', '.join(known)}", path, 1)])
+        rest = own_selector_advice(data) or f"; it may have {', '.join(known)}"
+        raise InputError([Fault(f"a selector needs name and pipeline{rest}", path, 1)])
     reader = _DefinitionReader(path, lines, [])
     reader.refuse_unknown(data, known, "a selector")
     parameters = reader.parameters(data)

@@ -23,6 +23,7 @@ from ctxbench.sources.catalog_snapshots import CAPTURE, SERVER, CatalogSnapshot,
 from ctxbench.sources.catalogs import CORPUS, read_catalog
 from ctxbench.sources.field_names import read_field_names
 from ctxbench.sources.include_modes import tool_modes, unknown_modes
+from ctxbench.sources.own_selectors import own_selector_advice
 from ctxbench.text.redaction import masked
 
 KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
@@ -377,6 +378,11 @@ class _AgentReader(YamlForm):
 
     def _selector(self, data: Mapping[str, Any]) -> str:
         """A selector's name; a file is relative to this one."""
+        if own := own_selector_advice(value := data.get("selector")):
+            self.fault(
+                f"selector must be the name of a selector or the path of one in YAML, got {value!r}{own}", "selector"
+            )
+            return "learned"
         name = self.text(data, "selector", "learned")
         return str(self.base / name) if name.endswith(_ENDINGS) else name
 

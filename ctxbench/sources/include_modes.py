@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ctxbench.core.errors import ParameterError, suggest
+from ctxbench.core.item_suggestions import suggest_items
 from ctxbench.core.items import INCLUDE_MODES, Catalog
 
 
@@ -15,7 +16,7 @@ def unknown_modes(
     """The tools and servers that are given a mode and are not there: `tools` or `servers`, the name, and a message."""
     known = [item for item in catalog if item.type == "tool"]
     ids, names = {item.id for item in known}, {item.server for item in known if item.server is not None}
-    wrong = [("tools", one, f"no tool {one!r}{suggest(one, ids)}") for one in tools if one not in ids]
+    wrong = [("tools", one, f"no tool {one!r}{suggest_items(one, ids)}") for one in tools if one not in ids]
     of = "no tool is of server"
     return wrong + [("servers", one, f"{of} {one!r}{suggest(one, names)}") for one in servers if one not in names]
 

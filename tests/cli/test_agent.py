@@ -263,7 +263,7 @@ class TestCheck:
         Path(".cursor/rules/refunds.mdc").write_text(RULE.replace(ABOUT, "Minutes"))
         done = cli("check", "gate.yaml", "--verbose")
         assert f"{RULE_ID}" in done.out
-        assert ".cursor/rules/refunds.mdc:4" in done.out
+        assert ".cursor/rules/refunds.mdc:2" in done.out
         assert "required items lost 1" in done.out
 
     def test_a_rule_that_is_gone_is_worse(self, gate, cli):
@@ -286,10 +286,19 @@ class TestCheck:
             done = cli("check", "gate.yaml")
             assert done.code != 2, done.out
             text = " ".join(done.out.split())
-            assert f"item edited: renamed from tool:track_parcel, description and metadata edited (tool:{new})" in text
+            assert f"item edited: renamed from tool:track_parcel, description edited (tool:{new})" in text
             assert f"tool:track_parcel is tool:{new} now" in text
         assert cli("check", "gate.yaml", "--accept").code == 0
         assert cli("check", "gate.yaml").out.startswith("same")
+
+    def test_a_tool_that_is_only_renamed_counts_once(self, gate, cli):
+        tools = json.loads(Path("tools.json").read_text())
+        Path("tools.json").write_text(json.dumps([{**tools[0], "name": "trace_parcel"}, tools[1]]))
+        Path("renames.yaml").write_text("tool:track_parcel: tool:trace_parcel\n")
+        assert cli("data", "rebase", "evals", "--renames", "renames.yaml", "--in-place").code == 0
+        text = " ".join(cli("check", "gate.yaml", "--verbose").out.split())
+        assert "1 item renamed" in text
+        assert "edited" not in text
 
     def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
         write(place, AGENT | {"settings": {"n": 3}})

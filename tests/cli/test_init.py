@@ -19,6 +19,10 @@ ADD = (
     "git add agent.yaml datasets/evals gate.yaml gate.baseline policies.yaml experiment.yaml "
     ".gitignore .github/workflows/ctxbench.yml"
 )
+OWN = (
+    "name your own selector under selectors: in experiment.yaml and gate.yaml; until then a shipped one "
+    "(learned/normal) is measured"
+)
 EDIT = "edit CTXBENCH in .github/workflows/ctxbench.yml: where pip gets ctxbench from; no package index has it yet"
 READY = Path(__file__).parents[2] / "experiments" / "gate" / "workflow.yml"
 
@@ -48,7 +52,8 @@ def test_it_writes_what_the_project_needs(cli, project):
         "Next:",
         "  ctxbench select 'what a user asks' --agent agent.yaml",
         f"  {GOLDEN}    # your evals, or `traces` and a log",
-        "  ctxbench run experiment.yaml    # your selector beside others",
+        f"  {OWN}",
+        "  ctxbench run experiment.yaml    # the selectors beside each other",
         "  ctxbench check gate.yaml --accept",
         f"  {EDIT}",
         f"  {ADD}    # what a check in CI needs; not runs/, which holds texts",
@@ -77,6 +82,17 @@ def test_the_next_commands_work_as_they_stand(cli, project):
     assert "\nagent (baseline)" in done.out
     assert cli("check", "gate.yaml", "--accept").code == 0
     assert cli("check").out.startswith("same")
+
+
+def test_a_selector_of_ones_own_has_a_line_to_take_the_comment_from(cli, project):
+    cli("init")
+    assert "it is not yet the one that your project uses" in Path("agent.yaml").read_text()
+    for name in ("experiment.yaml", "gate.yaml"):
+        text = Path(name).read_text()
+        line = "  - {command: [node, my-selector.mjs], name: ours}"
+        assert line.replace("- ", "# - ", 1) in text
+        own = yaml.safe_load(text.replace(line.replace("- ", "# - ", 1), line))
+        assert {"command": ["node", "my-selector.mjs"], "name": "ours"} in own["selectors"]
 
 
 @pytest.mark.parametrize(

@@ -590,6 +590,17 @@ class TestFaults:
             (1, "a selector needs name and pipeline; it may have name, about, parameters, pipeline, presets, earlier")
         ]
 
+    @pytest.mark.parametrize(
+        ("text", "line"),
+        [
+            ("command: [node, x.mjs]", "- {command: [node, x.mjs], name: ours}"),
+            ("name: mine\ncallable: a.py:f", "- {callable: 'a.py:f', name: mine}"),
+        ],
+    )
+    def test_a_selector_of_ones_own_is_told_where_it_goes(self, text, line, faults):
+        where = f"a selector of your own goes under `selectors:` in experiment.yaml and gate.yaml: `{line}`"
+        assert faults(text) == [(1, f"a selector needs name and pipeline; {where}")]
+
     def test_everything_wrong_is_said_at_once(self, faults):
         found = faults(
             GOOD.replace("about: A", "abuot: A").replace("default: 5", "default: 51").replace("n: 1", "n: 99")

@@ -73,6 +73,24 @@ def test_where_each_item_stands(project):
     }
 
 
+@pytest.mark.parametrize(
+    ("own", "line"),
+    [
+        ("{command: [node, src/x.mjs]}", "- {command: [node, src/x.mjs], name: ours}"),
+        ("{url: 'http://localhost:1/select', name: mine}", "- {url: 'http://localhost:1/select', name: mine}"),
+    ],
+)
+def test_a_selector_of_ones_own_is_told_where_it_goes(own, line, project):
+    path = agent(project, f"sources: {{tools: tools.json}}\nselector: {own}")
+    with pytest.raises(InputError) as raised:
+        read_agent(path)
+    (fault,) = raised.value.faults
+    assert fault.line == 2
+    where = f"; a selector of your own goes under `selectors:` in experiment.yaml and gate.yaml: `{line}`"
+    assert fault.message.endswith(where)
+    assert fault.message.startswith("selector must be the name of a selector or the path of one in YAML, got {")
+
+
 class TestModes:
     def test_without_include_they_are_as_the_sources_say(self, project):
         assert set(modes(open_catalog(project / "agent.yaml")).values()) == {"agent"}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, raise_faults, suggest
+from ctxbench.core.errors import Fault, InputError, ParameterError, raise_faults
+from ctxbench.core.item_suggestions import suggest_items
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.io.json_files import dump_json
@@ -82,7 +83,7 @@ def check_renames(renames: Mapping[ItemKey, ItemKey], old: Catalog, new: Catalog
     for before, after in renames.items():
         for key, catalog, which in ((before, old, "the dataset"), (after, new, "the new catalog")):
             if catalog.find(key) is None:
-                known = suggest(key.id, catalog.ids)
+                known = suggest_items(key.id, catalog.ids)
                 faults.append(
                     Fault(
                         f"rename {before.id} to {after.id}: {which} holds no {key.id!r}{known}",

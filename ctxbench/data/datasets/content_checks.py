@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ctxbench.core.errors import Fault, suggest
+from ctxbench.core.item_suggestions import suggest_items
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.core.shown import quoted
@@ -26,6 +27,7 @@ _AGENT_REMEDY = (
     "correct the id, or put the item back, or drop what names it (`ctxbench data rebase DATASET --in-place`); where it "
     "has another name now, add --renames FILE, which holds `old id: new id`"
 )
+_PLAIN_REMEDY = "correct the id, or put the item back; `ctxbench data rebase` moves labels to a catalog that changed"
 _SHOWN_LINES = 5  # lines of a file that a message names
 _LISTS = {
     "session": "session",
@@ -92,6 +94,7 @@ class _Checker:
         of_agent = contents.catalog != Contents.catalog
         edited = contents.former_ids is not None or of_agent
         self._remedy = f"; {_AGENT_REMEDY if of_agent else _REMEDY}" if edited else ""
+        self._plain_remedy = "" if edited else f"; {_PLAIN_REMEDY}"
         self._queries = {query.id: query for query in reversed(contents.queries)}
         self._scopes = {name: frozenset(keys) for name, keys in contents.scopes.items()}
         self._in_a_scope = frozenset[ItemKey]().union(*self._scopes.values())
@@ -110,10 +113,12 @@ class _Checker:
             if not self._is_unknown(key, or_gone=or_gone) or key in self._reported or not self._contents.items_complete:
                 continue
             self._reported.add(key)
-            closest = self._suggest("item", key.id, self._item_ids)
+            self._n_suggestions += 1
+            closest = suggest_items(key.id, self._item_ids) if self._n_suggestions <= _SUGGESTIONS else ""
             others = self._other_mentions(key, kind)
             lacking = f"which {self._contents.catalog} does not hold"
-            yield f"names item {key.id!r}, {lacking}{others}{closest}{self._next_remedy()}"
+            yield f"names item {key.id!r}, {lacking}{others}{closest}{self._plain_remedy}{self._next_remedy()}"
+            self._plain_remedy = ""
 
     def _other_mentions(self, key: ItemKey, kind: str) -> str:
         """All other mentions of an item, `, as do 2 more labels (test.tsv, lines 3 and 9) and 1 scope`."""

@@ -1,0 +1,39 @@
+"""The line of a rule file that an edit of the rule stands in: of a field of its front matter, else of its text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from ctxbench.core.errors import UserError
+from ctxbench.io.files import read_text
+from ctxbench.sources.frontmatter import Page, read_page, truth
+
+_ENDINGS = (".md", ".mdc", ".markdown")
+_FLAGS = ("alwaysApply", "disable-model-invocation")
+_GLOBS = ("globs", "paths", "applyTo")
+
+
+def edited_line(path: Path, line: int, edited: Collection[str]) -> int:
+    """The first line of the front matter that gave one of the fields of an item that were edited; else `line`."""
+    if not edited or path.suffix not in _ENDINGS:
+        return line
+    try:
+        page = read_page(read_text(path))
+    except UserError:
+        return line
+    found = []
+    for one in edited:
+        names = [name for name in _sources(one, page, edited) if name in page.lines]
+        found += [page.lines[name] for name in names[:1]]
+    return min(found, default=line)
+
+
+def _sources(item_field: str, page: Page, edited: Collection[str]) -> tuple[str, ...]:
+    """The fields of front matter that may have given a field of an item, the likelier first."""
+    if item_field == "include":
+        on = any(truth(page.fields.get(name)) for name in _FLAGS)
+        return (*_FLAGS, *_GLOBS) if on else (*_GLOBS, *_FLAGS)
+    if item_field == "metadata":  # patterns; it says why the mode is what it is, too
+        return () if "include" in edited else _GLOBS
+    return {"description": ("description",), "title": ("name", "title"), "name": ("name",)}.get(item_field, ())

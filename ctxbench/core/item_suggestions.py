@@ -1,0 +1,42 @@
+"""Which item of a catalog an id that it does not hold may have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import ItemKey
+
+_SHOWN = 3
+_CLOSE = 0.7  # of the names; below it, two tools of one server are alike by the words that all of them share
+
+
+def suggest_items(item: str, known: Iterable[str]) -> str:
+    """Return '; did you mean ...?' for the id of no item; empty where none is close.
+
+    Close is an item of the same name, or one of the same type and server with nearly the same name: ids alone are alike
+    by their types. What is known is not listed, since catalogs hold thousands.
+    """
+    try:
+        wanted = ItemKey.parse(item)
+    except ParameterError:
+        return ""
+    found = sorted((-_closeness(wanted, ItemKey.parse(one)), one) for one in known)
+    close = [one for closeness, one in found[:_SHOWN] if -closeness >= _CLOSE]
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def _closeness(wanted: ItemKey, other: ItemKey) -> float:
+    """From 0 to 1; of paths it is that of their last parts where these are less alike."""
+    if wanted.name == other.name:
+        return 1.0
+    if wanted[:2] != other[:2]:
+        return 0.0
+    names = [(wanted.name, other.name), (wanted.name.rpartition("/")[2], other.name.rpartition("/")[2])]
+    return min(_ratio(*pair) for pair in names)
+
+
+def _ratio(one: str, other: str) -> float:
+    matcher = SequenceMatcher(None, one.lower(), other.lower())
+    return matcher.ratio() if matcher.real_quick_ratio() >= _CLOSE and matcher.quick_ratio() >= _CLOSE else 0.0
