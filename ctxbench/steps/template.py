@@ -150,7 +150,7 @@ def _cut(
         ends = [np.array([] if found else next(one), dtype=np.int64) for one, found in zip(places, end, strict=True)]
         low, high = np.zeros(len(at), dtype=np.int64), np.array([len(one) for one in ends], dtype=np.int64)
         while (trying := low < high).any():  # the prompts of all requests at once
-            middle = (low + high + 1) // 2
+            middle = np.minimum((low + high + 1) // 2, 2 * low + 64)  # what is far too long is not counted
             tried = np.array([ends[i][middle[i] - 1] for i in np.flatnonzero(trying)], dtype=np.int64)
             shown = np.isin(np.arange(len(rows)), at[trying])
             attempt = table.marked(rows & ~shown, BUDGET).showing(shown, start[trying], tried, np.zeros_like(tried))

@@ -55,7 +55,7 @@ def rendered_fit(
     low = np.zeros(table.n_requests, dtype=np.int64)
     high = np.full(table.n_requests, longest, dtype=np.int64)
     while (low < high).any():  # the prompts of all requests at once
-        middle = (low + high + 1) // 2
+        middle = np.minimum((low + high + 1) // 2, 2 * low + 1)  # what is far too much is not rendered
         fitting = within(rows & (place < middle[table.request]))
         low, high = np.where(fitting, middle, low), np.where(fitting, high, middle - 1)
     return rows & (place < low[table.request])
