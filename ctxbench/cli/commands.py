@@ -13,7 +13,7 @@ from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.read_files import dataset_inputs, selector_inputs
 from ctxbench.cli.select import find_catalog
-from ctxbench.core.errors import ParameterError, SelectorError, StorageError, UnknownNameError
+from ctxbench.core.errors import SHOWN, ParameterError, SelectorError, StorageError, UnknownNameError
 from ctxbench.io.console import say, show_json
 from ctxbench.io.files import temporary_folder, write_atomic
 from ctxbench.io.output_paths import refuse_outputs
@@ -182,7 +182,7 @@ def _goes_on(*, kept: bool) -> Iterator[None]:
 
 
 def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[str]:
-    """A warning for each selector that failed on queries, with its first failure; all stand in the folder if kept.
+    """A warning for each selector that failed on queries, with up to 50 reasons; all stand in the folder if kept.
 
     Then, if kept and any failed, that they are asked again.
     """
@@ -193,15 +193,28 @@ def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[
             if n == 0:
                 continue
             failed += n
-            query, reason = next(iter(folder.load(dataset, selector.name).answers.errors.items()))
+            first, *others = _reasons(folder.load(dataset, selector.name).answers.errors)
             where = folder.part_path(dataset, selector.name) / "selections.jsonl"
             every = f"; all: {where}" if kept else "; --out keeps a folder with all of them"
             what = f"{n:,} quer{'y' if n == 1 else 'ies'} failed and count{'s' if n == 1 else ''} as nothing offered"
-            first = f"first {query}: {reason.removeprefix(f'query {query!r}: ')}"
-            yield f"warning: {dataset}, {selector.name}: {what}, {first}{every if n > 1 else ''}"
+            yield f"warning: {dataset}, {selector.name}: {what}, first {first}{every if n > 1 else ''}"
+            yield from (f"  {one}" for one in others[: SHOWN - 1])
+            if len(others) >= SHOWN:
+                yield f"  and {len(others) - SHOWN + 1:,} more"
     if failed and kept:
         which = "the failed query is" if failed == 1 else "failed queries are"
         yield f"{which} asked again by the next call of the same command"
+
+
+def _reasons(errors: Mapping[str, str]) -> list[str]:
+    """What went wrong, with the query; a reason that several queries share stands once."""
+    queries: dict[str, list[str]] = {}
+    for query, reason in errors.items():
+        queries.setdefault(reason.removeprefix(f"query {query!r}: "), []).append(query)
+    return [
+        f"query {first!r}{f' and {len(others):,} more' if others else ''}: {reason}"
+        for reason, (first, *others) in queries.items()
+    ]
 
 
 def _report(

@@ -194,7 +194,8 @@ class AnswerReader:
         meant = self._by_name.get(name.casefold())
         if meant:
             return f"; did you mean {meant!r}?"
-        return f"; ids look like {catalog.ids[0]!r}" if catalog.ids else "; it is empty"
+        form = "ids look like" if ":" in name else "expected type:name or type:server:name, such as"
+        return f"; {form} {catalog.ids[0]!r}" if catalog.ids else "; it is empty"
 
     @cached_property
     def _by_name(self) -> dict[str, str]:

@@ -102,19 +102,20 @@ def test_one_selector_is_counted_in_the_singular(cli, experiment):
     assert done.err.startswith("1 selector run made, 0 found finished; 0 texts embedded, no model loaded\n")
 
 
-def test_what_an_outside_selector_fails_on_is_said_with_its_first_reason(cli, experiment, place):
+def test_what_an_outside_selector_fails_on_is_said_with_its_reasons(cli, experiment, place):
     (place / "mine.py").write_text("def mine(request, items):\n    return 1 / (request['id'] != 'q03')\n")
     done = cli("run", experiment(selectors=["{name: mine, callable: 'mine.py:mine'}"]), "--json")
     assert done.code == 2  # who answers nothing was not measured
     assert done.err.endswith("error: no query was answered by mine on tiny; the first failure of each is named above\n")
     warning = done.err.splitlines()[0]
-    assert warning.startswith("warning: tiny, mine: 10 queries failed and count as nothing offered, first q01: ")
+    assert warning.startswith("warning: tiny, mine: 10 queries failed and count as nothing offered, first query 'q01'")
     assert warning.endswith("; all: runs/small/tiny/mine/selections.jsonl")
-    assert done.err.splitlines()[1] == "failed queries are asked again by the next call of the same command"
+    assert done.err.splitlines()[1].startswith("  query 'q03': the callable raised ZeroDivisionError")
+    assert done.err.splitlines()[2] == "failed queries are asked again by the next call of the same command"
     (place / "mine.py").write_text("def mine(request, items):\n    1 / (request['id'] != 'q03')\n    return []\n")
     done = cli("run", "small.yaml", "--json", "--fresh")
     warning = done.err.splitlines()[0]
-    assert "tiny, mine: 1 query failed and counts as nothing offered, first q03: " in warning
+    assert "tiny, mine: 1 query failed and counts as nothing offered, first query 'q03': " in warning
     assert "division by zero" in warning
     assert "all:" not in warning
     assert done.err.splitlines()[1] == "the failed query is asked again by the next call of the same command"

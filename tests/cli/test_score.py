@@ -77,7 +77,9 @@ def test_queries_without_an_answer_are_errors_and_said(cli, answers, tiny):
     done = cli("score", answers(ids=IDS[:7]), "--dataset", tiny)
     assert done.code == 0
     warning = done.err.splitlines()[0]
-    assert warning.startswith("warning: tiny, mine: 3 queries failed and count as nothing offered, first q08: ")
+    assert warning.startswith(
+        "warning: tiny, mine: 3 queries failed and count as nothing offered, first query 'q08' and 2 more: "
+    )
     assert warning.endswith("; --out keeps a folder with all of them")
     assert "mine failed on 3 of 10 queries" in " ".join(done.out.split())
 
@@ -91,7 +93,9 @@ def test_a_score_that_is_no_number_is_an_error_of_its_query(cli, answers, tiny, 
     path.write_text(text)
     done = cli("score", path, "--dataset", tiny)
     warning = done.err.splitlines()[0]
-    assert warning.startswith("warning: tiny, mine: 1 query failed and counts as nothing offered, first q03: the score")
+    assert warning.startswith(
+        "warning: tiny, mine: 1 query failed and counts as nothing offered, first query 'q03': the score"
+    )
     assert "expected a finite number" in warning
     assert "line 3" in warning
 
@@ -114,3 +118,17 @@ def test_what_is_wrong_is_said_with_the_closest_names(cli, answers, tiny):
         assert (done.code, done.out) == (2, "")
         assert message in done.err
         assert f"({path})" not in done.err, "the fault is not in the answers"
+
+
+def test_each_answer_that_is_wrong_is_told_and_missing_ones_once(cli, answers, tiny):
+    given = {"q03": [{"id": "track_parcel"}], "q05": [{"id": "release calendar"}]}
+    done = cli("score", answers(given, ids=("q03", "q05", "q06")), "--dataset", tiny)
+    first, *others = done.err.splitlines()[:3]
+    assert "9 queries failed" in first
+    assert "first query 'q01' and 6 more: mine.jsonl holds no answer for it (it answers 3)" in first
+    assert others[0].startswith(
+        "  query 'q03': items[0] has id 'track_parcel', which the catalog does not hold; expected"
+    )
+    assert "expected type:name or type:server:name, such as 'rule:answer%20in%20english'" in others[0]
+    assert others[1].startswith("  query 'q05': items[0] has id 'release calendar'")
+    assert "does not hold; did you mean 'reference:release%20calendar'?" in others[1]
