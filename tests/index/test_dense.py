@@ -7,12 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxbench import testing
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch, Request
 from ctxbench.embedding.embedder import ModelError
 from ctxbench.index import dense, products
 from ctxbench.index.dense import ChunkMatrix, DenseIndex, chunks_of, search
 from ctxbench.index.products import multiply, row_dots
+from ctxbench.testing.contract import shown
 
 X, Y = [1.0, 0.0], [0.0, 1.0]
 
@@ -252,3 +256,26 @@ class TestDenseIndex:
     def test_a_vector_that_is_no_number_names_its_chunk(self):
         with pytest.raises(EmbeddingError, match="chunk 0 of item rule:c holds NaN"):
             DenseIndex(CATALOG).matrix(need(2), Embed(value=np.nan))
+
+
+@pytest.mark.parametrize("depth", [1, 3, 100])
+@pytest.mark.parametrize("paragraphs", [1, 3], ids=["a chunk an item", "several chunks an item"])
+def test_few_items_are_searched_as_all_are(monkeypatch, paragraphs, depth):
+    words = ["refund", "order", "late", "parcel", "invoice", "address"]
+    texts = [[f"{words[n % 6]} {words[(n + p) % 5]} {n % 7}" for p in range(paragraphs)] for n in range(60)]
+    catalog = Catalog(Item(type="memory", name=f"m{n}", text="\n\n".join(one)) for n, one in enumerate(texts))
+    available = [None, tuple(catalog[n].key for n in (50, 3, 17)), tuple(catalog[n].key for n in (3, 4)), ()]
+    requests = [
+        Request(id=f"q{n}", text=f"a late {word}. Is it paid?", available=one)
+        for n, (word, one) in enumerate(zip(words, available, strict=False))
+    ]
+    pipeline, resources = Pipeline.of({"retrieve": {"dense": {"depth": depth}}}), testing.mock_resources()
+    pipeline.run(Batch.of(catalog, requests[:1]), resources)  # now all are indexed
+    found = []
+    for few in (dense.FEW, 10**9):  # where few may be found these alone are multiplied, or never
+        monkeypatch.setattr(dense, "FEW", few)
+        for chosen in (requests, requests[1:], requests[1:2], requests[3:]):
+            outcome = pipeline.run(Batch.of(catalog, chosen), resources)
+            found.append(shown(outcome.query, outcome.candidates))
+    assert found[:4] == found[4:]
+    assert [len(answer["rows"]) for answer in found[1]] == [min(depth, 3), min(depth, 2), 0]
