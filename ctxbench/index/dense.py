@@ -23,7 +23,7 @@ from ctxbench.core.masks import Masks
 from ctxbench.core.query import Query
 from ctxbench.core.stages import EMBEDDER, Resources
 from ctxbench.embedding.embedder import ModelError
-from ctxbench.index.products import blocks, multiply, parts_of, row_dots
+from ctxbench.index.products import blocks, multiply, nth_greatest, parts_of, row_dots
 from ctxbench.index.versions import index_over
 from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
 
@@ -255,8 +255,9 @@ def by_best_pair(query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int)
     """The chunks nearest to each request; chunks that a request repeats are embedded and searched once."""
     asked, place = query.distinct
     eligible = asked.batch.eligible
-    rows = np.flatnonzero(matrix.by_chunk(eligible.any()))
-    few = len(rows) * FEW <= len(matrix.item)
+    wanted = matrix.by_chunk(eligible.any())
+    few = np.count_nonzero(wanted) * FEW <= len(wanted)
+    rows = np.flatnonzero(wanted) if few else _NONE
     searched = matrix.taken(rows) if few else matrix
     queries = query_vectors(asked, embed, searched)
     found = search(queries, asked.start, eligible, searched, depth=depth, weight=asked.weight)
@@ -358,7 +359,7 @@ def nearest(
     limit = np.finfo(np.float32).min  # any score, but not -inf
     if len(matrix.first) > depth:
         of_items = best if len(matrix.first) == len(best) else np.maximum.reduceat(best, matrix.first)
-        limit = max(limit, np.partition(of_items, len(of_items) - depth)[len(of_items) - depth] - margin)
+        limit = max(limit, nth_greatest(of_items, depth) - margin)
     near = np.flatnonzero(best >= limit)
     least = best[near] - margin
     if scores is None:

@@ -279,3 +279,12 @@ def test_few_items_are_searched_as_all_are(monkeypatch, paragraphs, depth):
             found.append(shown(outcome.query, outcome.candidates))
     assert found[:4] == found[4:]
     assert [len(answer["rows"]) for answer in found[1]] == [min(depth, 3), min(depth, 2), 0]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(st.integers(-3, 3), st.just(-np.inf), st.floats(-1, 1, width=32)), min_size=1), st.data())
+def test_the_nth_greatest_is_that_of_the_values_in_order(values, data):
+    n = data.draw(st.integers(1, len(values)))
+    times = data.draw(st.integers(1, 40))
+    found = products.nth_greatest(np.array(values * times, dtype=np.float32), n)
+    assert found == np.sort(np.array(values * times, dtype=np.float32))[::-1][n - 1]
