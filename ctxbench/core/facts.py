@@ -14,6 +14,7 @@ from ctxbench.core.errors import Fault, raise_faults
 from ctxbench.core.times import instant
 
 EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_ABSENT = -2  # code of a text that no item has
 _NONE = -1  # code of an item without a workspace, user, conversation or kind
 _CODED = ("type", "workspace", "user", "conversation", "kind")  # what is held as codes, by its name in an item
 
@@ -37,21 +38,25 @@ class FactCodes:
         code = np.array([_NONE if one is None else known.setdefault(one, len(known)) for one in texts], dtype=np.int64)
         return cls(code=frozen(code), names=tuple(known))
 
+    @cached_property
+    def _place(self) -> dict[Any, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
     def extended(self, more: FactCodes) -> FactCodes:
         """These, and behind them those of further items; equal to what `of` makes of all texts."""
-        known = {name: place for place, name in enumerate(self.names)}
+        known = self._place.copy()
         places = np.array([*(known.setdefault(name, len(known)) for name in more.names), _NONE], dtype=np.int64)
         code = np.concatenate([self.code, places[more.code]])  # -1 is the last
         return FactCodes(code=frozen(code), names=tuple(known))
 
     def are(self, text: str | None) -> BoolArray:
         """True for the items with this very text; of none, all False."""
-        if text is None or text not in self.names:
-            return np.zeros(len(self.code), dtype=np.bool_)
-        return np.equal(self.code, self.names.index(text))
+        return np.equal(self.code, self._place.get(text, _ABSENT))
 
     def open_to(self, text: str | None) -> BoolArray:
         """True for the items that have no such text, or this one."""
+        if not self.names:
+            return np.ones(len(self.code), dtype=np.bool_)
         return np.equal(self.code, _NONE) | self.are(text)
 
     def among(self, texts: Iterable[str]) -> BoolArray:
@@ -155,6 +160,11 @@ class Facts:
         return Facts(link_type=types.code, link_types=types.names, **codes, **held)
 
     @cached_property
+    def always_items(self) -> IntArray:
+        """The positions of the items of `always`, rising."""
+        return frozen(np.flatnonzero(self.always))
+
+    @cached_property
     def private(self) -> bool:
         """Whether any item is not everybody's."""
         return bool(self.workspace.names or self.user.names)
@@ -180,6 +190,8 @@ class Facts:
         an end is gone.
         """
         created, until = self.created[item], self.until[item]
+        if isinstance(time, int):  # of all items, mostly; the half of the work
+            return np.equal(until, LATEST) if time == LATEST else (created <= time) & (time < until)
         return np.where(np.equal(time, LATEST), until == LATEST, (created <= time) & (time < until))
 
     def linked(self, item: int) -> Sequence[tuple[str, int]]:

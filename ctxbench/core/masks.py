@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class Masks:
     without: IntArray
     time: IntArray
     facts: Facts | None = None
+    _last: dict[int, BoolArray] = field(default_factory=dict, init=False, repr=False)  # the row that was made last
 
     def __post_init__(self) -> None:
         for array in (self.scope, *self.shared, self.start, self.without, self.time):
@@ -70,9 +71,13 @@ class Masks:
         without = self.without[self.start[request] : self.start[request + 1]]
         if not len(without) and self.facts is None:
             return mask
+        if (known := self._last.get(request)) is not None:
+            return known
         own: BoolArray = mask & self.facts.at(int(self.time[request])) if self.facts is not None else mask.copy()
         own[without] = False
-        return frozen(own)
+        self._last.clear()
+        self._last[request] = frozen(own)
+        return own
 
     def cells(self, request: Any, item: Any) -> Any:
         """Whether each request may get the item beside it: for two numbers a bool, for arrays one."""
@@ -111,8 +116,8 @@ class Masks:
     def counts(self) -> IntArray:
         """How many items each request may get, shape (n_requests,)."""
         if self.facts is not None:
-            return np.array([int(row.sum()) for row in self], dtype=np.int64)
-        whole = np.array([int(mask.sum()) for mask in self.shared], dtype=np.int64)[self.scope]
+            return np.array([np.count_nonzero(row) for row in self], dtype=np.int64)
+        whole = np.array([np.count_nonzero(mask) for mask in self.shared], dtype=np.int64)[self.scope]
         owner = owners(self.start)
         taken = np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self))
         return np.subtract(whole, taken)

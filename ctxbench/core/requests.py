@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -91,10 +91,10 @@ class Only:
             left &= facts.type.among(self.types)
         if self.kinds:
             left &= facts.kind.among(self.kinds)
-        if self.since is not None:
-            left &= facts.created >= instant(self.since)
+        if self.since is not None or self.before is not None:
+            left &= facts.created >= (EARLIEST + 1 if self.since is None else instant(self.since))
         if self.before is not None:
-            left &= (facts.created < instant(self.before)) & (facts.created != EARLIEST)
+            left &= facts.created < instant(self.before)
         if self.confidence is not None:
             left &= facts.confidence >= self.confidence  # False where it is not known
         if self.conversation is not None:
@@ -256,6 +256,10 @@ class Batch:
         return Batch.of(self.catalog, (self.requests[row] for row in rows))
 
 
+Sees: TypeAlias = Callable[[Any], Any]
+"""Whether a request sees an item, or each of some."""
+
+
 class _Resolver:
     """Resolves requests against one catalog; scopes shared by many requests are looked up once."""
 
@@ -277,14 +281,17 @@ class _Resolver:
         self.seen.add(request.id)
         self.time.append(self._time(request))
         whose = (request.workspace, request.user)
-        own = self.open.of(whose, lambda: self.facts.open_to(*whose))
-        seen = own & self.facts.at(self.time[-1]) if self.facts.timed else own
+        own, time = self.open.of(whose, lambda: self.facts.open_to(*whose)), self.time[-1]
         available = self._available(request)
+
+        def seen(item: Any) -> Any:  # of what is named; of all items it is made where they are searched
+            return own[item] & self.facts.at(time, item)
+
         removed = self._positions(request, "removed", request.removed, seen)
         if request.session is None:
-            kept = available & self.facts.always & seen
-            kept[removed] = False
-            session = [(int(item), int(Mode.ALWAYS)) for item in np.flatnonzero(kept)]
+            always = self.facts.always_items
+            kept = always[available[always] & seen(always) & ~np.isin(always, removed)]
+            session = [(item, int(Mode.ALWAYS)) for item in kept.tolist()]
         else:
             session = self._session(request, removed, seen)
         self._positions(request, "explicit", request.explicit, seen)
@@ -331,7 +338,7 @@ class _Resolver:
         mask = mask & self.facts.searchable
         return mask if request.only is None else mask & request.only.of(self.catalog)
 
-    def _session(self, request: Request, removed: Sequence[int], seen: BoolArray) -> list[tuple[int, int]]:
+    def _session(self, request: Request, removed: Sequence[int], seen: Sees) -> list[tuple[int, int]]:
         """What a request's session holds, once each, with its mode."""
         held = request.session or ()
         positions = self._positions(request, "session", [one.key for one in held], seen)
@@ -345,12 +352,12 @@ class _Resolver:
             self.faults.append(Fault(what))
         return list(dict(zip(positions, modes, strict=False)).items())
 
-    def _positions(self, request: Request, what: str, keys: Sequence[ItemKey], seen: BoolArray | None) -> list[int]:
+    def _positions(self, request: Request, what: str, keys: Sequence[ItemKey], seen: Sees | None) -> list[int]:
         """The positions of items by key; what the request may not see is told as if it were not there."""
         out = []
         for key in keys:
             position = self.catalog.find(key)
-            if position is None or not (seen is None or seen[position]):
+            if position is None or not (seen is None or seen(position)):
                 self.faults.append(
                     Fault(f"query {request.id!r}: {what} names {key.id!r}, which the catalog does not hold")
                 )

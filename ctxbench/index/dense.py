@@ -23,13 +23,14 @@ from ctxbench.core.masks import Masks
 from ctxbench.core.query import Query
 from ctxbench.core.stages import EMBEDDER, Resources
 from ctxbench.embedding.embedder import ModelError
-from ctxbench.index.products import blocks, multiply, parts_of, row_dots
+from ctxbench.index.products import blocks, multiply, nth_greatest, parts_of, row_dots
 from ctxbench.index.versions import index_over
 from ctxbench.text.chunking.item_chunks import DOCUMENTS, ItemChunking
 
 T = TypeVar("T")
 Embed: TypeAlias = Callable[[Sequence[str]], Float32Array]
 """From texts to their unit vectors, shape (n_texts, n_dimensions)."""
+FEW = 8  # where at most one chunk in so many may be found, these are copied, which is faster than a product of all
 BLOCK = 4_000_000  # cells of a product held at once: 16 MB
 
 
@@ -82,6 +83,14 @@ class ChunkMatrix:
     def of(cls, vectors: Float32Array, item: IntArray, ordinal: IntArray) -> ChunkMatrix:
         """Take rows that are in catalog order."""
         return cls(np.ascontiguousarray(vectors, dtype=np.float32), item, ordinal, np.flatnonzero(firsts(item)))
+
+    def taken(self, rows: IntArray) -> ChunkMatrix:
+        """Some of the rows, rising."""
+        return ChunkMatrix.of(self.vectors[rows], self.item[rows], self.ordinal[rows])
+
+    def by_chunk(self, of_items: BoolArray) -> BoolArray:
+        """What is said of every item of the catalog, shape (n_items,), said of every chunk, shape (n_chunks,)."""
+        return of_items if len(self.first) == len(self.item) == len(of_items) else of_items[self.item]
 
 
 class _Room:
@@ -245,10 +254,15 @@ class Hits:
 def by_best_pair(query: Query, embed: Embed, matrix: ChunkMatrix, *, depth: int) -> Iterator[Hits]:
     """The chunks nearest to each request; chunks that a request repeats are embedded and searched once."""
     asked, place = query.distinct
-    queries = query_vectors(asked, embed, matrix)
-    found = search(queries, asked.start, asked.batch.eligible, matrix, depth=depth, weight=asked.weight)
+    eligible = asked.batch.eligible
+    wanted = matrix.by_chunk(eligible.any())
+    few = np.count_nonzero(wanted) * FEW <= len(wanted)
+    rows = np.flatnonzero(wanted) if few else _NONE
+    searched = matrix.taken(rows) if few else matrix
+    queries = query_vectors(asked, embed, searched)
+    found = search(queries, asked.start, eligible, searched, depth=depth, weight=asked.weight)
     for request, hits in enumerate(found):
-        yield Hits(hits.row, place[asked.start[request] + hits.query_chunk], hits.score)
+        yield Hits(rows[hits.row] if few else hits.row, place[asked.start[request] + hits.query_chunk], hits.score)
 
 
 def query_vectors(query: Query, embed: Embed, matrix: ChunkMatrix) -> Float32Array:
@@ -284,7 +298,6 @@ def search(
     Raises:
         EmbeddingError: a query vector holds NaN or infinity.
     """
-    held = matrix.item[matrix.first]
     for request, parts in itertools.groupby(products(queries, start, matrix), key=itemgetter(0)):
         best = np.full(len(matrix.item), -np.inf, dtype=np.float32)
         scores: Float32Array | None = None
@@ -294,9 +307,9 @@ def search(
             for row in part:
                 np.maximum(best, row, out=best)
         own = slice(int(start[request]), int(start[request + 1]))
-        mask = eligible[request]
-        if not mask[held].all():
-            best = np.where(mask[matrix.item], best, np.float32(-np.inf))
+        allowed = matrix.by_chunk(eligible[request])
+        if not allowed.all():
+            best = np.where(allowed, best, np.float32(-np.inf))
         yield nearest(queries[own], best, matrix, depth=depth, weight=weight[own], scores=scores)
 
 
@@ -343,11 +356,11 @@ def nearest(
     if len(queries) == 0 or len(matrix.item) == 0:
         return Hits(_NONE, _NONE, np.empty(0, dtype=np.float64))
     margin = np.float32(MARGIN * max(1.0, float(weight.max())))  # float32's error grows with the weight
-    limit = np.float32(-np.inf)
+    limit = np.finfo(np.float32).min  # any score, but not -inf
     if len(matrix.first) > depth:
-        of_items = np.maximum.reduceat(best, matrix.first)
-        limit = np.partition(of_items, len(of_items) - depth)[len(of_items) - depth] - margin
-    near = np.flatnonzero((best >= limit) & (best > -np.inf))
+        of_items = best if len(matrix.first) == len(best) else np.maximum.reduceat(best, matrix.first)
+        limit = max(limit, nth_greatest(of_items, depth) - margin)
+    near = np.flatnonzero(best >= limit)
     least = best[near] - margin
     if scores is None:
         query, row = _pairs(queries, weight, matrix.vectors, near, least)

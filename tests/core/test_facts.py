@@ -44,6 +44,19 @@ def test_facts_are_arrays():
     assert (facts.private, facts.timed, facts.hidden) == (True, True, True)
 
 
+def test_items_can_be_asked_for_by_their_texts():
+    facts = Catalog(ITEMS).facts
+    assert facts.workspace.among(("w", "no such")).tolist() == [True, True, False, False]
+    assert facts.workspace.among(()).tolist() == [False] * 4
+    assert [facts.workspace.are(text).tolist() for text in ("v", "no such", None)] == [
+        [False, False, False, True],
+        [False] * 4,
+        [False] * 4,
+    ]
+    assert facts.workspace.open_to(None).tolist() == [False, False, True, False]
+    assert Catalog([memory("x")]).facts.workspace.open_to("w").tolist() == [True]
+
+
 def test_a_catalog_without_facts_hides_nothing():
     facts = Catalog([memory("x")]).facts
     assert (facts.private, facts.timed, facts.hidden) == (False, False, False)

@@ -7,12 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxbench import testing
 from ctxbench.core.errors import EmbeddingError
 from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.requests import Batch, Request
 from ctxbench.embedding.embedder import ModelError
 from ctxbench.index import dense, products
 from ctxbench.index.dense import ChunkMatrix, DenseIndex, chunks_of, search
 from ctxbench.index.products import multiply, row_dots
+from ctxbench.testing.contract import shown
 
 X, Y = [1.0, 0.0], [0.0, 1.0]
 
@@ -252,3 +256,35 @@ class TestDenseIndex:
     def test_a_vector_that_is_no_number_names_its_chunk(self):
         with pytest.raises(EmbeddingError, match="chunk 0 of item rule:c holds NaN"):
             DenseIndex(CATALOG).matrix(need(2), Embed(value=np.nan))
+
+
+@pytest.mark.parametrize("depth", [1, 3, 100])
+@pytest.mark.parametrize("paragraphs", [1, 3], ids=["a chunk an item", "several chunks an item"])
+def test_few_items_are_searched_as_all_are(monkeypatch, paragraphs, depth):
+    words = ["refund", "order", "late", "parcel", "invoice", "address"]
+    texts = [[f"{words[n % 6]} {words[(n + p) % 5]} {n % 7}" for p in range(paragraphs)] for n in range(60)]
+    catalog = Catalog(Item(type="memory", name=f"m{n}", text="\n\n".join(one)) for n, one in enumerate(texts))
+    available = [None, tuple(catalog[n].key for n in (50, 3, 17)), tuple(catalog[n].key for n in (3, 4)), ()]
+    requests = [
+        Request(id=f"q{n}", text=f"a late {word}. Is it paid?", available=one)
+        for n, (word, one) in enumerate(zip(words, available, strict=False))
+    ]
+    pipeline, resources = Pipeline.of({"retrieve": {"dense": {"depth": depth}}}), testing.mock_resources()
+    pipeline.run(Batch.of(catalog, requests[:1]), resources)  # now all are indexed
+    found = []
+    for few in (dense.FEW, 10**9):  # where few may be found these alone are multiplied, or never
+        monkeypatch.setattr(dense, "FEW", few)
+        for chosen in (requests, requests[1:], requests[1:2], requests[3:]):
+            outcome = pipeline.run(Batch.of(catalog, chosen), resources)
+            found.append(shown(outcome.query, outcome.candidates))
+    assert found[:4] == found[4:]
+    assert [len(answer["rows"]) for answer in found[1]] == [min(depth, 3), min(depth, 2), 0]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(st.integers(-3, 3), st.just(-np.inf), st.floats(-1, 1, width=32)), min_size=1), st.data())
+def test_the_nth_greatest_is_that_of_the_values_in_order(values, data):
+    n = data.draw(st.integers(1, len(values)))
+    times = data.draw(st.integers(1, 40))
+    found = products.nth_greatest(np.array(values * times, dtype=np.float32), n)
+    assert found == np.sort(np.array(values * times, dtype=np.float32))[::-1][n - 1]
