@@ -75,7 +75,7 @@ def test_of_two_that_insert_the_same_id_one_is_refused(tmp_path):
 
     def write(number):
         with SqliteStore(path) as store:
-            start.wait()
+            start.wait(timeout=60)
             try:
                 return store.insert(memory("a", content=f"text {number}")).content
             except ParameterError as error:
