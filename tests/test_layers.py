@@ -35,7 +35,7 @@ LAYERS = (
     (
         "bench.progress_listener bench.metrics bench.stats bench.machine data.datasets.row_groups "
         "data.datasets.query_labels data.datasets.content_checks data.datasets.dataset "
-        "data.datasets.layout data.datasets.reader data.datasets.replacing data.datasets.writer data.importers "
+        "data.datasets.layout data.datasets.reader data.datasets.replacement data.datasets.writer data.importers "
         "data.datasets.lookup data.datasets data.fetch data.labelling.query_files "
         "data.traces data.usage bench.provenance bench.slices "
         "bench.stored_answers bench.labels bench.answer_rows bench.results data.curation bench.prepared bench.summary "

@@ -11,7 +11,7 @@ from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import SettingDifference, edit_text
 from ctxbench.gate.model import Cause, CauseKind
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
-from ctxbench.text.fitting import BUDGET
+from ctxbench.text.prompt_budget import BUDGET
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
 _ALL, _CHUNKS = "in the catalog", "with more chunks"

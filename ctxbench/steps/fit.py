@@ -17,7 +17,7 @@ from ctxbench.core.rules import Rule
 from ctxbench.core.shown import text_shown
 from ctxbench.core.stages import FORMAT, Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.text.fitting import BUDGET, BUDGET_WORDS, cut_places, rendered_fit
+from ctxbench.text.prompt_budget import BUDGET, BUDGET_WORDS, cut_places, rendered_fit
 
 TOO_LONG = "too_long"  # the code of the rule for an item of which no part fits
 

@@ -20,7 +20,7 @@ from ctxbench.core.selection import Prompt
 from ctxbench.core.shown import part_of, text_shown
 from ctxbench.core.stages import FORMAT, Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.text.fitting import BUDGET, BUDGET_WORDS, cut_places, prompt_tokens, rendered_fit
+from ctxbench.text.prompt_budget import BUDGET, BUDGET_WORDS, cut_places, prompt_tokens, rendered_fit
 from ctxbench.text.templates import ContextTemplate
 
 

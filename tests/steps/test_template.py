@@ -21,7 +21,7 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.steps.template import Rendered, Template
-from ctxbench.text.fitting import cut_places
+from ctxbench.text.prompt_budget import cut_places
 from ctxbench.text.tokens import CharsCounter, Cl100kCounter, FileCounter, O200kCounter
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)

@@ -11,7 +11,7 @@ from ctxbench.core.errors import InputError, ParameterError, StorageError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.layout import AGENT, CARD, QRELS, QRELS_HEADER, QUERIES, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
-from ctxbench.data.datasets.replacing import OTHER, loss, refuse_loss
+from ctxbench.data.datasets.replacement import OTHER, loss, refuse_loss
 from ctxbench.io.files import atomic_folder, read_bytes, write_atomic
 from ctxbench.io.json_files import dump_jsonl
 from ctxbench.io.yaml_files import dump_yaml

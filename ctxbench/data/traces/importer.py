@@ -13,7 +13,7 @@ from ctxbench.core.errors import InputError, ParameterError, none_found
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.data.datasets.layout import CARD, own_files, read_card
-from ctxbench.data.datasets.replacing import refuse_loss
+from ctxbench.data.datasets.replacement import refuse_loss
 from ctxbench.data.datasets.writer import copy_other_files, write_files
 from ctxbench.data.labelling.query_files import EXPOSURE, Exposure, write_exposures
 from ctxbench.data.traces.builder import SOURCE, Builder, writable

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.shown import between_characters
-from ctxbench.text.fitting import cut_places
+from ctxbench.text.prompt_budget import cut_places
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
 
