@@ -39,14 +39,14 @@ DEFAULTS = ContextOptions(template="chat", budget=2000)
 _log = logging.getLogger(__name__)
 
 Ranker: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
-"""From results, as `FoundMemories.results` gives them, to a score each."""
+"""From results, each with `memory` and `score` (similarity; None where it was not found by it), to a score each."""
 
 
 class ContextEngine:
     """Finds the memories that a query needs, and renders them for a prompt.
 
-    Every call names its workspace and sees no other. Whatever goes wrong is an `EngineError` that says its type; a
-    failure is never an empty answer.
+    Every call names its workspace and sees no other. A query is one vector, however many sentences it has. Whatever
+    goes wrong is an `EngineError` that says its type; a failure is never an empty answer.
 
     Args:
         store: where the memories are.
@@ -132,14 +132,16 @@ class ContextEngine:
         """Add a template: `memory_format`, and as needed `header`, `separator`, `footer` and `metadata`.
 
         Raises:
-            EngineError: it lacks something, or names an unknown variable.
+            EngineError: the name is one of ours, or it lacks something or names an unknown variable.
         """
         with typed_errors():
+            if name in TEMPLATES:
+                raise ParameterError(f"{name!r} is one of the engine's own templates; name yours otherwise")
             build("format", "template", {"template": template})
             self._templates[name] = dict(template)
 
     def register_ranker(self, name: str, ranker: Ranker) -> None:
-        """Add a ranker of what a search found: from results, each with `memory` and `score`, to a score each.
+        """Add a ranker of what a search found; see `Ranker`.
 
         Raises:
             EngineError: the name is one of ours.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ctxbench.core.errors import EmbeddingError, InputError, ParameterError, StorageError, UserError
+from ctxbench.core.errors import EmbeddingError, InputError, ParameterError, StorageError, UnknownNameError, UserError
 
 EMBEDDING, SEARCH, STORAGE, VALIDATION = "embedding_error", "search_error", "storage_error", "validation_error"
 TEMPLATE = "template_not_found"
@@ -34,9 +34,7 @@ def typed_errors() -> Iterator[None]:
         raise EngineError(EMBEDDING, str(error)) from error
     except StorageError as error:
         raise EngineError(STORAGE, str(error)) from error
-    except (ParameterError, InputError, LookupError) as error:
-        if not isinstance(error, UserError):
-            raise
+    except (ParameterError, InputError, UnknownNameError) as error:
         raise EngineError(VALIDATION, str(error)) from error
     except UserError as error:
         raise EngineError(SEARCH, str(error)) from error

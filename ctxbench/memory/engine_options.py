@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from ctxbench.core.errors import check_range
 from ctxbench.core.requests import Only
+from ctxbench.memory.engine_errors import typed_errors
 
-MOST_RESULTS = 1000
+MOST_RESULTS = 100  # as of the shipped selectors
 DEEPEST = 5
 
 
@@ -16,7 +17,7 @@ class SearchOptions:
     """How a search goes.
 
     Attributes:
-        limit: results at most, 1 to 1,000; what relationships bring in comes on top.
+        limit: results at most, 1 to 100; what relationships bring in comes on top.
         kinds: only memories of these kinds, such as `fact`; empty = all.
         since, before: only memories created from the one on, and before the other; ISO 8601.
         confidence: only memories that are at least so sure, 0 to 1.
@@ -26,6 +27,9 @@ class SearchOptions:
         ranker: `default`, `similarity`, `recency`, `confidence`, or one that was registered.
         user: whose memories are seen beside everybody's.
         time: as of when; ISO 8601, without an offset UTC. None = now.
+
+    Raises:
+        EngineError: limit or depth is out of range. What else may be wrong is told by the search.
     """
 
     limit: int = 10
@@ -41,8 +45,9 @@ class SearchOptions:
     time: str | None = None
 
     def __post_init__(self) -> None:
-        check_range("limit", self.limit, 1, MOST_RESULTS)
-        check_range("depth", self.depth, 1, DEEPEST)
+        with typed_errors():
+            check_range("limit", self.limit, 1, MOST_RESULTS)
+            check_range("depth", self.depth, 1, DEEPEST)
 
     @property
     def only(self) -> Only:
@@ -74,4 +79,5 @@ class ContextOptions(SearchOptions):
     def __post_init__(self) -> None:
         SearchOptions.__post_init__(self)
         if self.budget is not None:
-            check_range("budget", self.budget, 1)
+            with typed_errors():
+                check_range("budget", self.budget, 1)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ctxbench.core.candidates import Origin
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Outcome
 from ctxbench.core.selection import Selection, selections
 
-DEPTH, KIND = "link.depth", "link.type"  # columns of what a relationship brought in
+KIND = "link.type"  # column of what a relationship brought in
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +46,21 @@ class FoundMemories:
         """What was chosen, best first: `memory`, `score` (similarity), `rank` from 1, and `relationships`, if any.
 
         What a relationship brought in stands under `relationships` of the result that it was reached from, with
-        `depth`, the `relationship`'s type, and the `path` of ids that led there.
+        `depth`, the `relationship`'s type, and the `path` of ids that led there; where that one was left out, it is a
+        result of its own.
         """
-        rows = self.rows(chosen=True)
-        found = [row for row in rows if self._depth(row) == 0]
-        related: dict[int, list[dict[str, Any]]] = {row: [] for row in found}
-        starts = {int(self.outcome.candidates.item[row]): row for row in found}
-        via = {int(self.outcome.candidates.item[row]): int(self.outcome.candidates.via_item[row]) for row in rows}
-        for row in rows:
-            if self._depth(row):
-                path = [int(self.outcome.candidates.item[row])]
-                while path[0] not in starts and via.get(path[0], -1) >= 0:
-                    path.insert(0, via[path[0]])
-                if path[0] in starts:
-                    related[starts[path[0]]].append(self._related(row, path))
-        return [self._result(row, rank, related[row]) for rank, row in enumerate(found, start=1)]
+        table = self.outcome.candidates
+        rows = table.rows(self.place)
+        via = dict(zip(table.item[rows].tolist(), table.via_item[rows].tolist(), strict=True))
+        paths = {row: _path(int(table.item[row]), via) for row in self.rows(chosen=True)}
+        first = {path[0]: row for row, path in paths.items() if len(path) == 1}
+        related: dict[int, list[dict[str, Any]]] = {
+            row: [] for row, path in paths.items() if len(path) == 1 or path[0] not in first
+        }
+        for row, path in paths.items():
+            if row not in related:
+                related[first[path[0]]].append(self._related(row, path))
+        return [self._result(row, rank, own) for rank, (row, own) in enumerate(related.items(), start=1)]
 
     def every_result(self) -> list[dict[str, Any]]:
         """What was chosen as one list, best first, each with `memory` and `score`: what a ranker is given."""
@@ -78,11 +78,6 @@ class FoundMemories:
         item: Item = self.catalog[int(self.outcome.candidates.item[row])]
         return item
 
-    def _depth(self, row: int) -> int:
-        """Over how many relationships a row was reached; 0 = it was found."""
-        table = self.outcome.candidates
-        return int(table.columns[DEPTH][row]) if table.origin[row] >= Origin.EXPANSION else 0
-
     def _similarity(self, row: int) -> float | None:
         columns = self.outcome.candidates.columns
         column = columns.get("dense")  # of a merge; else the search is by similarity alone
@@ -96,7 +91,7 @@ class FoundMemories:
     def _related(self, row: int, path: list[int]) -> dict[str, Any]:
         kind = self.catalog.facts.link_types[int(self.outcome.candidates.columns[KIND][row])]
         names = [memory_dict(self.catalog[place])["id"] for place in path]
-        return {"memory": memory_dict(self._item(row)), "relationship": kind, "depth": self._depth(row), "path": names}
+        return {"memory": memory_dict(self._item(row)), "relationship": kind, "depth": len(path) - 1, "path": names}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -148,6 +143,14 @@ class BuiltContext(FoundMemories):
             "rankingScores": dict(zip(ids, scores, strict=True)),
             "budgetUsed": round(used, 1),
         }
+
+
+def _path(item: int, via: Mapping[int, int]) -> list[int]:
+    """The items by which one was reached, its own last; alone where it was found."""
+    path = [item]
+    while via[path[0]] >= 0:
+        path.insert(0, via[path[0]])
+    return path
 
 
 def memory_dict(item: Item) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class QueryVectors:
     Attributes:
         embedder: makes what is not there.
         size: how many are kept, 0 or more; the one used longest ago goes first.
-        seconds: how long one is kept after it was made, above 0.
+        seconds: how long one is kept after it was made, 0 or more.
         clock: tells seconds; for tests.
         hits, misses: how often one was there, and was not.
     """

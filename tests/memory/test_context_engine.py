@@ -232,3 +232,38 @@ def test_a_store_that_fails_is_no_empty_answer(tmp_path):
     with pytest.raises(EngineError) as error:
         engine.search("tyre", "home")
     assert error.value.type == "storage_error"
+
+
+def test_what_is_in_the_context_is_among_its_memories_also_where_what_led_to_it_is_left_out(engine):
+    options = ContextOptions(limit=1, relationships=True, ranker="recency", budget=23)
+    built = engine.build("flat tyre", "home", options)
+    assert TEXTS["pump"] in built.context  # the newer one, which a relationship brought in
+    assert TEXTS["tyre"] not in built.context
+    assert ids(built) == built.preview()["memoryIds"] == ["pump"]
+    assert built.truncated
+
+
+@pytest.mark.parametrize("given", [{"limit": 0}, {"limit": 101}, {"depth": 6}, {"depth": 0}])
+def test_options_out_of_range_are_validation_errors(given):
+    with pytest.raises(EngineError, match=next(iter(given))) as error:
+        SearchOptions(**given)
+    assert error.value.type == "validation_error"
+
+
+@pytest.mark.parametrize("ranker", ["default", "similarity", "recency"])
+def test_as_many_are_found_as_may_be_asked_for(store, ranker):
+    store.insert_many(Memory(id=f"m{n}", workspace="work", content=f"Note {n} on tyres.") for n in range(120))
+    found = engine_over(store).search("tyres", "work", SearchOptions(limit=100, ranker=ranker))
+    assert len(found.results()) == 100
+
+
+def test_a_budget_of_nothing_is_a_validation_error():
+    with pytest.raises(EngineError, match="budget") as error:
+        ContextOptions(budget=0)
+    assert error.value.type == "validation_error"
+
+
+def test_a_template_of_ones_own_cannot_take_the_name_of_another(engine):
+    with pytest.raises(EngineError, match="chat") as error:
+        engine.register_template("chat", {"memory_format": "{{content}}"})
+    assert error.value.type == "validation_error"
