@@ -117,6 +117,9 @@ def import_traces_command(
     all_offered: Annotated[
         bool, typer.Option("--all-offered", help="Turns without a list of what was offered were offered everything.")
     ] = False,
+    renames: Annotated[
+        Path | None, typer.Option(help="Items that the log has by older ids: lines `old id: new id`, YAML or JSON.")
+    ] = None,
     redact: Annotated[
         Path | None, typer.Option(help="Own patterns to redact, YAML or JSON, before the built-in ones.")
     ] = None,
@@ -140,7 +143,7 @@ def import_traces_command(
 
     settings = TraceSettings.of_folder(out, name=name, licence=licence, history=history, all_offered=all_offered)
     wanted = redaction(redact, off=no_redact)
-    import_traces(logs, catalog=catalog, out=out, settings=settings, redact=wanted, as_json=json_)
+    import_traces(logs, catalog=catalog, out=out, settings=settings, renames=renames, redact=wanted, as_json=json_)
 
 
 @import_app.command("beir", cls=Command)

@@ -235,7 +235,11 @@ def _taken_back(answer: KeyPress) -> str:
 
 def _print_report(report: Report, when: str) -> None:
     wide = max(len(figure.name) for figure in (*report.completeness, *report.differences))
-    say(f"{when}: {count(report.answers, 'answer')}, {count(report.queries, 'query', 'queries')} labelled to the end")
+    if report.answers:
+        done = f"{count(report.queries, 'query', 'queries')} labelled to the end"
+        say(f"{when}: {count(report.answers, 'answer')}, {done}")
+    else:
+        say(f"{when} any answer of yours: what the log alone makes likely, which may be far off")
     for title, figures in (("completeness", report.completeness), ("difference", report.differences)):
         for figure in figures:
             if math.isnan(figure.value):

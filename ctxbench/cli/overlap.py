@@ -83,6 +83,9 @@ def _pair_lines(found: Overlap, shown: int | None) -> Iterator[str]:
     yield ""
     if not found.pairs:
         yield f"no two items read alike (similarity {found.threshold:g} or more), and none is taken for another"
+        if found.nearest:
+            yield "nearest to it:"
+            yield from (f"  {one}  {other}  (similarity {value:.2f})" for one, other, value in found.nearest)
         return
     taken = sum(pair.margin < 0 for pair in found.pairs)
     yield (

@@ -23,6 +23,7 @@ def import_traces(
     catalog: str,
     out: Path,
     settings: TraceSettings,
+    renames: Path | None = None,
     redact: bool | Path,
     as_json: bool,
 ) -> None:
@@ -36,12 +37,14 @@ def import_traces(
             reads anew each time.
         out: the folder to write.
         settings: see there.
+        renames: a file of ids that the logs have, old to new.
         redact: whether texts are redacted; a path names a file of own patterns.
         as_json: print the report as JSON.
 
     Raises:
         StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
     """
+    from ctxbench.data.curation.renames import read_renames
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.data.datasets.writer import write_dataset
     from ctxbench.data.traces.import_report import kind_lines
@@ -54,7 +57,8 @@ def import_traces(
         say(*kind_lines(items), err=True)
     patterns = redact if isinstance(redact, Path) else None
     with progress() as shown:
-        source = TraceSource(logs=tuple(logs), catalog=items, scopes=scopes)
+        renamed = {} if renames is None else read_renames(renames)
+        source = TraceSource(logs=tuple(logs), catalog=items, scopes=scopes, renames=renamed)
         made = import_into(out, source, settings, redact=bool(redact), patterns=patterns, progress=shown)
     if is_agent_file(catalog):
         write_dataset(made.dataset.of_agent(Path(catalog)), out)

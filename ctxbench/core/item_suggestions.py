@@ -16,12 +16,13 @@ def suggest_items(item: str, known: Iterable[str]) -> str:
     """Return '; did you mean ...?' for the id of no item; empty where none is close.
 
     Close is an item of the same name, or one of the same type and server with nearly the same name: ids alone are alike
-    by their types. What is known is not listed, since catalogs hold thousands.
+    by their types. A text that is no id is taken for a name, or for that of a file. What is known is not listed, since
+    catalogs hold thousands.
     """
     try:
         wanted = ItemKey.parse(item)
     except ParameterError:
-        return ""
+        wanted = ItemKey("", None, item)
     found = sorted((-_closeness(wanted, ItemKey.parse(one)), one) for one in known)
     close = [one for closeness, one in found[:_SHOWN] if -closeness >= _CLOSE]
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
@@ -29,11 +30,12 @@ def suggest_items(item: str, known: Iterable[str]) -> str:
 
 def _closeness(wanted: ItemKey, other: ItemKey) -> float:
     """From 0 to 1; of paths it is that of their last parts where these are less alike."""
-    if wanted.name == other.name:
+    file = other.name.rpartition("/")[2]
+    if wanted.name == other.name or (not wanted.type and wanted.name in (file, file.partition(".")[0])):
         return 1.0
     if wanted[:2] != other[:2]:
         return 0.0
-    names = [(wanted.name, other.name), (wanted.name.rpartition("/")[2], other.name.rpartition("/")[2])]
+    names = [(wanted.name, other.name), (wanted.name.rpartition("/")[2], file)]
     return min(_ratio(*pair) for pair in names)
 
 

@@ -104,6 +104,11 @@ class _GateReader(YamlForm):
             self.fault(f"gate is a mapping of {', '.join(_GATE_KEYS)}; got {gate!r}", "gate")
             gate = {}
         self.refuse_unknown(gate, _GATE_KEYS, "gate", "gate")
+        selectors = data.get("selectors", [])
+        for place, entry in enumerate(selectors if isinstance(selectors, list) else []):
+            if isinstance(entry, Mapping) and "repeats" in entry:
+                what = "in a gate file, repeats stands once, under gate:, and holds for every selector of yours"
+                self.fault(what, "selectors", place, "repeats")
         metrics = self._metrics(data, gate)
         return CheckSettings(
             metrics=metrics,
@@ -254,7 +259,7 @@ class _GateReader(YamlForm):
         )
 
     def _ids(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> tuple[str, ...]:
-        """Item ids, put in the form that catalogs have them in."""
+        """Item ids, put in the form that catalogs have them in; what is none is refused once items are known."""
         values = entry.get(key, [])
         if not isinstance(values, list) or (key in entry and not values):
             self.fault(f"{key} must list item ids such as rule:code%20review, got {values!r}", *where, key)
@@ -263,16 +268,18 @@ class _GateReader(YamlForm):
         for place, value in enumerate(values):
             try:
                 parsed = ItemKey.parse(str(value))
-            except UserError as error:
-                self.fault(f"{key}: {error}", *where, key, place)
-                continue
-            if parsed.type not in ITEM_TYPES:
-                what = f"{key}: {value!r} is of no known type{suggest(parsed.type, ITEM_TYPES)}"
-                self.fault(what, *where, key, place)
-            elif parsed.id in found:
-                self.fault(f"{key} names {parsed.id} twice", *where, key, place)
+            except UserError:
+                name = str(value)  # of an item, perhaps
             else:
-                found.append(parsed.id)
+                name = parsed.id
+                if parsed.type not in ITEM_TYPES:
+                    what = f"{key}: {value!r} is of no known type{suggest(parsed.type, ITEM_TYPES)}"
+                    self.fault(what, *where, key, place)
+                    continue
+            if name in found:
+                self.fault(f"{key} names {name} twice", *where, key, place)
+            else:
+                found.append(name)
         return tuple(found)
 
 

@@ -20,6 +20,8 @@ from ctxbench.gate.snapshots import SelectorSnapshot, offered_ids
 from ctxbench.gate.value_texts import first_ids, level, signed_difference, size
 from ctxbench.io.visible import count
 
+_ADDED, _TOTAL = "tokens", "total_tokens"  # of what is added to a prompt; and with what its session holds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossFacts:
@@ -84,9 +86,19 @@ def decide_verdict(
         return Verdict.WORSE, tuple(worse)
     if unsure or by[Verdict.CANNOT_TELL]:
         return Verdict.CANNOT_TELL, (*unsure, *(_undecided_text(one, facts) for one in by[Verdict.CANNOT_TELL]))
-    if by[Verdict.BETTER]:
-        return Verdict.BETTER, tuple(f"{_change_text(one)}{_p_text(one, facts)}" for one in by[Verdict.BETTER])
-    return Verdict.SAME, (_same_reason(metrics, facts),)
+    moved = _moved_into_sessions(metrics)
+    if better := [one for one in by[Verdict.BETTER] if not (moved and one.metric == _ADDED)]:
+        return Verdict.BETTER, (*(f"{_change_text(one)}{_p_text(one, facts)}" for one in better), *moved)
+    return Verdict.SAME, ("; ".join((*moved, _same_reason(metrics, facts, told=_ADDED if moved else ""))),)
+
+
+def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
+    """That fewer tokens are added only because sessions hold them now, which saves nothing; empty if it is not so."""
+    by_name = {one.metric: one for one in metrics}
+    added, total = by_name.get(_ADDED), by_name.get(_TOTAL)
+    if added is None or total is None or added.verdict is not Verdict.BETTER or total.verdict is Verdict.BETTER:
+        return ()
+    return (f"{_change_text(added)}, which the session holds now: {_change_text(total)}",)
 
 
 def _change_text(one: MetricVerdict) -> str:
@@ -119,18 +131,21 @@ def _weak_evidence_text(one: MetricVerdict, facts: LossFacts) -> str:
     return f"not told apart from chance on {queries} (p = {one.comparison.p_holm:.2g})"
 
 
-def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts) -> str:
+def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, told: str = "") -> str:
+    """Why nothing moved enough; one metric may be told already."""
     parts = []
     if facts.lost or facts.gained:
         lost = f"{facts.lost} required item{'' if facts.lost == 1 else 's'} lost"
-        parts.append(f"{lost}, {facts.gained} gained, {facts.allowed} may be lost net")
+        parts.append(f"{lost}, {facts.gained} gained (a net loss of {facts.allowed} is allowed)")
     for one in metrics:
+        if one.metric == told:
+            continue
         if exceeds(one.comparison, one.tolerance):  # for the worse, it would not be the same
             what = f"{_change_text(one)}: for the better by more than {_tolerance_text(one)}"
             parts.append(f"{what}, but {_weak_evidence_text(one, facts)}")
         elif one.comparison.n and one.comparison.difference:
             parts.append(f"{_change_text(one)} within {_tolerance_text(one)}")
-    return "; ".join(parts) or "no required item lost, no metric moved"
+    return "; ".join(parts) or ("no required item lost" if told else "no required item lost, no metric moved")
 
 
 def unmet_requirements(

@@ -45,6 +45,7 @@ def from_logs(
     licence: str | None = None,
     history: int = 20,
     all_offered: bool = False,
+    renames: Mapping[str, str] | None = None,
     redact: bool | str | Path = True,
 ) -> Data:
     """Make a dataset of what an agent logged, in a folder; `ctxbench data import traces` does the same.
@@ -61,6 +62,7 @@ def from_logs(
         licence: of the log's texts, for the card.
         history: how many earlier messages a query keeps, >= 0.
         all_offered: turns without a list of what was offered were offered everything.
+        renames: ids that the log has for items that go by another id now, old to new.
         redact: whether names, addresses and keys in texts are replaced by placeholders; a file adds patterns of yours.
 
     Raises:
@@ -86,7 +88,8 @@ def from_logs(
         catalog, scopes = items.dataset.current_catalog, items.dataset.scopes
     else:
         catalog, scopes = open_catalog(str(items)), scopes_of(dataset_folder(str(items)))
-    source = TraceSource(logs=files, catalog=catalog, scopes=scopes)
+    renamed = {ItemKey.parse(old): ItemKey.parse(new) for old, new in (renames or {}).items()}
+    source = TraceSource(logs=files, catalog=catalog, scopes=scopes, renames=renamed)
     import_into(folder, source, settings, redact=bool(redact), patterns=patterns)
     return load(folder)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
 from ctxbench.bench.metrics import Metric
@@ -10,7 +11,7 @@ from ctxbench.bench.summary import RunSummary
 from ctxbench.io.console import is_plain, show_tables
 from ctxbench.report import wording
 from ctxbench.report.column_words import column_words
-from ctxbench.report.run_tables import Column, ComparisonTable, SelectorRow, comparison_table
+from ctxbench.report.run_tables import Column, ComparisonTable, SelectorRow, comparison_table, table_notes
 from ctxbench.report.table_parts import dim_notes, empty_table
 from ctxbench.report.wording import said
 
@@ -46,32 +47,40 @@ def console_tables(summary: RunSummary, *, console: Console) -> list[RenderableT
             encoding is not Unicode, signs are plain.
     """
     plain = is_plain(console.encoding)
-    tables = [comparison_table(summary, dataset) for dataset in summary.datasets]
+    tables, dropped = [], []
+    for dataset in summary.datasets:
+        table = comparison_table(summary, dataset)
+        columns, others = _fitting(table, console, plain)
+        notes = table_notes(summary, dataset, columns) if others else table.notes
+        tables.append(replace(table, columns=tuple(columns), notes=notes))
+        dropped.append(others)
     common = [note for note in tables[0].notes if all(note in table.notes for table in tables)] if tables else []
     parts: list[RenderableType] = []
     shown: dict[tuple[str, Metric], None] = {}
-    for table in tables:
-        columns, dropped = _fitting(table, console, plain)
-        parts += _dataset(table, columns, dropped, console=console, common=set(common))
-        shown |= {(column.title, column.metric): None for column in columns}
+    for table, others in zip(tables, dropped, strict=True):
+        parts += _dataset(table, others, console=console, common=set(common))
+        shown |= {(column.title, column.metric): None for column in table.columns}
     words = column_words(shown)
     return [*parts, *dim_notes([*([words] if words else []), *common, _OUTSIDE], plain=plain)]
 
 
 def _dataset(
-    table: ComparisonTable, columns: Sequence[Column], dropped: Sequence[Column], *, console: Console, common: set[str]
+    table: ComparisonTable, dropped: Sequence[Column], *, console: Console, common: set[str]
 ) -> list[RenderableType]:
     from rich.text import Text
 
     plain = is_plain(console.encoding)
-    parts: list[RenderableType] = [Text(said(table.heading, plain), style="bold"), _figures(table, columns, plain)]
+    parts: list[RenderableType] = [
+        Text(said(table.heading, plain), style="bold"),
+        _figures(table, table.columns, plain),
+    ]
     if table.compared:
         heading = Text(said(f"Against {table.base} {_BASELINE}, on the same queries", plain), style="bold")
         parts += [Text(), heading, _differences(table, plain, stacked=console.width < _WIDE)]
     notes = [note for note in table.notes if note not in common]
     if dropped:
         titles = wording.listed([column.title for column in dropped])
-        notes.append(f"Left out at this width: {titles}.")
+        notes.append(f"Left out at this width, and on the page: {titles}.")
     return [*parts, Text(), *dim_notes(notes, plain=plain), *([Text()] if notes else [])]
 
 

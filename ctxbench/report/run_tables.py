@@ -160,7 +160,7 @@ def comparison_table(summary: RunSummary, dataset: DatasetSummary, *, every_metr
         columns=columns,
         compared=compared,
         rows=tuple(_row(summary, one, columns) for one in dataset.selectors),
-        notes=tuple(_notes(summary, dataset, columns)),
+        notes=table_notes(summary, dataset, columns),
     )
 
 
@@ -249,7 +249,8 @@ def _difference(metric: Metric, found: Comparison) -> ShownDifference:
     )
 
 
-def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Column]) -> list[str]:
+def table_notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Column]) -> tuple[str, ...]:
+    """What a reader must know of the figures of some columns, each a sentence."""
     shown = [(c, e) for c in columns for one in dataset.selectors if (e := one.estimates.get(c.key)) and e.n]
     notes = (
         [f"Prompt tokens are counted by {summary.manifest['tokens']}."]
@@ -272,7 +273,7 @@ def _notes(summary: RunSummary, dataset: DatasetSummary, columns: Sequence[Colum
             f"{count(dataset.drawn, 'query', 'queries')} of these were drawn by a label queue, with unequal "
             f"chances: these are not the figures of all requests, see `{see}`."
         )
-    return [*notes, *_worst_scopes(dataset), *_reasons(dataset, columns), *_failures(dataset), *_said(dataset)]
+    return (*notes, *_worst_scopes(dataset), *_reasons(dataset, columns), *_failures(dataset), *_said(dataset))
 
 
 def _any_loose(dataset: DatasetSummary, shown: Sequence[tuple[Column, Estimate]]) -> bool:

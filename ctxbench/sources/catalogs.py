@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,18 @@ def _corpus_path(given: Path) -> Path:
         raise StorageError(f"cannot read the catalog {given}: {fault}")
     raise StorageError(
         f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, or an imported dataset "
-        "(`ctxbench data list` names those that there are)"
+        f"(`ctxbench data list` names those that there are){_similar_file(given)}"
     )
+
+
+def _similar_file(given: Path) -> str:
+    """'; did you mean ...?' for a file beside it with nearly its name; empty where there is none."""
+    try:
+        names = [path.name for path in given.parent.iterdir() if path.suffix in (".yaml", ".yml", ".json", ".jsonl")]
+    except OSError:
+        return ""
+    close = get_close_matches(given.name, names, n=1, cutoff=0.8)
+    return f"; did you mean {str(given.with_name(close[0]))!r}?" if close else ""
 
 
 def _is_cached(folder: Path) -> bool:

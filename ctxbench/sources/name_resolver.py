@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ctxbench.core.errors import ParameterError
@@ -47,25 +48,27 @@ class NameResolver:
     5. `cut`: a name of 55 to 64 characters that, without a hash of 4 to 12 hexadecimal digits at its end, starts the
        joined name of an item.
 
-    A rule that finds several items makes the name ambiguous. Answers are kept, so a name is looked up once.
+    A rule that finds several items makes the name ambiguous. Answers are kept, so a name is looked up once. An item
+    that was renamed goes by its names before, too.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, renames: Mapping[ItemKey, ItemKey] = MappingProxyType({})) -> None:
         self._catalog = catalog
+        self._renames = {old: new for old, new in renames.items() if catalog.find(old) is None}
         self._known: dict[str, Resolved] = {}
         self._by_name: dict[str, list[ItemKey]] = {}
         self._by_parts: dict[tuple[str, str], list[ItemKey]] = {}
         self._by_joined: dict[str, list[ItemKey]] = {}
         self._by_cleaned: dict[str, list[ItemKey]] = {}
-        for item in catalog:
-            if item.type != "tool":
+        for called, key in [*((item.key, item.key) for item in catalog), *self._renames.items()]:
+            if called.type != "tool":
                 continue
-            server, name = _clean(item.server or ""), _clean(item.name)
-            self._by_name.setdefault(item.name, []).append(item.key)
-            self._by_cleaned.setdefault(name, []).append(item.key)
-            if item.server is not None:
-                self._by_parts.setdefault((server, name), []).append(item.key)
-                self._by_joined.setdefault(f"{server}_{name}", []).append(item.key)
+            server, name = _clean(called.server or ""), _clean(called.name)
+            self._by_name.setdefault(called.name, []).append(key)
+            self._by_cleaned.setdefault(name, []).append(key)
+            if called.server is not None:
+                self._by_parts.setdefault((server, name), []).append(key)
+                self._by_joined.setdefault(f"{server}_{name}", []).append(key)
 
     def resolve(self, name: str) -> Resolved:
         """What a name stands for."""
@@ -84,7 +87,7 @@ class NameResolver:
             key = ItemKey.parse(name)
         except ParameterError:
             key = None
-        if key is not None and self._catalog.find(key) is not None:
+        if key is not None and self._catalog.find(key := self._renames.get(key, key)) is not None:
             return Resolved(given, key, "id")
         if key is not None and key.type == "tool" and key.server:
             name = f"{key.server}/{key.name}"  # as an object with server and name, which may be cleaned

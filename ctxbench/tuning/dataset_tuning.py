@@ -32,8 +32,8 @@ from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.tuning_results import DEFAULTS, PRESET, DatasetTuning, PolicyOutcome, SettingResult
 
 ALL_DECIDE = (
-    "All labels decided, so that no unread split is left: every figure here is of the labels that the values were "
-    "chosen on. What is recommended was held to its policy with room for that; new labels would confirm it."
+    "Every figure here is of the labels that the values were chosen on: none are left to test them on. What is "
+    "recommended was held to its policy with room for that; new labels would confirm it."
 )
 READ_ONCE = "The test split was read once, for the figures here, when all values were fixed."
 

@@ -72,7 +72,7 @@ def test_lines_of_a_pipe_are_answers(folder, piped, capfd):
     kinds = [row["kind"] for row in log_of(folder)]
     assert kinds == ["done", "needed", "needed", "undo", "done", "wrong", "nothing"]
     assert "'z' is no answer here" in err
-    assert out.startswith("before: 0 answers")
+    assert out.startswith("before any answer of yours: what the log alone makes likely, which may be far off\n")
     assert "after: 5 answers, 3 queries labelled to the end" in out
     assert "more answers make this range half as wide" in out
     dataset = read_dataset(folder)

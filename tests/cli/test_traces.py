@@ -24,12 +24,13 @@ TURN = {
 def run(place, tiny, capsys):
     """Import turns over the catalog of the tiny dataset into `out`."""
 
-    def call(*turns, redact=True, as_json=False, **options):
+    def call(*turns, redact=True, as_json=False, renames=None, **options):
         log, out = place / "log.jsonl", place / "out"
         log.write_text("".join(json.dumps(turn) + "\n" for turn in turns))
         given = {"name": None, "licence": None, "history": 20, "all_offered": False} | options
         settings = TraceSettings.of_folder(out, **given)
-        import_traces([log], catalog=str(tiny), out=out, settings=settings, redact=redact, as_json=as_json)
+        how = {"settings": settings, "renames": renames, "redact": redact, "as_json": as_json}
+        import_traces([log], catalog=str(tiny), out=out, **how)
         return capsys.readouterr()
 
     return call
@@ -87,6 +88,18 @@ def test_what_the_catalog_means_for_labels_is_said_before_a_log_is_read(place, c
     assert err.startswith("What a request did not call counts as not needed where it was offered all that it may get: ")
     assert "tools alone (1)" in err
     assert not (place / "out").exists()
+
+
+def test_an_item_goes_by_the_names_that_it_had_when_the_log_was_written(run, place):
+    turn = TURN | {"offered": ["mcp__tracker__file_bug"], "called": [{"server": "tracker", "name": "file_bug"}]}
+    renames = place / "renames.yaml"
+    renames.write_text("tool:tracker:file_bug: tool:tracker:create_issue\n")
+    run(turn, renames=renames)
+    assert [label.item.id for label in read_dataset(place / "out").labels] == ["tool:tracker:create_issue"]
+    renames.write_text("tool:tracker:file_bug: tool:tracker:create_isue\n")
+    wrong = "the catalog holds no 'tool:tracker:create_isue'; did you mean 'tool:tracker:create_issue'?"
+    with pytest.raises(ParameterError, match=wrong.replace("?", r"\?")):
+        run(turn, renames=renames)
 
 
 def test_own_patterns_come_from_a_file(run, place):

@@ -27,6 +27,9 @@ KNOWN = [
         ("tool:desk:escalate", []),
         ("tool:desk:get_ordr", []),
         ("no id", []),
+        ("triage", ["skill:triage"]),
+        ("refund_order", ["tool:orders:refund_order"]),
+        ("refunds", ["rule:.cursor%2Frules%2Frefunds.mdc"]),
     ],
 )
 def test_only_items_with_a_close_name_are_suggested(item, meant):

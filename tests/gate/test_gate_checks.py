@@ -111,7 +111,7 @@ def test_an_improvement_that_is_not_told_apart_is_the_same_and_says_so():
     (one,) = found.selectors
     assert (one.verdict, found.exit_code(strict=True), one.gained) == (Verdict.SAME, 0, 1)
     assert one.reasons[0].startswith(
-        "0 required items lost, 1 gained, 1 may be lost net; "
+        "0 required items lost, 1 gained (a net loss of 1 is allowed); "
         "completeness 96.7% -> 100.0% (+3.3 points): for the better by more than the 1.0 points tolerated, but not "
         "told apart from chance on 30 queries (p = 1); "
     )

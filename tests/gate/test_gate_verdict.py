@@ -10,7 +10,7 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.checks import SnapshotPairs, check
 from ctxbench.gate.model import Verdict
-from tests.gate.gate_cases import identity, snapshot
+from tests.gate.gate_cases import identity, offered, snapshot
 
 COMPLETENESS = (parse_metric("completeness"),)
 NEW = identity(versions={"code": "new"})
@@ -55,7 +55,7 @@ FEW = "30 queries are too few to tell it of others like them"
 def test_no_p_value_stands_beside_what_a_deterministic_selector_came_to(n, before, now, verdict, reason):
     one = only(of(n, before), of(n, now, identity=NEW))
     assert (one.verdict, one.deterministic) == (verdict, True)
-    lost = "0 required items lost, 1 gained, 99 may be lost net; " if verdict is Verdict.SAME else ""
+    lost = "0 required items lost, 1 gained (a net loss of 99 is allowed); " if verdict is Verdict.SAME else ""
     assert one.reasons == (f"{lost}completeness {reason}",)
 
 
@@ -89,3 +89,19 @@ def test_whether_answers_may_be_chance_decides_whether_a_p_value_stands_there(ba
     one = only(base, head)
     assert (one.verdict, one.deterministic) == (Verdict.WORSE, deterministic)
     assert ("p = " in one.reasons[0]) is not deterministic
+
+
+def test_fewer_tokens_that_the_session_holds_instead_are_no_improvement():
+    metrics = tuple(map(parse_metric, ("completeness", "tokens", "total_tokens")))
+    required = {f"q{i:03}": ["a"] for i in range(60)}
+
+    def side(mode, **given):
+        answers = {name: ["a", offered("b", mode=mode)] for name in required}
+        return snapshot(answers, required=required, items={"a": "", "b": ""}, **given)
+
+    pairs = SnapshotPairs([(side("agent"), side("always", identity=NEW))])
+    one = check(pairs, CheckSettings(metrics=metrics), name="g", base="a", head="b").selectors[0]
+    assert one.verdict is Verdict.SAME
+    assert one.reasons == (
+        "tokens 20 -> 10 (-10), which the session holds now: total_tokens 20 -> 20 (0.0); no required item lost",
+    )

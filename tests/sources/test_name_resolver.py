@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from ctxbench.core.items import Catalog, Item
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.sources.name_resolver import NameResolver, named, unresolved
 
 LONG = "read_the_current_position_of_every_robot_arm"
@@ -64,6 +64,16 @@ def names():
 def test_names_are_resolved_by_rule(names, name, item, rule):
     found = names.resolve(name)
     assert (found.key.id if found.key else None, found.rule) == (item, rule)
+
+
+def test_an_item_that_was_renamed_goes_by_its_names_before_too():
+    old, new = ItemKey("tool", "tracker", "file_bug"), ItemKey("tool", "tracker", "create_issue")
+    catalog = Catalog([Item(type="tool", server=server, name=name) for server, name in ITEMS])
+    renames = {old: new, ItemKey("tool", "forge", "create_issue"): new}  # the second is still there, and itself
+    names = NameResolver(catalog, renames)
+    for name in ("tool:tracker:file_bug", "file_bug", "mcp__tracker__file_bug", "tracker-file-bug"):
+        assert names.resolve(name).key == new, name
+    assert names.resolve("tool:forge:create_issue").key == ItemKey("tool", "forge", "create_issue")
 
 
 def test_a_name_that_was_cut_is_found_by_its_start(names):

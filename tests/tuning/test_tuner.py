@@ -277,7 +277,7 @@ def test_few_labels_decide_all_together(ready):
     (found,) = tune(ready(SEMANTIC, policies=POLICIES, labels=""), command="x").datasets
     assert found.queries == {"all": 240}
     assert found.all_decide
-    assert any("no unread split is left" in note for note in found.notes)
+    assert any("none are left to test them on" in note for note in found.notes)
     for outcome in found.outcomes:
         assert outcome.chosen.test == {}
         assert outcome.chosen.figures["completeness"].n == 220

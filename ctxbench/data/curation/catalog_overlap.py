@@ -25,6 +25,7 @@ MERGED = 0.7  # least similarity of two items whose merging is tried
 _N_BEST = 10  # best items of each search, with which a changed item is compared
 _BLOCK = 4_000_000  # cells of a product held at once
 _EQUAL = 1e-6  # float32 similarities this close are equal
+_NEAREST = 3
 _LEAST_GAIN = 0.05  # a new name that brings no item to the front must tell the pair apart by so much more
 _TRIED_WORDS = 4
 _VERSION = re.compile(r"v?\d+|new|old|legacy|beta|alpha|deprecated")
@@ -119,6 +120,7 @@ class Overlap:
         pairs: worst first: by margin, then by similarity.
         tried: for how many pairs, from the first, changes were tried.
         names: in catalog order.
+        nearest: where there are no pairs, at most three of the most similar items of one type: ids, how similar.
         embedder: name of the embedder that made the vectors; empty unless it is set.
         counter, threshold: of tokens; the least similarity of items that read alike.
     """
@@ -133,6 +135,7 @@ class Overlap:
     pairs: tuple[OverlapPair, ...]
     tried: int
     names: tuple[NamesAlike, ...]
+    nearest: tuple[tuple[str, str, float], ...]
     embedder: str = ""
     counter: str
     threshold: float
@@ -191,6 +194,7 @@ def overlap(
         pairs=tuple(pairs),
         tried=tried,
         names=tuple(similar_names(searchable)),
+        nearest=() if pairs else search.most_similar(),
         counter=counter.name,
         threshold=threshold,
     )
@@ -271,6 +275,22 @@ class _Search:
             pairs[min(own, rival), max(own, rival)] = None
         measured = [self._pair(*positions) for positions in sorted(pairs)]
         return sorted(measured, key=lambda pair: (round(pair.margin, 6), -round(pair.similarity, 6)))
+
+    def most_similar(self) -> tuple[tuple[str, str, float], ...]:
+        """The pairs of one type with the highest similarity: ids, and how similar."""
+        best: list[tuple[float, int, int]] = []
+        n = len(self.catalog) if self.texts else 0
+        step = max(1, _BLOCK // max(n, 1))
+        for begin in range(0, n, step):
+            rows = np.arange(begin, min(begin + step, n))
+            similarity = self._means[rows] @ self._means.T
+            is_rival = (self._type[rows][:, None] == self._type) & (np.arange(n) > rows[:, None])
+            similarity[~is_rival] = -2.0
+            cells = np.argpartition(similarity, -min(_NEAREST, similarity.size), axis=None)[-_NEAREST:]
+            best += [(float(similarity.flat[cell]), begin + cell // n, cell % n) for cell in cells.tolist()]
+        best.sort(key=lambda one: (-one[0], one[1:]))
+        ids = self.catalog.ids
+        return tuple((ids[one], ids[other], value) for value, one, other in best[:_NEAREST] if value > -2.0)
 
     def _pair(self, one: int, other: int) -> OverlapPair:
         searches = [

@@ -54,7 +54,12 @@ def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
 
 
 def unread_request(data: Mapping[str, Any]) -> str:
-    """What a line holds where a request could stand, in words; empty if it has no such field."""
+    """What a line that is no turn seems to be, in words; empty if nothing is known of it."""
+    if isinstance(data.get("run_type"), str) and "inputs" in data:
+        return (
+            "; it looks like a run of LangSmith, whose exports are not read: send the same traces as OpenTelemetry "
+            "spans, or write its inputs as messages"
+        )
     name = next((name for name in REQUESTS if isinstance(_inner(data.get(name)), dict)), None)
     if name is None:
         return ""

@@ -65,6 +65,7 @@ class Builder:
 
     catalog: Catalog
     scopes: Mapping[str, tuple[ItemKey, ...]]
+    names: NameResolver
     assume_full: bool
     redactor: Redactor | None
     findings: LogFindings
@@ -74,7 +75,6 @@ class Builder:
     name_counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.names = NameResolver(self.catalog)
         self._position = {item.key: i for i, item in enumerate(self.catalog)}
         self._scope = cache(self._make_scope)
         self._item_lists: dict[tuple[str, ...], tuple[ItemKey, ...]] = {}

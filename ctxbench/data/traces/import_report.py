@@ -121,7 +121,10 @@ class TraceReport:
             *([f"likely misses: {', '.join(misses)}"] if misses else []),
             *(_told(text, n[name], self.skew) for name, text in _SENTENCES.items() if n[name]),
         ]
-        for what, names in (("not in the catalog", self.unknown), ("ambiguous", self.ambiguous)):
+        for what, names in (
+            ("not in the catalog (renamed since? --renames FILE)", self.unknown),
+            ("ambiguous", self.ambiguous),
+        ):
             if names:
                 shown = ", ".join(f"{name} ({times:,})" for name, times in list(names.items())[:_NAMED])
                 more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""

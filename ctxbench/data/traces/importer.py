@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import InputError, ParameterError, none_found
+from ctxbench.core.item_suggestions import suggest_items
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset, name_fault, name_of_path
 from ctxbench.data.datasets.layout import CARD, own_files, read_card
@@ -23,7 +24,7 @@ from ctxbench.data.traces.log_reader import merge_equal_faults, read_records
 from ctxbench.data.traces.nothing_read import what_was_seen
 from ctxbench.data.traces.records import LogFindings
 from ctxbench.io.files import atomic_folder
-from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, unresolved
+from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, unresolved
 from ctxbench.text.redaction import Redactor, redactor
 
 _WORD = re.compile(r"[^\W_]+")
@@ -54,15 +55,21 @@ class TraceSource:
         logs: files, in the order in which they are read.
         catalog: the items that the agent could have offered.
         scopes: named sets of them, for the field `scope`.
+        renames: items that the logs know by another id, old to new.
     """
 
     logs: tuple[Path, ...]
     catalog: Catalog
     scopes: Mapping[str, tuple[ItemKey, ...]] = field(default_factory=dict)
+    renames: Mapping[ItemKey, ItemKey] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.logs:
             raise ParameterError("expected at least one log file")
+        for old, new in self.renames.items():
+            if self.catalog.find(new) is None:
+                what = f"rename {old.id} to {new.id}: the catalog holds no {new.id!r}"
+                raise ParameterError(f"{what}{suggest_items(new.id, self.catalog.ids)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +141,8 @@ def import_traces(
         if findings.faults:
             raise InputError(merge_equal_faults(findings.faults), subject="traces")
         raise ParameterError(f"no turn in {', '.join(map(str, source.logs))}: {what_was_seen(findings)}")
-    builder = Builder(source.catalog, source.scopes, settings.assume_full, redact, findings)
+    names = NameResolver(source.catalog, source.renames)
+    builder = Builder(source.catalog, source.scopes, names, settings.assume_full, redact, findings)
     builder.add_conversations(groups, progress)
     _refuse_other_catalog(builder)
     report = _report(builder)

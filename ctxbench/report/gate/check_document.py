@@ -143,7 +143,7 @@ def _counts(check: SelectorCheck) -> dict[str, int]:
         "swaps": len(check.swaps),
         "required lost": check.lost,
         "gained": check.gained,
-        "may lose net": check.allowed,
+        "loss allowed": check.allowed,
     }
 
 

@@ -16,7 +16,7 @@ from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 
 _WIDTH = 80
 _ASIDE, _COLUMN = 15, 26  # of the names of rows, and of a split's figures
-_ALL_DECIDE = "All labels decided: no unread split is left, and figures are of what was chosen on."
+_ALL_DECIDE = "Figures are of the same requests that the values were chosen on: none are left to test them on."
 _OTHERS = {"defaults": "against the base's defaults", "fixed": "against tuned fixed k"}
 
 
@@ -40,8 +40,8 @@ def console_table(tuning: Tuning, *, plain: bool = False) -> str:
         for outcome in dataset.outcomes:
             lines += [*_outcome(dataset, outcome), ""]
     if tuning.datasets:
-        loose = f" {tuning_texts.LOOSE}" if any(map(wording.has_loose, lines)) else ""
-        lines += [*_wrapped(f"{tuning_texts.p_words(tuning)}{loose}", 0, 2), ""]
+        legend = [tuning_texts.p_words(tuning), tuning_texts.LOOSE if any(map(wording.has_loose, lines)) else ""]
+        lines += [*_wrapped(" ".join(filter(None, legend)), 0, 2), ""] if any(legend) else []
     return "\n".join(said(line, plain) for line in lines or ["No policy was tuned for.", ""])
 
 

@@ -27,7 +27,7 @@ from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 _CHOSEN = "What a selector offers is measured; what the model then calls is outside."
 _SPLIT = "Settings were chosen on the tuning split, and figures are of the test split, read when all values were fixed."
 _ALL_DECIDE = (
-    "All labels decided, and figures are of the same labels: no unread split is left that would confirm them. A "
+    "Figures are of the same requests that the settings were chosen on: none are left to test them on. A "
     "setting is recommended only where it keeps what the policy asks by its paired difference to the default less 2.6 "
     "standard errors."
 )
@@ -110,6 +110,7 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
         {one.level for _, outcome in tuning_tables.outcomes(tuning) for one in tuning_texts.intervals(outcome)}
     )
     said = wording.listed([f"{100 * level:g}%" for level in levels])
+    p_words = tuning_texts.p_words(tuning)
     yield (
         "Completeness is the share of queries for which every required item was offered. Values are means over "
         f"queries with their {said + ' ' if said else ''}intervals. Queries of one group (paraphrases, a conversation) "
@@ -117,8 +118,8 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
     )
     yield (
         "Changes are paired on the same queries. Those of tokens are per cent of the other side's mean, those of "
-        f"completeness percentage points. {tuning_texts.p_words(tuning)} Comparisons at equal tokens are corrected on "
-        "their own. A difference that cannot be told apart is not shown to be none: its interval says how large it may "
+        f"completeness percentage points. {p_words and f'{p_words} '}Comparisons at equal tokens are "
+        "corrected on their own. A difference that cannot be told apart is not shown to be none: its interval says how large it may "
         "be."
     )
     yield (

@@ -145,8 +145,12 @@ def terms(tuning: Tuning) -> str:
     """What the words of the advice mean: parameters that it names, fixed k and base; empty without policies."""
     outcomes = [one for dataset in tuning.datasets for one in dataset.outcomes]
     named = {name for one in outcomes if one.chosen is not None for name in one.chosen.values}
-    said = [f"{name}: {words}." for name, words in _PARAMETERS.items() if name in named]
-    said += ["Fixed k: simply offer the first k of the base's ranking, with the best k."] * bool(outcomes)
+    reasons = " ".join(one.reason for one in outcomes)
+    said = [f"{name}: {words}." for name, words in _PARAMETERS.items() if name in named or f" {name} " in reasons]
+    if any(one.against for one in outcomes):
+        said.append("Fixed k: simply offer the first k of the base's ranking, with the best k.")
+    if any(one.of == "reachable" for outcome in outcomes for one in outcome.policy.constraints):
+        said.append("Reachable: what the first 20 items of the base's ranking would make complete.")
     bases = dict.fromkeys(one.default.name.removesuffix(", defaults") for one in tuning.datasets if one.default)
     if bases and outcomes:
         said.append(f"Base, or default: {wording.listed([*bases])} with its defaults, what all is held against.")
@@ -154,7 +158,7 @@ def terms(tuning: Tuning) -> str:
 
 
 def p_words(tuning: Tuning) -> str:
-    """What a p-value says, with how it is made."""
+    """What a p-value says, with how it is made; empty where none is shown."""
     alphas = {
         one.alpha
         for dataset in tuning.datasets
@@ -162,9 +166,10 @@ def p_words(tuning: Tuning) -> str:
         for compared in outcome.against.values()
         for one in compared.values()
     }
-    level = f"; up to {max(alphas):g} counts" if alphas else ""
+    if not alphas:
+        return ""
     methods = "query by query, groups together; Holm's correction over the comparisons of a dataset"
-    return f"{wording.P_WORDS}{level}. {wording.RAISED} (Methods: {methods}.)"
+    return f"{wording.P_WORDS}; up to {max(alphas):g} counts. {wording.RAISED} (Methods: {methods}.)"
 
 
 def short_text(text: str, most: int) -> str:

@@ -388,7 +388,7 @@ def test_names_that_are_not_found_are_counted_and_listed(made):
     assert state(one) == (["list_runs"], "partly")
     names = one.report.as_dict()["names"]
     assert (names["unknown"], names["ambiguous"]) == ({"mail": 2}, {"deploy": 2})
-    assert "names not in the catalog: mail (2)" in one.report.lines()
+    assert "names not in the catalog (renamed since? --renames FILE): mail (2)" in one.report.lines()
 
 
 @pytest.mark.parametrize(

@@ -161,3 +161,8 @@ def test_the_fault_of_a_line_says_what_stands_in_place_of_a_request(tmp_path):
     assert error.value.faults[0].message.endswith(
         "but 'req', 'res'; 'req' is no body of a request, with messages or input: it has 'method', 'url'"
     )
+
+
+def test_a_run_of_langsmith_is_named(tmp_path):
+    with pytest.raises(InputError, match="looks like a run of LangSmith, whose exports are not read"):
+        read(tmp_path, {"id": "1", "run_type": "llm", "inputs": {"messages": [MESSAGES]}, "outputs": {}})

@@ -12,7 +12,7 @@ from ctxbench.report.document import Code, Document, Section, Table
 from ctxbench.report.document_console import console_text
 from ctxbench.report.gate.check_document import MORE, document
 
-COUNTS = "queries  left out  swaps  required lost  gained  may lose net"
+COUNTS = "queries  left out  swaps  required lost  gained  loss allowed"
 
 
 def test_the_verdict_comes_first_then_what_matters_then_every_verdict(made):
