@@ -75,6 +75,7 @@ class Table:
         stacked: too wide for any console.
         joined: where columns stand below each other, they share a paragraph.
         brief: whether it stands in the short form, too: with its first rows.
+        once: whether the short form leaves out rows whose first cell stands in an earlier section's table.
     """
 
     title: str
@@ -88,6 +89,7 @@ class Table:
     stacked: bool = False
     joined: bool = False
     brief: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +168,8 @@ class Document:
         Args:
             more: the sentence that says where the rest is; added if anything was left out.
         """
-        sections = tuple(Section(one.title, tuple(_brief(one.blocks))) for one in self.sections)
+        told: set[tuple[str, Cell]] = set()
+        sections = tuple(Section(one.title, tuple(_brief(one.blocks, told))) for one in self.sections)
         sections = tuple(one for one in sections if one.blocks)
         if sections == self.sections:
             return self
@@ -182,9 +185,17 @@ def each_block(blocks: Iterable[Block]) -> Iterator[Block]:
             yield from each_block(block.blocks)
 
 
-def _brief(blocks: tuple[Block, ...]) -> Iterator[Block]:
+def _brief(blocks: tuple[Block, ...], told: set[tuple[str, Cell]]) -> Iterator[Block]:
+    """What the short form keeps of a section; what is told once is added to `told`."""
     for block in blocks:
         if not isinstance(block, Table):
             yield block
         elif block.brief:
-            yield replace(block, shown=min(block.shown or BRIEF_ROWS, BRIEF_ROWS))
+            untold = [row for row in block.rows if not (block.once and (block.head[0], row[0]) in told)]
+            most = min(block.shown or BRIEF_ROWS, BRIEF_ROWS)
+            shown = sum(row in untold for row in block.rows[:most])  # what comes behind the first is not drawn forward
+            told |= {(block.head[0], row[0]) for row in untold[:shown] if block.once}
+            above = len(block.rows) - len(untold)
+            title = f"{block.title}, {above:,} of them above" if above else block.title
+            if shown:
+                yield replace(block, title=title, rows=tuple(untold), shown=shown)

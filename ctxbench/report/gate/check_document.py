@@ -18,7 +18,7 @@ from ctxbench.report.gate.check_summary import summary_sentences
 from ctxbench.report.gate.places import Places, place_text
 
 MORE = (
-    "Metrics, and items lost and gained with their causes: --verbose, with the first of each list; all of them: "
+    "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the first of each list; all of them: "
     "--markdown FILE."
 )
 _P = f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check."
@@ -59,6 +59,9 @@ def document(
     opening: list[Block] = [Bullets(short)] if short else []
     opening.append(_verdicts(ranked) if ranked else Text("No selector was compared."))
     shared = check_texts.shared_notices(check)
+    differ = {one.differs for one in ranked}
+    if len(ranked) > 1 and len(differ) == 1 and (what := differ.pop()):
+        shared = (*shared, f"what differs: {what}")
     notices = [*check.notices, *shared, *_reuse_notice(ranked), *map(_unsteady_note, filter(_partly_counted, ranked))]
     if notices:
         opening.append(Bullets(tuple(map(check_texts.sentence, notices))))
@@ -149,7 +152,8 @@ def _counts(check: SelectorCheck) -> dict[str, int]:
 
 def _section(check: SelectorCheck, told_already: Collection[str], places: Places) -> Section:
     """One selector; notices that were said already are left out."""
-    told = [*check.reasons, *([f"what differs: {check.differs}"] if check.differs else [])]
+    differs = f"what differs: {check.differs}"
+    told = [*check.reasons, *([differs] if check.differs and differs not in told_already else [])]
     blocks: list[Block] = [Bullets(tuple(map(check_texts.sentence, told)))]
     blocks += [table for table in _tables(check, places) if table.rows]
     notices = [one for one in check.notices if one not in told_already]
@@ -268,6 +272,7 @@ def _unmet(check: SelectorCheck, places: Places) -> Table:
             stacked=True,
             joined=True,
             brief=True,
+            once=True,
         )
     )
 
@@ -370,6 +375,7 @@ def _causes(check: SelectorCheck, places: Places) -> Table:
             stacked=True,
             joined=True,
             brief=True,
+            once=True,
         )
     )
 

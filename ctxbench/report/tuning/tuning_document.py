@@ -118,9 +118,9 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
     )
     yield (
         "Changes are paired on the same queries. Those of tokens are per cent of the other side's mean, those of "
-        f"completeness percentage points. {p_words and f'{p_words} '}Comparisons at equal tokens are "
-        "corrected on their own. A difference that cannot be told apart is not shown to be none: its interval says how large it may "
-        "be."
+        f"completeness percentage points. {p_words and f'{p_words} '}Comparisons at equal tokens are corrected "
+        "on their own. A difference that cannot be told apart is not shown to be none: its interval says how large it "
+        "may be."
     )
     yield (
         "Tuned fixed k is the first k items of the base selector's ranking, k chosen by the same policy; one item more "

@@ -132,9 +132,7 @@ def test_in_brief_stand_reasons_causes_and_what_to_do(made):
     for left in ("  Metrics\n", "Required items lost", "Other items", "Detectable: the"):
         assert left in console_text(whole), left
         assert left not in text, left
-    assert (
-        "Metrics, and items lost and gained with their causes: --verbose, with the first of each list; all of" in text
-    )
+    assert MORE in " ".join(text.split())
     assert text.endswith("\n  ctxbench check --accept\n")
     assert all(reason in " ".join(text.split()) for one in check.selectors for reason in one.reasons)
 
@@ -142,6 +140,26 @@ def test_in_brief_stand_reasons_causes_and_what_to_do(made):
 def test_in_brief_three_causes_stand_and_how_many_more(made):
     text = console_text(document(made.many(30)).brief(MORE))
     assert "    and 27 more (all of them: --json or --markdown FILE)" in text
+
+
+def test_in_brief_a_cause_that_an_earlier_selector_has_is_not_told_again(made):
+    once, twice = made.many(2), made.many(5)
+    check = replace(once, selectors=(*once.selectors, *(replace(one, selector="other") for one in twice.selectors)))
+    first, second = document(check).brief(MORE).sections[:2]
+    causes = [next(b for b in one.blocks if isinstance(b, Table) and b.head[0] == "cause") for one in (first, second)]
+    assert [len(one.rows) for one in causes] == [2, 3]
+    assert causes[1].title == "Causes, most costly first: 5, 2 of them above"
+    assert causes[1].shown == 1  # the first three are told: two above, one here
+    whole = [b for one in document(check).sections for b in one.blocks if isinstance(b, Table) and b.head[0] == "cause"]
+    assert [len(one.rows) for one in whole] == [2, 5]
+
+
+def test_what_differs_alike_for_all_selectors_is_told_once(made):
+    one = made.check(made.worse())
+    first = replace(one.selectors[0], differs="1 item edited")
+    for other, times in (("1 item edited", 1), ("1 item new", 2)):
+        check = replace(one, selectors=(first, replace(first, selector="other", differs=other)))
+        assert console_text(document(check)).count("what differs:") == times
 
 
 def test_what_has_nothing_to_leave_out_is_the_same_in_brief(made):
