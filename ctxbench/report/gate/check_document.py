@@ -18,8 +18,8 @@ from ctxbench.report.gate.check_summary import summary_sentences
 from ctxbench.report.gate.places import Places, place_text
 
 MORE = (
-    "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the first of each list; all of them: "
-    "--markdown FILE."
+    "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the first of "
+    "each list; all of them: --markdown FILE."
 )
 _P = f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check."
 _LEGEND = (
