@@ -65,7 +65,7 @@ def test_of_a_pair_that_is_told_apart_that_is_said(tmp_path, capsys):
 
 def test_where_nothing_reads_alike_the_nearest_pairs_are_named(tmp_path, capsys):
     path = tmp_path / "corpus.jsonl"
-    texts = {"tool:refund": "Refund a paid order.", "tool:cancel": "Cancel an order.", "tool:rain": "Will it rain?"}
+    texts = {"tool:refund": "Refund a paid order.", "tool:cancel": "Cancel a paid order.", "tool:rain": "Will it rain?"}
     rows = [{"_id": name, "description": text} for name, text in texts.items()]
     rows.append({"_id": "rule:refund", "description": "Refund a paid order."})  # no rival of a tool
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
@@ -73,7 +73,7 @@ def test_where_nothing_reads_alike_the_nearest_pairs_are_named(tmp_path, capsys)
     said = capsys.readouterr().out.split("and none is taken for another\n")[1].splitlines()
     assert said[0] == "nearest to it:"
     assert said[1].split("(")[0].split() == ["tool:refund", "tool:cancel"]
-    assert len(said) == 4
+    assert len(said) == 2
 
 
 def test_json_holds_everything(catalog, capsys):

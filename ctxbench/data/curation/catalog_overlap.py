@@ -12,12 +12,13 @@ import numpy as np
 
 from ctxbench.core.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.curation.similar import VECTORS_THRESHOLD, mean_vectors, similar_by_vectors
+from ctxbench.data.curation.item_edits import merge_items, new_names
+from ctxbench.data.curation.similar import VECTORS_THRESHOLD, SimilarPair, mean_vectors, similar_by_vectors
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.index.dense import chunks_of
-from ctxbench.index.words import STOP_WORDS, name_parts, words
+from ctxbench.index.words import name_parts
 from ctxbench.text.chunking.sentences import sentences
-from ctxbench.text.original_rules import CHUNK_LIMIT, query_chunks
+from ctxbench.text.original_rules import CHUNK_LIMIT
 from ctxbench.text.tokens import TokenCounter
 
 FIRST_FEW = 5  # the documents' floor of items
@@ -25,9 +26,8 @@ MERGED = 0.7  # least similarity of two items whose merging is tried
 _N_BEST = 10  # best items of each search, with which a changed item is compared
 _BLOCK = 4_000_000  # cells of a product held at once
 _EQUAL = 1e-6  # float32 similarities this close are equal
-_NEAREST = 3
+_BELOW = 0.5  # how far below the threshold the nearest pairs may be
 _LEAST_GAIN = 0.05  # a new name that brings no item to the front must tell the pair apart by so much more
-_TRIED_WORDS = 4
 _VERSION = re.compile(r"v?\d+|new|old|legacy|beta|alpha|deprecated")
 
 Embed = Callable[[Sequence[str]], Float32Array]
@@ -120,7 +120,7 @@ class Overlap:
         pairs: worst first: by margin, then by similarity.
         tried: for how many pairs, from the first, changes were tried.
         names: in catalog order.
-        nearest: where there are no pairs, at most three of the most similar items of one type: ids, how similar.
+        nearest: where there are no pairs, up to three of the next similar ones: ids, how similar.
         embedder: name of the embedder that made the vectors; empty unless it is set.
         counter, threshold: of tokens; the least similarity of items that read alike.
     """
@@ -173,11 +173,10 @@ def overlap(
         EmbeddingError: there is no model, or a text could not be embedded.
     """
     searchable = Catalog([item for item in catalog if item.enabled and item.include != "manual"])
-    similar = similar_by_vectors(searchable, embed, threshold=threshold)
+    similar = _similar(searchable, embed, threshold)
     search = _Search(searchable, embed)
-    pairs = search.pairs(
-        (pair.first, pair.second) for pair in similar if searchable[pair.first].type == searchable[pair.second].type
-    )
+    pairs = search.pairs((pair.first, pair.second) for pair in similar)
+    nearest = [] if pairs else _similar(searchable, embed, max(threshold - _BELOW, 0.05))[:3]
     tried = len(pairs) if changed is None else min(changed, len(pairs))
     for rank in range(tried):
         pairs[rank] = replace(pairs[rank], changes=tuple(_changes(search, counter, pairs[rank])))
@@ -194,10 +193,16 @@ def overlap(
         pairs=tuple(pairs),
         tried=tried,
         names=tuple(similar_names(searchable)),
-        nearest=() if pairs else search.most_similar(),
+        nearest=tuple((searchable[one.first].id, searchable[one.second].id, one.similarity) for one in nearest),
         counter=counter.name,
         threshold=threshold,
     )
+
+
+def _similar(catalog: Catalog, embed: Embed, threshold: float) -> list[SimilarPair]:
+    """The pairs of one type that are so similar, most similar first."""
+    found = similar_by_vectors(catalog, embed, threshold=threshold)
+    return [one for one in found if catalog[one.first].type == catalog[one.second].type]
 
 
 def similar_names(catalog: Catalog) -> Iterator[NamesAlike]:
@@ -276,22 +281,6 @@ class _Search:
         measured = [self._pair(*positions) for positions in sorted(pairs)]
         return sorted(measured, key=lambda pair: (round(pair.margin, 6), -round(pair.similarity, 6)))
 
-    def most_similar(self) -> tuple[tuple[str, str, float], ...]:
-        """The pairs of one type with the highest similarity: ids, and how similar."""
-        best: list[tuple[float, int, int]] = []
-        n = len(self.catalog) if self.texts else 0
-        step = max(1, _BLOCK // max(n, 1))
-        for begin in range(0, n, step):
-            rows = np.arange(begin, min(begin + step, n))
-            similarity = self._means[rows] @ self._means.T
-            is_rival = (self._type[rows][:, None] == self._type) & (np.arange(n) > rows[:, None])
-            similarity[~is_rival] = -2.0
-            cells = np.argpartition(similarity, -min(_NEAREST, similarity.size), axis=None)[-_NEAREST:]
-            best += [(float(similarity.flat[cell]), begin + cell // n, cell % n) for cell in cells.tolist()]
-        best.sort(key=lambda one: (-one[0], one[1:]))
-        ids = self.catalog.ids
-        return tuple((ids[one], ids[other], value) for value, one, other in best[:_NEAREST] if value > -2.0)
-
     def _pair(self, one: int, other: int) -> OverlapPair:
         searches = [
             OwnWordsSearch(
@@ -344,7 +333,7 @@ def _changes(search: _Search, counter: TokenCounter, pair: OverlapPair) -> Itera
         yield EditEffect("merge", merged.id, merged.name, _tokens(counter, [merged]) - before, *effect)
     renames = []
     for position, item, rival in ((one, first, second), (other, second, first)):
-        for name in _new_names(item, rival):
+        for name in new_names(item, rival):
             renamed = replace(item, name=name)
             tokens = _tokens(counter, [renamed, rival]) - before
             effect = search.search_again({one: first, other: second, position: renamed})
@@ -352,53 +341,6 @@ def _changes(search: _Search, counter: TokenCounter, pair: OverlapPair) -> Itera
     best = max(renames, key=lambda change: (change.first, change.margin or 0.0), default=None)
     if best is not None and (best.first > search.n_within(1) or (best.margin or 0.0) >= pair.margin + _LEAST_GAIN):
         yield best
-
-
-def merge_items(first: Item, second: Item) -> Item:
-    """One item for two of a type: the shorter name, what either says once, and the arguments of both.
-
-    An argument is required where both require it.
-    """
-    base, added = sorted((first, second), key=lambda item: len(item.name))
-    return replace(
-        base,
-        description=_join_texts(base.description, added.description, query_chunks, " "),
-        text=_join_texts(base.text, added.text, lambda text: text.split("\n\n"), "\n\n"),
-        schema=_join_schemas(base.schema, added.schema),
-        links=(),
-    )
-
-
-def _join_texts(base: str, added: str, parts: Callable[[str], list[str]], between: str) -> str:
-    known = set(parts(base))
-    return between.join(filter(None, [base, *(part for part in parts(added) if part not in known)]))
-
-
-def _join_schemas(base: Mapping[str, Any] | None, added: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if not base or not added:
-        return base or added
-    joined = {**added, **base, "properties": {**added.get("properties", {}), **base.get("properties", {})}}
-    if "required" in joined:
-        joined["required"] = [name for name in base.get("required", []) if name in added.get("required", [])]
-    return joined
-
-
-def _new_names(item: Item, rival: Item) -> Iterator[str]:
-    """New names for an item, with its server, or with a word of its description that the rival does not have."""
-    if item.server and item.server != rival.server:
-        yield _add_word(item.name, item.server, front=True)
-    known = {*words(rival.search_text), *name_parts(item.name), *STOP_WORDS}
-    distinct = dict.fromkeys(word for word in words(item.description) if word not in known and len(word) > 2)
-    for word in list(distinct)[:_TRIED_WORDS]:
-        yield _add_word(item.name, word)
-
-
-def _add_word(name: str, word: str, *, front: bool = False) -> str:
-    """A name with one more word, in the way in which the name joins its words."""
-    if name.isidentifier() and "_" not in name and any(c.isupper() for c in name[1:]):
-        return f"{word}{name[0].upper()}{name[1:]}" if front else f"{name}{word.capitalize()}"
-    joint = next((mark for mark in "_-. " if mark in name), "_")
-    return f"{word}{joint}{name}" if front else f"{name}{joint}{word}"
 
 
 def _search_text(item: Item) -> str:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ctxbench.core.items import Catalog, Item
-from ctxbench.data.curation.catalog_overlap import NamesAlike, merge_items, overlap, similar_names
+from ctxbench.data.curation.catalog_overlap import NamesAlike, overlap, similar_names
+from ctxbench.data.curation.item_edits import merge_items
 from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.index.dense import chunks_of
 from ctxbench.text.original_rules import query_chunks
