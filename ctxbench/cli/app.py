@@ -5,14 +5,13 @@ importing it.
 """
 
 import gc
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-import typer.main
 
-from ctxbench.cli.light import Command, Group
+from ctxbench.cli.light import Command, Group, lazy_group
 from ctxbench.cli.measure_app import calibrate, graph, latency, usage
 from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName, TokenCounter
 from ctxbench.cli.report_app import report
@@ -329,34 +328,13 @@ for _command in (graph, usage, calibrate, latency):
     app.command(cls=Command)(_command)
 
 
-class _DataGroup(Group):
-    """`ctxbench data`: its many commands are imported when one of them is asked for, so that others start faster."""
-
-    _loaded: MutableMapping[str, Any] | None = None
-
-    @property
-    def commands(self) -> MutableMapping[str, Any]:
-        """The commands by name."""
-        if self._loaded is None:
-            from ctxbench.cli.data_app import data_app
-
-            self._loaded = typer.main.get_group(data_app).commands
-        return self._loaded
-
-    @commands.setter
-    def commands(self, _none: Any) -> None:
-        """The group is made without any."""
-
-
-app.add_typer(
-    typer.Typer(
-        cls=_DataGroup,
-        help="Datasets and catalogs: get, make, label, change.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    ),
-    name="data",
-)
+_GROUPS = {
+    "data": "Datasets and catalogs: get, make, label, change.",
+    "memory": "What an agent remembers: import it, search it, make the context of a prompt.",
+}
+for _name, _help in _GROUPS.items():
+    _group = lazy_group(f"ctxbench.cli.{_name}_app")
+    app.add_typer(typer.Typer(cls=_group, help=_help, no_args_is_help=True, rich_markup_mode=None), name=_name)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import typer
 import typer.core
+import typer.main
 
 from ctxbench.io.console import drop_output, flush, say
 
@@ -74,3 +77,28 @@ class Group(_Light, typer.core.TyperGroup):
 
 class Command(_Light, typer.core.TyperCommand):
     """A command."""
+
+
+def lazy_group(module: str) -> type[Group]:
+    """A group whose commands are imported when one of them is asked for, so that others start faster.
+
+    Args:
+        module: the one that holds them, in an app of its own name (`data_app` in `ctxbench.cli.data_app`).
+    """
+
+    class Lazy(Group):
+        _loaded: MutableMapping[str, Any] | None = None
+
+        @property
+        def commands(self) -> MutableMapping[str, Any]:
+            """The commands by name."""
+            if self._loaded is None:
+                made = getattr(import_module(module), module.rpartition(".")[2])
+                self._loaded = typer.main.get_group(made).commands
+            return self._loaded
+
+        @commands.setter
+        def commands(self, _none: Any) -> None:
+            """The group is made without any."""
+
+    return Lazy

@@ -1,8 +1,9 @@
 """The one door to standard output and standard error: what others wrote passes it as `ctxbench.io.visible` says.
 
-Lines go through `say`, tables through `show_tables`, JSON through `show_json`; control characters and commands that are
-ours through `write_own`. `guarded` makes the streams themselves such a door, for what libraries, code of others and
-Python itself write. No other module writes to a stream (`tests/io/test_console.py` reads the source).
+Lines go through `say`, texts of several through `show_text`, tables through `show_tables`, JSON through `show_json`;
+control characters and commands that are ours through `write_own`. `guarded` makes the streams themselves such a door,
+for what libraries, code of others and Python itself write. No other module writes to a stream
+(`tests/io/test_console.py` reads the source).
 """
 
 from __future__ import annotations
@@ -95,6 +96,17 @@ def say(*lines: str, err: bool = False, end: str = "\n") -> None:
     """
     if lines:
         _write(joined(lines) + end, err=err)
+
+
+def show_text(text: str) -> None:
+    """Print a text of several lines on standard output, with no line end that it has not, but for a terminal.
+
+    It is as it stands, but for what a terminal or a runner of workflows would obey.
+
+    Raises:
+        BrokenPipeError: nobody reads any more.
+    """
+    _write(text if text.endswith("\n") or not is_terminal() else f"{text}\n", err=False)
 
 
 def show_json(document: str) -> None:

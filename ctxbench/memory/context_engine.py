@@ -15,11 +15,12 @@ from ctxbench.core.pipeline import Outcome, Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.registry import build
 from ctxbench.core.requests import Batch, Request
-from ctxbench.core.stages import Resources, Step
+from ctxbench.core.stages import EMBEDDER, Resources, Step
 from ctxbench.core.strategy import Strategy
 from ctxbench.core.times import instant
 from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.index.resources import local_resources
+from ctxbench.index.dense import chunks_of
+from ctxbench.index.resources import LocalResources, local_resources
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.memory.engine_errors import TEMPLATE, EngineError, typed_errors
 from ctxbench.memory.engine_options import ContextOptions, SearchOptions
@@ -47,6 +48,11 @@ class ContextEngine:
 
     Every call names its workspace and sees no other. A query is one vector, however many sentences it has. Whatever
     goes wrong is an `EngineError` that says its type; a failure is never an empty answer.
+
+    Attributes:
+        progress: if any, is called with (texts embedded, texts to embed) while vectors are made.
+        searches: how many there were.
+        defaults: as they were given.
 
     Args:
         store: where the memories are.
@@ -78,7 +84,8 @@ class ContextEngine:
                     f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions, and "
                     f"{dimensions} are expected; name another embedder, or leave dimensions out"
                 )
-            self._resources: Resources = local_resources(model, open_counter(counter))
+            self.progress: Callable[[int, int], None] | None = None
+            self._resources: LocalResources = local_resources(model, open_counter(counter), progress=self._told)
             self._vectors = QueryVectors(model, *cached)
             self._dimensions = model.identity.dimensions
             self._templates: dict[str, Mapping[str, Any]] = {}
@@ -151,6 +158,14 @@ class ContextEngine:
                 raise ParameterError(f"{name!r} is one of the engine's own rankers; name yours otherwise")
         self._rankers[name] = ranker
 
+    def embed(self, workspace: str) -> int:
+        """Make what is missing of the vectors of a workspace, so that no search has to; returns how many they were."""
+        with typed_errors():
+            texts = [chunk for item in self._store.catalog(workspace) for chunk in chunks_of(item)]
+            before = self._resources.stats.embedded
+            self._resources.get(EMBEDDER)(texts)
+            return self._resources.stats.embedded - before
+
     def clear_cache(self) -> None:
         """Forget the vectors of queries."""
         self._vectors.clear()
@@ -217,6 +232,10 @@ class ContextEngine:
         if own is not None:
             steps.append(Step("rank", options.ranker, _OwnRanker(own)))
         return replace(pipeline, refine=tuple(steps))
+
+    def _told(self, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(done, total)
 
     def _template(self, options: ContextOptions) -> Step:
         """The format of a context.

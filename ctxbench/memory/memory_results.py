@@ -67,6 +67,16 @@ class FoundMemories:
         found = self.rows(chosen=True)
         return [{"memory": memory_dict(self._item(row)), "score": self._similarity(row)} for row in found]
 
+    def explained(self) -> list[dict[str, Any]]:
+        """Candidates, the chosen ones first: `id`, `ranking` score, `scores` by source, and what `rule` left it out."""
+        table, told = self.outcome.candidates, []
+        for row in [*self.rows(chosen=True), *self.rows(chosen=False)]:
+            scores = {name: float(column[row]) for name, column in table.columns.items() if not np.isnan(column[row])}
+            rule = table.rules[int(table.out[row])]
+            made = {"id": memory_dict(self._item(row))["id"], "ranking": float(table.score[row]), "scores": scores}
+            told.append({**made, "rule": None if rule is None else str(rule)})
+        return told
+
     def rows(self, *, chosen: bool) -> list[int]:
         """The rows of the query that were chosen, or those that were not, in their order."""
         table = self.outcome.candidates

@@ -34,26 +34,8 @@ from ctxbench.stores.memories import (
     unknown,
     version_at,
 )
+from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
 
-_APPLICATION = 0x6378626D  # "cxbm", which tells our files from other databases
-_MIGRATIONS = (  # from each version of the schema to the next; what was released is never changed
-    """
-    CREATE TABLE workspaces (key INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-        revision INTEGER NOT NULL DEFAULT 0, altered INTEGER NOT NULL DEFAULT 0);
-    CREATE TABLE memories (key INTEGER PRIMARY KEY, workspace INTEGER NOT NULL REFERENCES workspaces,
-        id TEXT NOT NULL, UNIQUE (workspace, id));
-    CREATE TABLE versions (seq INTEGER PRIMARY KEY, workspace INTEGER NOT NULL REFERENCES workspaces,
-        memory INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE, version INTEGER NOT NULL,
-        content TEXT NOT NULL, kind TEXT NOT NULL, confidence REAL NOT NULL, created TEXT NOT NULL,
-        conversation TEXT, user TEXT, until TEXT, metadata TEXT NOT NULL, UNIQUE (memory, version));
-    CREATE INDEX versions_of_workspace ON versions (workspace);
-    CREATE TABLE relationships (key INTEGER PRIMARY KEY, type TEXT NOT NULL,
-        source INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE,
-        target INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE, UNIQUE (source, target, type));
-    CREATE INDEX relationships_to ON relationships (target);
-    CREATE TABLE unscrubbed (since TEXT NOT NULL)
-    """,  # unscrubbed has a row while deleted text may be in the file
-)
 _LOOK_UP = 500  # ids a statement, below SQLite's oldest limit of 999 variables
 _COLUMNS = ("version", "content", "kind", "confidence", "created", "conversation", "user", "until", "metadata")
 _PLAIN = attrgetter(*_COLUMNS[:-1])  # metadata is written as JSON
@@ -215,13 +197,29 @@ class SqliteStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Inside, all that this thread inserts, updates and relates is one transaction: all of it is kept, or nothing.
+
+        Nothing is deleted inside, and no catalog is asked for after the first change.
+        """
+        with self._transaction():
+            yield
+
     # ---- the file
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
-        """Commit at the end, roll back on any error; IMMEDIATE takes the write lock at once, DEFERRED only reads."""
+        """Commit at the end, roll back on any error; IMMEDIATE takes the write lock at once, DEFERRED only reads.
+
+        Inside of another one it is a part of that.
+        """
         with self._lock:
             db = self._open()
+            inside = db.in_transaction
+            if inside:
+                yield db
+                return
             try:
                 db.execute(f"BEGIN {kind}")
                 yield db
@@ -260,15 +258,15 @@ class SqliteStore:
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         """Make the schema this version's, and make up for a deletion that was cut short."""
-        version, newest = self._schema(db), len(_MIGRATIONS)
+        version, newest = self._schema(db), len(MIGRATIONS)
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = ON")
         db.execute("PRAGMA journal_mode = WAL")
         if version < newest:
             db.execute("BEGIN IMMEDIATE")
-            for statement in ";".join(_MIGRATIONS[self._schema(db) :]).split(";"):
+            for statement in ";".join(MIGRATIONS[self._schema(db) :]).split(";"):
                 db.execute(statement)
-            db.execute(f"PRAGMA application_id = {_APPLICATION}")
+            db.execute(f"PRAGMA application_id = {APPLICATION}")
             db.execute(f"PRAGMA user_version = {newest}")
             db.execute("COMMIT")
         db.execute("PRAGMA busy_timeout = 0")
@@ -282,10 +280,10 @@ class SqliteStore:
             db.execute(query).fetchone()[0]
             for query in ("SELECT count(*) FROM sqlite_master", "PRAGMA user_version", "PRAGMA application_id")
         )
-        if application != _APPLICATION and (tables or version):
+        if application != APPLICATION and (tables or version):
             raise StorageError(f"{self.path} is a database of something else; expected one of memories")
-        if version > len(_MIGRATIONS):
-            known = f"schema {version}, and this version of ctxbench knows {len(_MIGRATIONS)}"
+        if version > len(MIGRATIONS):
+            known = f"schema {version}, and this version of ctxbench knows {len(MIGRATIONS)}"
             raise StorageError(f"{self.path} has {known}; update ctxbench. Nothing was changed there")
         return int(version)
 

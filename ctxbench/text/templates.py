@@ -13,7 +13,7 @@ from ctxbench.core.registry import check_type
 VARIABLES = ("content", "type", "confidence", "timestamp", "score")
 _METADATA = ("type", "confidence", "timestamp")
 _VARIABLE = re.compile(r"\{\{([^{}]*)\}\}")
-_FIELDS = {"header": str, "memory_format": str, "separator": str, "footer": str, "metadata": bool}
+FIELDS = {"header": str, "memory_format": str, "separator": str, "footer": str, "metadata": bool}
 _ALSO = {"memoryFormat": "memory_format", "includeMetadata": "metadata"}  # the document's names
 
 
@@ -69,10 +69,10 @@ class ContextTemplate:
         fields: dict[str, Any] = {}
         for name, value in given.items():
             field = _ALSO.get(name, name)
-            if field not in _FIELDS or field in fields:
-                said = "is given twice" if field in fields else f"is no field of it{suggest(str(name), _FIELDS)}"
+            if field not in FIELDS or field in fields:
+                said = "is given twice" if field in fields else f"is no field of it{suggest(str(name), FIELDS)}"
                 raise ParameterError(f"template: {name!r} {said}")
-            check_type(f"template: {name}", value, _FIELDS[field])
+            check_type(f"template: {name}", value, FIELDS[field])
             fields[field] = value
         if "memory_format" not in fields:
             raise ParameterError("template: memory_format is missing; it says how a memory is written")

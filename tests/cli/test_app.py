@@ -65,6 +65,11 @@ def test_the_commands_are_those_that_are_documented():
         "graph",
         "init",
         "latency",
+        "memory",
+        "memory build",
+        "memory import",
+        "memory preview",
+        "memory search",
         "report",
         "run",
         "score",
@@ -95,6 +100,8 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     own |= {".io", ".io.console", ".io.visible"}
     if words[:1] == ("data",):
         own |= {f".cli.{part}_app" for part in ("curate", "data", "import", "label")}
+    if words[:1] == ("memory",):
+        own |= {".cli.memory_app"}
     assert {name for name in loaded if name.startswith("ctxbench")} == {f"ctxbench{name}" for name in own}
 
 

@@ -72,6 +72,10 @@ HOW = {
     "ctxbench latency --catalog C": "latency --catalog bfcl-simple --embedder hashing",  # asked in other processes
     "ctxbench graph C --out FILE": "graph bfcl-simple --out graph.npz",
     "ctxbench usage FILE...": "usage log.jsonl",
+    "ctxbench memory import DB FILE -w W": "memory import m.db memories.jsonl -w home",
+    "ctxbench memory search DB TEXT -w W": "memory search m.db 'what does she drink?' -w home",
+    "ctxbench memory build DB TEXT -w W": "memory build m.db 'what does she drink?' -w home",
+    "ctxbench memory preview DB TEXT -w W": "memory preview m.db 'what does she drink?' -w home",
     "ctxbench data list": AS_WRITTEN,
     "ctxbench data show D": "data show bfcl-simple",
     "ctxbench data validate D": "data validate bfcl-simple",
@@ -100,7 +104,6 @@ HOW = {
     "ctxbench data rebase D": "data rebase bfcl-simple -c bfcl-live",
     "ctxbench data export D": "data export bfcl-simple --format beir --out exported",
     "make bench": DRY,
-    "ctxbench latency --catalog bfcl-live": "latency --catalog bfcl-live --embedder hashing",
 }
 # Exit code and words on standard error where a command cannot do its work here, or says something by its code.
 ENDS = {
@@ -165,6 +168,7 @@ def stand_ins(place, tiny, cli):
     (an_eval,) = re.findall(r"An eval is `(.*?)`", README)
     lines("evals.jsonl", [an_eval, {"query": "mail her", "expected": ["send_mail"]}])
     lines("log.jsonl", [turn(number, one) for number, one in enumerate(TOOLS)])
+    lines("memories.jsonl", [{"id": "tea", "content": "She drinks tea."}])
     lines("asked.txt", ["review the pull request", "file a bug"])
     lines("qa.jsonl", [{"qid": "q", "query": "x", "retrieval_gt": [["a"]]}])
     lines("documents.jsonl", [{"doc_id": "a", "contents": "x"}])

@@ -26,6 +26,7 @@ from ctxbench.io.console import (
     say,
     show_json,
     show_tables,
+    show_text,
     write_own,
 )
 
@@ -131,6 +132,13 @@ def test_a_traceback_at_the_very_end_of_a_process_is_guarded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
     assert done.stderr.endswith("ValueError: \ufffd[2J\n: :x\n")
+
+
+def test_a_text_is_printed_with_no_line_end_that_it_has_not(capsys: pytest.CaptureFixture[str]) -> None:
+    show_text("a\tb\n\nc")
+    show_text("")
+    show_text("d\n::x \x1b[2J")
+    assert capsys.readouterr().out == "a\tb\n\ncd\n: :x \ufffd[2J"
 
 
 def test_json_is_escaped_and_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:

@@ -267,3 +267,22 @@ def test_a_template_of_ones_own_cannot_take_the_name_of_another(engine):
     with pytest.raises(EngineError, match="chat") as error:
         engine.register_template("chat", {"memory_format": "{{content}}"})
     assert error.value.type == "validation_error"
+
+
+def test_vectors_that_were_made_before_are_made_by_no_search(engine, store, tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "vectors"))
+    engine, told = engine_over(store), []
+    engine.progress = lambda *n: told.append(n)
+    assert engine.embed("home") == len(TEXTS)
+    assert told[-1] == (len(TEXTS), len(TEXTS))
+    assert engine.embed("home") == 0
+    engine.search("flat tyre", "home")
+    assert engine._resources.stats.embedded == len(TEXTS)
+
+
+def test_every_candidate_is_explained_by_its_scores_and_what_left_it_out(engine):
+    first, *others = engine.search("flat tyre", "home", SearchOptions(limit=1)).explained()
+    assert (first["id"], first["rule"]) == ("tyre", None)
+    assert first["scores"].keys() == {"bm25", "dense"}
+    assert all(one["rule"] == "beyond the first n=1" for one in others)
+    assert [one["ranking"] for one in others] == sorted((one["ranking"] for one in others), reverse=True)

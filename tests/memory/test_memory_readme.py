@@ -1,11 +1,15 @@
-"""The example on the room's page runs, and gives what it says."""
+"""The examples on the room's page run, and give what it says."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
+import pytest
+
 import ctxbench.memory
+from ctxbench.cli.app import main
 
 PAGE = Path(ctxbench.memory.__file__).parent / "README.md"
 
@@ -21,3 +25,23 @@ def test_the_example_gives_what_its_comment_says(tmp_path, monkeypatch):
     assert "[preference] Ben drinks black tea with milk." in built.context
     assert 0 < built.tokens <= 500
     assert not built.truncated
+
+
+def test_the_commands_give_what_the_page_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "datasets").symlink_to(PAGE.parents[2] / "datasets")
+    page = PAGE.read_text("utf-8")
+    (lines,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    (context,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    said = []
+    for line in lines.splitlines():
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(line)[1:])
+        assert ended.value.code == 0
+        said.append(capsys.readouterr().out)
+    imported, now, then, preview, built = said
+    assert "90 new memories, 15 later versions" in imported
+    assert "Joel eats fish again" in now.splitlines()[1]
+    assert "Joel has eaten no meat and no fish" in then
+    assert "1 memory of workspace lindqvist-home, 48 of 60 tokens (80%" in preview
+    assert built == context

@@ -1,0 +1,209 @@
+"""`ctxbench memory` and its sub-commands."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from ctxbench.cli.light import Command, Group
+from ctxbench.cli.options import EmbedderName, JsonFlag
+
+C = TypeVar("C", bound=Callable[..., None])
+StoreFile = Annotated[Path, typer.Argument(metavar="STORE.db", help="The database of memories, an SQLite file.")]
+QueryText = Annotated[str, typer.Argument(help="What is asked: a question, or a message of the user.")]
+WorkspaceName = Annotated[
+    str, typer.Option("--workspace", "-w", help="Whose memories: a database has several workspaces, each by itself.")
+]
+
+_SEARCH = {  # by the names of `SearchOptions`, which has the limits and the defaults
+    "limit": Annotated[int | None, typer.Option(help="At most so many memories, 1 to 100; 10 by default.")],
+    "ranker": Annotated[
+        str | None,
+        typer.Option(
+            help="What comes first: default (like the query in meaning and in words), similarity (in meaning alone), "
+            "recency (the newest of what the default finds) or confidence (the surest of that)."
+        ),
+    ],
+    "kinds": Annotated[
+        list[str] | None, typer.Option("--type", help="Only memories of this type, such as fact; repeatable.")
+    ],
+    "since": Annotated[str | None, typer.Option(help="Only memories created at this time, ISO 8601, or later.")],
+    "before": Annotated[str | None, typer.Option(help="Only memories created before this time.")],
+    "confidence": Annotated[float | None, typer.Option(help="Only memories that are at least so sure, 0 to 1.")],
+    "conversation": Annotated[str | None, typer.Option(help="Only memories of this conversation.")],
+    "user": Annotated[
+        str | None, typer.Option(help="Who asks: memories that are one user's alone are seen by that user only.")
+    ],
+    "time": Annotated[
+        str | None,
+        typer.Option("--as-of", help="Answer as at this time, ISO 8601: what was known then, and no later version."),
+    ],
+    "relationships": Annotated[
+        bool | None, typer.Option("--relationships", help="Add the memories that those found are related to.")
+    ],
+    "depth": Annotated[
+        int | None, typer.Option(help="How many relationships away these may be, 1 to 5; 1 by default.")
+    ],
+}
+_CONTEXT = {  # likewise of `ContextOptions`, and what counts its tokens
+    "template": Annotated[
+        str | None,
+        typer.Option(
+            help="How memories are written: chat (a list, the default), detailed (with type, confidence and time), "
+            "summary (in one line), or a YAML file with memory_format, header, separator and footer."
+        ),
+    ],
+    "budget": Annotated[int | None, typer.Option(help="At most so many tokens, all in all; 2000 by default.")],
+    "metadata": Annotated[
+        bool | None,
+        typer.Option("--metadata/--no-metadata", help="Fill in type, confidence and time where the template has them."),
+    ],
+    "tokens": Annotated[
+        str | None,
+        typer.Option(
+            help="How tokens are counted: o200k (GPT-4o's tokenizer, by default), cl100k (GPT-4's), chars/4 (a guess)."
+        ),
+    ],
+    "model": Annotated[
+        str | None,
+        typer.Option(help="The model that reads it, such as gpt-4: its tokens are counted, not those above."),
+    ],
+}
+
+memory_app = typer.Typer(
+    cls=Group,
+    help="What an agent remembers: import it, search it, make the context of a prompt.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+_ARGUMENTS = 3  # of a command, before its options
+
+
+def _with_options(*tables: Mapping[str, Any]) -> Callable[[C], C]:
+    """Give a command, as its `options`, those of the tables; what is not given is None."""
+
+    def give(command: C) -> C:
+        signature = inspect.signature(command, eval_str=True)
+        *own, _ = signature.parameters.values()
+        kind = inspect.Parameter.KEYWORD_ONLY
+        more = [
+            inspect.Parameter(name, kind, default=None, annotation=given)
+            for table in tables
+            for name, given in table.items()
+        ]
+        parts = [one.replace(kind=kind) for one in own]
+        parts = [*parts[:_ARGUMENTS], *more, *parts[_ARGUMENTS:]]
+        command.__signature__ = signature.replace(parameters=parts)  # type: ignore[attr-defined]
+        command.__annotations__ = {one.name: one.annotation for one in parts}
+        return command
+
+    return give
+
+
+@memory_app.command("import", cls=Command)
+def memory_import(
+    store: StoreFile,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.jsonl", help="Memories, one JSON object a line; or a dataset's corpus.jsonl."),
+    ],
+    workspace: WorkspaceName,
+    embedder: Annotated[
+        str | None,
+        typer.Option(help="Make the vectors now, with this model, such as minilm; otherwise the first search does."),
+    ] = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Import memories from JSON lines.
+
+    A row has id, content, and as needed type, confidence (0 to 1), created_at (ISO 8601), conversation_id, user_id,
+    workspace_id, metadata, vector (of --embedder) and relationships, [{"type": "follows", "target": ID}]. Rows of
+    other workspaces are left out.
+
+    An id that is there already becomes a later version from its created_at on; a row that says the same is passed over.
+    Where anything is wrong, nothing is imported. The database is made where there is none.
+
+    For example:
+
+    ctxbench memory import memories.db rows.jsonl --workspace home
+    """
+    from ctxbench.cli.memory_command import import_file
+
+    import_file(store, file, workspace, embedder=embedder, as_json=json_)
+
+
+@memory_app.command("search", cls=Command)
+@_with_options(_SEARCH)
+def memory_search(
+    store: StoreFile,
+    query: QueryText,
+    workspace: WorkspaceName,
+    embedder: EmbedderName = "minilm",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what each score is made of, and what stayed out and why.")
+    ] = False,
+    json_: JsonFlag = False,
+    **options: Any,
+) -> None:
+    """Search memories, best first.
+
+    For example:
+
+    ctxbench memory search memories.db "what does Ben drink?" -w home
+    """
+    from ctxbench.cli.memory_command import search
+
+    search(store, query, workspace, options, embedder=embedder, explain=explain, as_json=json_)
+
+
+@memory_app.command("build", cls=Command)
+@_with_options(_CONTEXT, _SEARCH)
+def memory_build(
+    store: StoreFile,
+    query: QueryText,
+    workspace: WorkspaceName,
+    embedder: EmbedderName = "minilm",
+    json_: JsonFlag = False,
+    **options: Any,
+) -> None:
+    """Make the context of a prompt.
+
+    The best memories that fit into the budget. Standard output has that text and nothing else; what it is made of is
+    told on standard error.
+
+    For example:
+
+    ctxbench memory build memories.db "what does Ben drink?" -w home
+    """
+    from ctxbench.cli.memory_command import build
+
+    build(store, query, workspace, options, embedder=embedder, as_json=json_)
+
+
+@memory_app.command("preview", cls=Command)
+@_with_options(_CONTEXT, _SEARCH)
+def memory_preview(
+    store: StoreFile,
+    query: QueryText,
+    workspace: WorkspaceName,
+    embedder: EmbedderName = "minilm",
+    json_: JsonFlag = False,
+    **options: Any,
+) -> None:
+    """Show what a context would hold.
+
+    The memories that `ctxbench memory build` takes with the same options, their scores, and the share of the budget.
+
+    For example:
+
+    ctxbench memory preview memories.db "what does Ben drink?" -w home
+    """
+    from ctxbench.cli.memory_command import preview
+
+    preview(store, query, workspace, options, embedder=embedder, as_json=json_)

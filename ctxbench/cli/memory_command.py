@@ -1,0 +1,199 @@
+"""`ctxbench memory`: import memories, search them, build or preview a context."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import embedding_progress, progress
+from ctxbench.core.errors import ParameterError
+from ctxbench.io.console import say, show_text
+from ctxbench.io.visible import count
+from ctxbench.io.yaml_files import load_mapping
+from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
+from ctxbench.memory.memory_import import ImportedMemories, import_memories
+from ctxbench.memory.memory_results import BuiltContext
+from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.text.templates import FIELDS
+from ctxbench.text.tokens import counter_for_model
+
+WIDTH = 60  # characters of a memory
+LEFT_OUT = 5
+TEMPLATE_FILES = (".yaml", ".yml", ".json")
+
+
+def import_file(place: Path, file: Path, workspace: str, *, embedder: str | None, as_json: bool) -> None:
+    """Import memories and say what became of them; with an embedder, make their vectors.
+
+    Raises:
+        UserError: as `import_memories`; a database that was made for it is taken away.
+    """
+    made = not place.exists()
+    with progress() as shown, SqliteStore(place) as store:
+        try:
+            done = import_memories(
+                store, file, workspace, embedder=embedder, progress=lambda *n: shown("storing memories", *n)
+            )
+        except BaseException:
+            if made and not store.workspaces():
+                store.close()
+                for name in (place.name, f"{place.name}-wal", f"{place.name}-shm"):
+                    place.with_name(name).unlink(missing_ok=True)
+            raise
+    if not as_json:
+        say(*_imported(done, f"{place}{' (made now)' if made else ''}, workspace {workspace}"))
+    embedded = 0
+    if embedder is not None:
+        with _engine(place, embedder) as engine:
+            embedded = engine.embed(workspace)
+    if as_json:
+        print_json({"database": str(place), "made": made, "workspace": workspace, **asdict(done), "embedded": embedded})
+        return
+    words = ["ctxbench", "memory", "search", str(place), "what is asked", "--workspace", workspace]
+    if embedder is not None:
+        say(f"vectors of {embedder}: {embedded:,} made, {done.vectors:,} given")
+        words += ["--embedder", embedder]
+    say(f"Next: {shlex.join(words)}")
+
+
+def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
+    same = f"{done.same:,} that {'was' if done.same == 1 else 'were'} there"
+    new = f"{count(done.new, 'new memory', 'new memories')}, {count(done.versions, 'later version')}"
+    yield f"{where}: {new}, {same}, {count(done.relationships, 'relationship')}"
+    if done.elsewhere:
+        yield f"{count(done.elsewhere, 'row')} of other workspaces left out"
+    if done.in_parts:
+        yield f"{count(done.in_parts, 'vector')} not kept: a content of several paragraphs is searched by each of them"
+
+
+def search(
+    place: Path,
+    query: str,
+    workspace: str,
+    options: Mapping[str, Any],
+    *,
+    embedder: str,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Search and print a table, or JSON."""
+    with _engine(place, embedder) as engine:
+        found = engine.search(query, workspace, SearchOptions(**_given(options)))
+    results, told = found.results(), found.explained() if explain else []
+    if as_json:
+        print_json({"workspace": workspace, "results": results, **({"explanation": told} if explain else {})})
+        return
+    say(*_table([(one["score"], one) for one in results], "alike"))
+    say(f"{_found(len(results), workspace)}; alike: in meaning, 0 to 1, - where not measured", err=True)
+    if told:
+        say("", "what each was ranked by:", *_explanation(told))
+
+
+def build(place: Path, query: str, workspace: str, options: Mapping[str, Any], *, embedder: str, as_json: bool) -> None:
+    """Build a context and print it, or JSON; what it is made of goes to standard error."""
+    built = _built(place, query, workspace, options, embedder)
+    if as_json:
+        print_json(built.as_dict())
+    else:
+        show_text(built.context)
+        say(_totals(built, workspace), err=True)
+
+
+def preview(
+    place: Path, query: str, workspace: str, options: Mapping[str, Any], *, embedder: str, as_json: bool
+) -> None:
+    """Print what `build` would take."""
+    built = _built(place, query, workspace, options, embedder)
+    told = built.preview()
+    if as_json:
+        print_json(told)
+        return
+    memories = built.every_result()
+    scores = [told["rankingScores"][one["memory"]["id"]] for one in memories]
+    say(*_table(list(zip(scores, memories, strict=True)), "score"), _totals(built, workspace))
+
+
+def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], embedder: str) -> BuiltContext:
+    given = _given(options)
+    tokens, model, template = (given.pop(name, None) for name in ("tokens", "model", "template"))
+    if tokens and model:
+        raise ParameterError("--tokens and --model both say how tokens are counted; leave one out")
+    with _engine(place, embedder, tokens or (counter_for_model(model).name if model else None)) as engine:
+        if template and template.endswith(TEMPLATE_FILES):
+            file = Path(template)
+            template = file.stem
+            fields, _ = load_mapping(file, what="a template", keys=FIELDS)
+            try:
+                engine.register_template(template, fields)
+            except EngineError as error:
+                raise EngineError(error.type, f"{error} ({file})") from error
+        return engine.build(query, workspace, ContextOptions(**given, template=template))
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given: the engine has the defaults of the others."""
+    if options["depth"] is not None and not options["relationships"]:
+        raise ParameterError("--depth says how far relationships are followed; add --relationships, or leave it out")
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@contextmanager
+def _engine(place: Path, embedder: str, counter: str | None = None) -> Iterator[ContextEngine]:
+    """The engine over a database that is there."""
+    # what fails is told once, as the error that ends the command
+    logging.getLogger(ContextEngine.__module__).addHandler(logging.NullHandler())
+    with SqliteStore(place, create=False) as store, embedding_progress() as shown:
+        given: dict[str, Any] = {"counter": counter} if counter else {}
+        engine = ContextEngine(store, embedder=embedder, **given)
+        engine.progress = shown
+        yield engine
+
+
+def _table(rows: Sequence[tuple[float | None, Mapping[str, Any]]], score: str) -> list[str]:
+    """Lines of memories, best first, with what each of them led to below it."""
+    lines: list[tuple[str, ...]] = []
+    for rank, (value, one) in enumerate(rows, start=1):
+        lines.append((str(rank), "-" if value is None else f"{value:.3g}", *_cells(one["memory"])))
+        lines += [("", one_["relationship"], *_cells(one_["memory"])) for one_ in one.get("relationships", ())]
+    if not lines:
+        return []
+    lines.insert(0, ("rank", score, "id", "type", "created", "memory"))
+    widths = [max(len(line[column]) for line in lines) for column in range(5)]
+    return ["  ".join([*map(str.ljust, line, widths), line[5]]) for line in lines]
+
+
+def _cells(memory: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    created = f"{memory['created_at']:.16}".replace("T", " ")
+    return memory["id"], memory["type"], created, textwrap.shorten(memory["content"], WIDTH, placeholder=" …")
+
+
+def _explanation(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    chosen = [one for one in told if one["rule"] is None]
+    for one in [*chosen, *[one for one in told if one["rule"] is not None][:LEFT_OUT]]:
+        scores = ", ".join(f"{name} {value:.3g}" for name, value in one["scores"].items())
+        out = f"; stayed out: {one['rule']}" if one["rule"] else ""
+        yield f"{one['id']}: {one['ranking']:.3g}{f' ({scores})' if scores else ''}{out}"
+
+
+def _found(n: int, workspace: str) -> str:
+    return (
+        f"{count(n, 'memory', 'memories')} of workspace {workspace}" if n else f"workspace {workspace} has none like it"
+    )
+
+
+def _totals(built: BuiltContext, workspace: str) -> str:
+    """What a context is made of, in a line."""
+    n = len(built.rows(chosen=True))
+    found = f"no memory of workspace {workspace} fits" if built.truncated and not n else _found(n, workspace)
+    used = (
+        f"{built.tokens:,} of {built.budget:,} tokens ({built.preview()['budgetUsed']:g}%, counted by {built.counter})"
+    )
+    cut = "the budget kept something out" if built.truncated else "nothing was kept out by the budget"
+    return f"{found}, {used}, template {built.template}; {cut}"

@@ -1,0 +1,23 @@
+"""The tables of a file of memories, and the steps by which older ones are brought up to them."""
+
+from __future__ import annotations
+
+APPLICATION = 0x6378626D  # "cxbm", which tells our files from other databases
+MIGRATIONS = (  # from each version of the schema to the next; what was released is never changed
+    """
+    CREATE TABLE workspaces (key INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+        revision INTEGER NOT NULL DEFAULT 0, altered INTEGER NOT NULL DEFAULT 0);
+    CREATE TABLE memories (key INTEGER PRIMARY KEY, workspace INTEGER NOT NULL REFERENCES workspaces,
+        id TEXT NOT NULL, UNIQUE (workspace, id));
+    CREATE TABLE versions (seq INTEGER PRIMARY KEY, workspace INTEGER NOT NULL REFERENCES workspaces,
+        memory INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE, version INTEGER NOT NULL,
+        content TEXT NOT NULL, kind TEXT NOT NULL, confidence REAL NOT NULL, created TEXT NOT NULL,
+        conversation TEXT, user TEXT, until TEXT, metadata TEXT NOT NULL, UNIQUE (memory, version));
+    CREATE INDEX versions_of_workspace ON versions (workspace);
+    CREATE TABLE relationships (key INTEGER PRIMARY KEY, type TEXT NOT NULL,
+        source INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE,
+        target INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE, UNIQUE (source, target, type));
+    CREATE INDEX relationships_to ON relationships (target);
+    CREATE TABLE unscrubbed (since TEXT NOT NULL)
+    """,  # unscrubbed has a row while deleted text may be in the file
+)
