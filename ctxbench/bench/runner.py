@@ -24,6 +24,7 @@ from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.index.resources import LocalResources
 from ctxbench.io.output_paths import refuse_unwritable
+from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.selector import Selector
 
 _log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class RunReport:
     Attributes:
         folder: where the results are.
         made, reused: parts (dataset and selector) computed now, and found finished.
+        kept: names of the user's selectors that were not asked on some dataset, since their answers were found.
         embedded: texts that were embedded; 0 means that no model was loaded.
         errors: queries that a selector failed on, by "dataset, selector".
     """
@@ -43,6 +45,7 @@ class RunReport:
     folder: Path
     made: int
     reused: int
+    kept: tuple[str, ...]
     embedded: int
     errors: Mapping[str, int]
 
@@ -71,6 +74,7 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
     commit = git_commit(prepared.experiment.base)
     made = reused = 0
     errors: dict[str, int] = {}
+    kept: dict[str, None] = {}
     with (
         store.locked(lambda: progress(f"waiting for another process that runs into {folder}", 0, 1)),
         ExitStack() as end,
@@ -83,13 +87,20 @@ def run(prepared: Prepared, folder: Path, *, progress: Progress = silent, fresh:
             wanted = work.unfinished(fresh=fresh)
             reused += len(work.selectors) - len(wanted)
             made += len(wanted)
+            kept |= {name: None for name, one in work.selectors.items() if name not in wanted and _is_asked(one)}
             for made_now, answers in work.finish(wanted, progress, fresh=fresh):
                 if row := _timing(answers):
                     timings.setdefault(name, {})[made_now] = row
             errors |= {f"{name}, {s}": n for s in work.selectors if (n := store.error_count(name, s))}
         _save_timings(store, timings, experiment_folder=prepared.experiment.base)
         store.write("manifest.json", manifest(prepared, resources, commit=commit))
-    return RunReport(folder=folder, made=made, reused=reused, embedded=resources.stats.embedded, errors=errors)
+    embedded = resources.stats.embedded
+    return RunReport(folder=folder, made=made, reused=reused, kept=(*kept,), embedded=embedded, errors=errors)
+
+
+def _is_asked(selector: Selector) -> bool:
+    """Whether it is one of the user's that runs, not a file of answers."""
+    return isinstance(selector, External) and not isinstance(selector, FileSelector)
 
 
 def _refuse_foreign(store: RunFolder, prepared: Prepared) -> None:

@@ -149,6 +149,9 @@ def _run(prepared: Prepared, path: Path, *, fresh: bool, told: Told, page: bool 
             for line in _failures(prepared, RunFolder(path), kept=page):
                 shown.say(line)
             made = f"{done.made} selector run{'' if done.made == 1 else 's'} made, {done.reused} found finished"
+            if done.kept:
+                names = ", ".join(done.kept)
+                shown.say(f"not asked again, since no source file of it has changed: {names}; --fresh asks again")
             shown.say(f"{made}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
         _report(RunFolder(path), prepared.datasets, prepared.counter, told=told, page=page)
     _refuse_silence(prepared, RunFolder(path))

@@ -26,9 +26,18 @@ WAYS = {
 _ITEM_CHANGES = ("new", "enabled", "edited", "renamed", "gone", "disabled")  # what may have been done to an item
 _MAX_NAMED = 5  # subjects that are named where the catalog as a whole is the cause
 _BULK_EDIT = 10  # so many edited items, at least half of the catalog, are one edit
-NONDETERMINISM = Cause(  # where all known inputs are the same
-    kind=CauseKind.UNKNOWN, detail="nothing that is under test differs: the selector is not deterministic"
-)
+_UNSEEN = "something changed that ctxbench does not follow, such as data that it reads, its environment or a service"
+
+
+def unseen_cause(pair: SnapshotPair) -> Cause:
+    """The cause where all known inputs are the same; one that answered alike each time is deterministic."""
+    why = _UNSEEN if is_steady(pair) else f"the selector is not deterministic, or {_UNSEEN}"
+    return Cause(kind=CauseKind.UNKNOWN, detail=f"nothing that is under test differs: {why}")
+
+
+def is_steady(pair: SnapshotPair) -> bool:
+    """Whether both sides were asked repeatedly, and answered alike each time."""
+    return all(side.repeats > 1 and not side.unsteady for side in (pair.base, pair.head))
 
 
 class CauseFinder:
@@ -147,7 +156,7 @@ class CauseFinder:
         if self.inputs.code:
             return setting_cause(self.inputs.code, CauseKind.CODE)
         if not self.inputs:
-            return NONDETERMINISM
+            return unseen_cause(self.pair)
         return Cause(kind=CauseKind.UNKNOWN, detail=f"cannot be told from scores; what differs: {self.inputs}")
 
     def cause_by_evidence(self, change: ChangeContext, *, moved: bool = False) -> Cause:
@@ -200,7 +209,7 @@ class CauseFinder:
         if self.inputs.catalog:
             what = "neither this item nor what came in front of it was touched, and what the selector says of itself"
             return Cause(kind=CauseKind.UNKNOWN, detail=f"{what} is the same")
-        return NONDETERMINISM
+        return unseen_cause(self.pair)
 
     def expansion_cause(self, change: ChangeContext, via: str | None) -> Cause:
         """The cause for an item that an expansion brought in, where the item that led to it is offered as before."""

@@ -36,7 +36,7 @@ largest part: cut                             PARAMETER: the one that alone brin
                                               else one that does either, else all of the cut's that differ
 cannot be replayed                            EDITED if X was and its score fell; what moved all scores; PARAMETER if
                                               the rule names one that differs; CROWDED; PARAMETER; CODE; UNKNOWN
-nothing under test differs                    UNKNOWN: the selector is not deterministic
+nothing under test differs                    UNKNOWN: not deterministic, or changed unseen
 ============================================  ==========================================================================
 
 A gained X likewise: NEW if it was not in the catalog, or disabled; EDITED if its score rose; FREED by what is gone or
@@ -57,7 +57,7 @@ from dataclasses import replace
 from functools import partial
 
 from ctxbench.core.candidates import MARGIN
-from ctxbench.gate.cause_finder import NONDETERMINISM, CauseFinder, setting_cause
+from ctxbench.gate.cause_finder import CauseFinder, setting_cause, unseen_cause
 from ctxbench.gate.input_differences import absence_text
 from ctxbench.gate.model import Cause, CauseKind, Change
 from ctxbench.gate.remedies import find_remedy
@@ -133,7 +133,7 @@ class _ChangeExplainer:
     def _explain_scored(self, contexts: Sequence[ChangeContext]) -> None:
         """Explain changes of items that the search found, or that a session held, where they are offered."""
         if not self.pair.inputs:
-            self.found |= dict.fromkeys(contexts, NONDETERMINISM)
+            self.found |= dict.fromkeys(contexts, unseen_cause(self.pair))
             return
         shifted = {one for one in contexts if self.finder.common_cause is not None and self._scores_moved(one)}
         if all(map(can_replay, self.pair.steps)):

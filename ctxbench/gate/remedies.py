@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from ctxbench.core.errors import UserError
-from ctxbench.gate.cause_finder import item_change
+from ctxbench.gate.cause_finder import is_steady, item_change
 from ctxbench.gate.comparability import item_of
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import NONE, server_of
@@ -65,7 +65,8 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
         case CauseKind.MODEL:
             return Remedy("tune the cut for the new model (`ctxbench tune`), or keep the old one")
         case CauseKind.UNKNOWN if not pair.inputs:
-            return Remedy("ask more than once (`repeats` in the gate file)")
+            once = "ask more than once (`repeats` in the gate file), which tells whether it answers alike"
+            return Remedy("look at what it reads beside its source files" if is_steady(pair) else once)
         case _:
             return _widen_cut(change, pair)
 

@@ -363,7 +363,7 @@ def _failures(dataset: DatasetSummary) -> list[str]:
 _NOTES = {
     "unstable": "queries answered otherwise when asked again",
     "unstable_items": "queries offered other items when asked again",
-    "without_ranking": "queries without a ranking",
+    "without_ranking": "queries without a ranking, which have no ranking metrics",
     "without_scores": "queries without scores",
     "from_cache": "answers kept from before",
     "session_items_named": "items named that the session holds already",

@@ -33,6 +33,7 @@ from ctxbench.selectors.protocol import (
     request_message,
     shown_path,
 )
+from ctxbench.selectors.source_files import source_files
 from ctxbench.text.secrets import shown_arguments
 
 _ASKED_AT_MOST = 2  # a query during which the process ends is asked once more, of a new process
@@ -147,7 +148,7 @@ class CommandSource(Source):
         self._finalizer = weakref.finalize(self, _kill, self._slots)
 
     def describe(self) -> dict[str, Any]:
-        """The arguments, the SHA-256 of the files among them, and the options that can decide an answer."""
+        """The arguments, the SHA-256 of its source files, and the options that can decide an answer."""
         return {
             **self._description,
             "send": self._options.send,
@@ -369,24 +370,22 @@ def _program(name: str, base: Path) -> str:
 
 
 def _describe(argv: Sequence[str], base: Path) -> dict[str, Any]:
-    """The arguments without absolute paths and secrets, and the SHA-256 of every file among them (`--option=file` too).
+    """The arguments without absolute paths and secrets, and the SHA-256 of their source files (`--option=file` too).
 
     Where a secret is left out, the SHA-256 of the arguments with it stands for it.
     """
-    shown, files = [], {}
+    shown, files = [], []
     for part in argv:
         option, sign, value = part.rpartition("=") if part.startswith("-") else ("", "", part)
         path = base / value
         is_file = bool(value) and os.path.isfile(path)  # noqa: PTH113 - False for what is too long for a path
         name = shown_path(Path(value), base) if is_file or Path(value).is_absolute() else value
         shown.append(f"{option}{sign}{name}")
-        if is_file:
-            with path.open("rb") as stream:
-                files[name] = hashlib.file_digest(stream, "sha256").hexdigest()
+        files += [path] if is_file else []
     told = shown_arguments(shown)
     whole = "\0".join(shown).encode("utf-8", "surrogateescape")
     return {
         "command": told,
         **({"command_sha256": hashlib.sha256(whole).hexdigest()} if told != shown else {}),
-        "files": files,
+        "files": source_files(files, base),
     }

@@ -239,11 +239,14 @@ def test_a_score_that_a_baseline_has_rounded_has_not_moved():
 
 
 def test_nothing_that_is_under_test_differs():
-    assert causes(BASE, now({"c": 0.55}))["-c"] == (
-        "unknown",
-        (),
-        "nothing that is under test differs: the selector is not deterministic",
-    )
+    unseen = "something changed that ctxbench does not follow, such as data that it reads, its environment or a service"
+    what = "nothing that is under test differs"
+    head = now({"c": 0.55})
+    assert causes(BASE, head)["-c"] == ("unknown", (), f"{what}: the selector is not deterministic, or {unseen}")
+    steady = causes(replace(BASE, repeats=3), replace(head, repeats=3))
+    assert steady["-c"] == ("unknown", (), f"{what}: {unseen}")
+    other = causes(replace(BASE, repeats=3), replace(head, repeats=3, unsteady=("q",)))
+    assert other == {} or "not deterministic" in other["-c"][2]
 
 
 def test_the_part_that_alone_explains_is_the_cause_of_several_at_once():

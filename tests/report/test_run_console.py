@@ -181,7 +181,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(made_run, width
 def test_a_narrow_terminal_names_what_it_leaves_out_and_a_wide_one_shows_all(made_run) -> None:
     summary = summarise_run(made_run.folder)
     assert "Left out at this width, and on the page:" in printed(summary, 80)
-    assert "wrong siblings" in printed(summary, 80).split("Left out at this width:")[1]
+    assert "wrong siblings" in printed(summary, 80).split("Left out at this width, and on the page:")[1]
     assert "Left out" not in printed(summary, 120)
 
 

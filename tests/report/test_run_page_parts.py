@@ -66,7 +66,7 @@ def test_the_page_says_what_is_shown_and_what_fell_back(browser: Any, run: MadeR
 def test_what_a_selector_says_of_its_answers_is_said_in_words():
     told = {"without_ranking": 400, "from_cache": 1, "builds": ["by hand"], "own": 3}
     assert [_note(name, value) for name, value in told.items()] == [
-        "400 queries without a ranking",
+        "400 queries without a ranking, which have no ranking metrics",
         "1 answer kept from before",
         "builds that answered: by hand",
         "own 3",

@@ -18,6 +18,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Batch, Request
 from ctxbench.selectors.command import CommandOptions, CommandSource
 from ctxbench.selectors.external import External, external_from_config
+from ctxbench.selectors.source_files import MOST
 from tests.children import child
 from tests.planted import GITHUB
 
@@ -522,6 +523,42 @@ def test_the_description_holds_hashes_and_no_absolute_path(tmp_path):
         "start_timeout": 60.0,
         "repeats": 1,
     }
+
+
+def files_of(argv, base):
+    return external_from_config({"command": argv}, base=base).describe()["files"]
+
+
+def test_the_description_follows_the_source_code_beside_what_the_command_names(tmp_path):
+    (tmp_path / "src" / "lib").mkdir(parents=True)
+    for name in ("src/select.mjs", "src/lib/config.ts", "src/notes.md", "src/data.json", "other.py"):
+        (tmp_path / name).write_text(name)
+    for skipped in ("src/node_modules/x", "src/.cache"):
+        (tmp_path / skipped).mkdir(parents=True)
+        (tmp_path / skipped / "index.js").write_text("1")
+    argv = [sys.executable, "src/select.mjs"]
+    before = files_of(argv, tmp_path)
+    assert {*before} == {Path(sys.executable).name, "src/select.mjs", "src/lib/config.ts"}
+    (tmp_path / "src/lib/config.ts").write_text("top = 2")
+    after = files_of(argv, tmp_path)
+    assert {name for name in before if before[name] != after[name]} == {"src/lib/config.ts"}
+
+
+def test_a_command_that_names_no_source_file_is_followed_in_the_folder_that_it_runs_in(tmp_path):
+    for name in ("package.json", "select.ts", "README.md"):
+        (tmp_path / name).write_text(name)
+    found = files_of([sys.executable, "run", "select"], tmp_path)
+    assert {*found} == {Path(sys.executable).name, "package.json", "select.ts"}
+
+
+def test_many_source_files_are_one(tmp_path):
+    (tmp_path / "src").mkdir()
+    for n in range(MOST + 1):
+        (tmp_path / "src" / f"m{n}.py").write_text(str(n))
+    before = files_of([sys.executable, "src/m0.py"], tmp_path)
+    assert {*before} == {Path(sys.executable).name, "src/m0.py", "src/"}
+    (tmp_path / "src" / "m7.py").write_text("else")
+    assert files_of([sys.executable, "src/m0.py"], tmp_path)["src/"] != before["src/"]
 
 
 def test_the_description_and_the_name_hold_no_secret_of_the_arguments(tmp_path):

@@ -126,7 +126,7 @@ class _FolderReader:
             place_scope=lambda name: (self.folder / CARD, line_of(self.card_lines, ("scopes", name))),
             former_ids=self.own_former_ids,
             gone=frozenset(self.gone),
-            catalog=str(self.card.get(AGENT) or CORPUS),
+            catalog=os.path.normpath(self.folder / str(self.card[AGENT])) if self.card.get(AGENT) else CORPUS,
         )
         self.faults += check_contents(contents)
         self.faults.sort(key=self._order)

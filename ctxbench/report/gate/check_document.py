@@ -14,14 +14,17 @@ from ctxbench.report.document import Block, Bullets, Cell, Document, Quoted, Sec
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
 from ctxbench.report.gate.check_conclusion import COMMAND, Speech, conclusion
-from ctxbench.report.gate.check_summary import summary_sentences
+from ctxbench.report.gate.check_summary import summary_sentences, tokens_decided
 from ctxbench.report.gate.places import Places, place_text
 
 MORE = (
     "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the first of "
     "each list; all of them: --markdown FILE."
 )
-_P = f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check."
+_P = (
+    f"{wording.P_WORDS}; corrected (raised) for all metrics of the whole check. None stands beside a selector that is "
+    "known to answer alike each time: what differs is then a fact."
+)
 _LEGEND = (
     "Detectable: the smallest change for the worse that so many queries would show four times in five; a smaller one "
     "may go unseen."
@@ -351,6 +354,9 @@ def _changes(check: SelectorCheck, title: str, changes: list[Change], *, weight:
 
 
 def _causes(check: SelectorCheck, places: Places) -> Table:
+    causes = check.causes
+    if tokens_decided(check):  # then tokens are the cost
+        causes = tuple(sorted(causes, key=lambda one: -one.tokens))
     rows = [
         (
             check_texts.sentence(check_texts.cause_text(one.cause)),
@@ -362,9 +368,9 @@ def _causes(check: SelectorCheck, places: Places) -> Table:
             f"{len(one.queries):,} ({check_texts.first_ones(one.queries)})",
             check_texts.sentence(str(one.remedy)),
         )
-        for one in check.causes
+        for one in causes
     ]
-    head = ("cause", "where", "required items lost", "gained", "other items", "prompt tokens", "queries", "mend")
+    head = ("cause", "where", "required items lost", "gained", "other items", "prompt tokens in all", "queries", "mend")
     return _without_empty_places(
         Table(
             title=f"Causes, most costly first: {len(rows):,}",

@@ -93,7 +93,7 @@ def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | N
     alone decided on the worst selector, what is to blame for the metric that decided.
     """
     found: dict[tuple[str, Cause], list[CauseGroup]] = {}
-    for one in () if selectors and _tokens_decided(selectors[0]) else selectors:
+    for one in () if selectors and tokens_decided(selectors[0]) else selectors:
         for group in one.causes:
             if group.lost:
                 found.setdefault((one.dataset, group.cause), []).append(group)
@@ -108,7 +108,7 @@ def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | N
     return None
 
 
-def _tokens_decided(check: SelectorCheck) -> bool:
+def tokens_decided(check: SelectorCheck) -> bool:
     """Whether a verdict is what it is for nothing but prompt tokens."""
     facts = check.pins or check.unmet or check.lost - check.gained > check.allowed
     judged = [

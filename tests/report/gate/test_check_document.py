@@ -115,7 +115,7 @@ def test_items_that_cost_otherwise_are_told_with_file_and_line_and_so_are_causes
     found = tables(document(made.check(made.dearer()), places=places).sections[0])
     cause = dict(zip(found["Causes, most costly first"].head, found["Causes, most costly first"].rows[0], strict=True))
     assert cause["cause"] == "item dearer: 2 items cost more prompt tokens (tool:a:x and tool:a:y)"
-    assert (cause["where"], cause["prompt tokens"]) == ("c.jsonl:3", "+1,780")
+    assert (cause["where"], cause["prompt tokens in all"]) == ("c.jsonl:3", "+1,780")
     prices = found["Items that cost otherwise where they are offered as before"]
     assert prices.head == ("item", "where", "prompt tokens", "what was done", "queries", "tokens added")
     assert prices.rows == (
@@ -323,3 +323,19 @@ def test_the_sign_behind_an_interval_is_explained_only_where_it_stands(made):
         (legend,) = [one.text for one in told.closing if isinstance(one, Text) and one.note]
         shown = any("~" in str(cell) for one in told.sections for cell in str(tables(one)))
         assert (legend.endswith("~ marks an interval that too few values carry."), shown) == (wanted, wanted)
+
+
+def test_where_tokens_decided_causes_stand_by_tokens(made):
+    one = made.dearer()
+    small = replace(one.causes[0], others=9, tokens=7, cause=replace(one.causes[0].cause, subjects=("tool:a:z",)))
+    told = document(made.check(replace(one, causes=(small, *one.causes))))
+    (table,) = (b for s in told.sections for b in s.blocks if isinstance(b, Table) and b.title.startswith("Causes"))
+    assert [row[table.head.index("prompt tokens in all")] for row in table.rows] == ["+1,780", "+7"]
+
+
+def test_what_has_no_remedy_is_not_said_to_have_one(made):
+    def last(check):
+        return document(made.check(check), accept="ctxbench check --accept").closing[-2].text
+
+    assert last(made.dearer()) == "It is worse (exit code 1). If it is meant, accept it:"
+    assert "Mend the rest as said above, or, if it is meant, accept it:" in last(made.worse())

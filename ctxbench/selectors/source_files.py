@@ -1,0 +1,72 @@
+"""The source files that a command is made of, as far as they can be found: an edit makes it another selector."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ctxbench.selectors.protocol import shown_path
+
+MOST = 200
+"""So many files are told apart; more are one, by the name of their folder."""
+
+_MOST_SEEN = 50_000  # files looked at, of whatever kind
+_CODE = frozenset(
+    (
+        *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".py", ".rb", ".go", ".rs", ".java", ".kt"),
+        *(".scala", ".cs", ".fs", ".php", ".pl", ".lua", ".ex", ".exs", ".erl", ".clj", ".swift", ".c", ".h", ".cc"),
+        *(".cpp", ".hpp", ".sh", ".bash", ".ps1", ".wasm"),
+    )
+)
+_SETTINGS = frozenset({"package.json", "tsconfig.json", "pyproject.toml", "Cargo.toml", "go.mod"})
+_PASSED_OVER = frozenset({"node_modules", "venv", "__pycache__", "runs", "target", "site-packages"})
+
+
+def source_files(argv_files: Sequence[Path], base: Path) -> dict[str, str]:
+    """The SHA-256 of the files of a command, by name.
+
+    These are the files that it names, and the source code in their folders and below; where it names no code, as in
+    `npm run select`, the source code below the folder that it runs in. Hidden folders, `node_modules` and the like are
+    passed over, and so are data: what else a command reads is not known here.
+
+    Args:
+        argv_files: that the command names; they are there.
+        base: the folder that the command runs in.
+
+    Returns:
+        Names relative to `base` where they lie below it. Of more than `MOST` files that are not named, one hash for
+        each folder that was searched.
+    """
+    found = {shown_path(path, base): _sha256(path) for path in argv_files}
+    for folder in dict.fromkeys(path.parent for path in argv_files if path.suffix in _CODE) or [base]:
+        beside = {shown_path(path, base): _sha256(path) for path in _code_below(folder)}
+        if len(beside) > MOST:
+            joined = "\0".join(f"{name}\0{sha256}" for name, sha256 in beside.items())
+            beside = {f"{shown_path(folder, base)}/": hashlib.sha256(joined.encode("utf-8", "replace")).hexdigest()}
+        found |= beside
+    return found
+
+
+def _code_below(folder: Path) -> list[Path]:
+    """The source files of a folder and those below it, sorted, as far as it is looked through."""
+    found: list[Path] = []
+    n_seen = 0
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not (name.startswith(".") or name in _PASSED_OVER))
+        for name in sorted(files):
+            if name in _SETTINGS or os.path.splitext(name)[1] in _CODE:  # noqa: PTH122 - of thousands of names
+                found.append(Path(place, name))
+        n_seen += len(files)
+        if n_seen >= _MOST_SEEN:
+            break
+    return [path for path in found if path.is_file()]
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return "unreadable"
