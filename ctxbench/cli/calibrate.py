@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ctxbench.core.pipeline import Pipeline
     from ctxbench.features.stored_fits import Fit
     from ctxbench.tuning.fits.curves import FoldFigures
+    from ctxbench.tuning.fits.linear_fits import WeightFigures
 
 _HEADS = {
     "items": "items a query",
@@ -41,6 +42,7 @@ class FitRequest:
         folds: 0 = no figures out of fold.
         embedder: as `open_embedder` reads it.
         texts: whether a fit of a probability keeps the labelled requests, with their texts.
+        metric: that the weights of a step `linear` are to raise; None = nDCG@10.
     """
 
     what: str
@@ -50,30 +52,39 @@ class FitRequest:
     folds: int
     embedder: str
     texts: bool = True
+    metric: str | None = None
 
 
 def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     """Fit, write, and print what was fitted and, with folds, what it is worth.
 
     Raises:
-        ParameterError: there is no such kind, no fit of weights out of fold, or two datasets have one name.
+        ParameterError: there is no such kind, the weights of a fusion are asked for out of fold or by another metric,
+            or two datasets have one name.
         UserError: as of `ctxbench.tuning.fits.query_fits.fit`.
     """
-    from ctxbench.features.stored_fits import KINDS, PROBABILITY, WEIGHTS, write_calibrations
+    from ctxbench.features.stored_fits import KINDS, LINEAR, PROBABILITY, WEIGHTS, write_calibrations
     from ctxbench.selectors.definitions import find_definition
     from ctxbench.selectors.fitted import fitted_file, fitted_place, write_fitted
+    from ctxbench.tuning.fits.linear_fits import linear_place
 
-    if request.what not in KINDS:
-        raise ParameterError(f"what is fitted must be one of {', '.join(KINDS)}, got {request.what!r}")
-    if request.folds and request.what == WEIGHTS:
-        raise ParameterError("folds are for probability and abstention; weights are measured by an experiment")
+    kinds = [kind for kind in KINDS if kind != LINEAR]  # those of columns are asked for as weights, too
+    if request.what not in kinds:
+        raise ParameterError(f"what is fitted must be one of {', '.join(kinds)}, got {request.what!r}")
     refuse_outputs({"--out": out}, {**dataset_inputs(*request.datasets), **selector_inputs(request.selector)})
     _refuse_foreign(out)
     definition, preset = find_definition(request.selector)
+    pipeline = definition.pipeline(definition.values(preset))
+    linear = request.what == WEIGHTS and linear_place(pipeline) is not None
+    if request.folds and request.what == WEIGHTS and not linear:
+        fitted = "probability, abstention and the weights of a step `linear`"
+        raise ParameterError(f"folds are for {fitted}; those of a fusion are measured by an experiment")
+    if request.metric is not None and not linear:
+        raise ParameterError("a metric is for the weights of a selector with a step `linear`")
     writes_selector = request.what == PROBABILITY and fitted_place(definition.written, PROBABILITY) is not None
     if writes_selector:
         fitted_file(definition, out)  # what stands in the way is said before anything is fitted
-    fits, figures = _fitted(request, definition.pipeline(definition.values(preset)))
+    fits, figures = _fitted(request, pipeline, linear=linear)
     write_calibrations(out, fits.values())
     selector = write_fitted(definition, out, preset) if writes_selector else None
     if as_json:
@@ -89,8 +100,11 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
         say(f"the selector with it: {selector}, wherever a shipped name may stand")
 
 
-def _fitted(request: FitRequest, pipeline: Pipeline) -> tuple[dict[str, Fit], dict[str, FoldFigures]]:
+def _fitted(
+    request: FitRequest, pipeline: Pipeline, *, linear: bool
+) -> tuple[dict[str, Fit], dict[str, FoldFigures | WeightFigures]]:
     """The fits by dataset, and with folds what each is worth on requests that it was not fitted to."""
+    from ctxbench.bench.metrics import parse_metric
     from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.embedding.embedder_names import open_embedder
     from ctxbench.embedding.vectors import open_vectors
@@ -99,11 +113,13 @@ def _fitted(request: FitRequest, pipeline: Pipeline) -> tuple[dict[str, Fit], di
     from ctxbench.text.tokens import open_counter
     from ctxbench.tuning.fits.curves import measure
     from ctxbench.tuning.fits.examples import labelled_queries, make_examples
+    from ctxbench.tuning.fits.fitted_weights import METRIC
+    from ctxbench.tuning.fits.linear_fits import fit_columns
     from ctxbench.tuning.fits.query_fits import columns_of, fit
 
-    embedder = open_embedder(request.embedder)
+    embedder, metric = open_embedder(request.embedder), parse_metric(request.metric or METRIC)
     fits: dict[str, Fit] = {}
-    figures: dict[str, FoldFigures] = {}
+    figures: dict[str, FoldFigures | WeightFigures] = {}
     with progress() as shown:
         opened = [open_dataset(name, notify=shown.say) for name in request.datasets]
         names = [dataset.name for dataset in opened]
@@ -112,6 +128,12 @@ def _fitted(request: FitRequest, pipeline: Pipeline) -> tuple[dict[str, Fit], di
         vectors = open_vectors(embedder, progress=partial(shown, "embedding texts"))
         resources = LocalResources(vectors, open_counter("o200k", cache=cache_dir()))
         for dataset in opened:
+            if linear:
+                fits[dataset.name], held_out = fit_columns(
+                    dataset, pipeline, resources, metric, split=request.split, folds=request.folds
+                )
+                figures.update({} if held_out is None else {dataset.name: held_out})
+                continue
             fits[dataset.name] = fit(
                 request.what, dataset, pipeline, resources, split=request.split, requests=request.texts
             )
@@ -138,7 +160,7 @@ def _refuse_foreign(out: Path) -> None:
         raise ParameterError(f"{what}; name another --out") from error
 
 
-def _facts(fit: Fit, figures: FoldFigures | None) -> dict[str, Any]:
+def _facts(fit: Fit, figures: FoldFigures | WeightFigures | None) -> dict[str, Any]:
     facts = {"what": fit.what, "catalog": fit.catalog, "split": fit.split, "queries": fit.queries}
     return facts | ({"values": fit.values} if figures is None else {"out_of_fold": figures.as_dict()})
 
@@ -147,18 +169,29 @@ def _summary(fit: Fit) -> str:
     where = "every split" if fit.split == "all" else f"split {fit.split}"
     from ctxbench.io.visible import count
 
-    line = f"{fit.dataset}: {fit.what} fitted on {count(fit.queries, 'query', 'queries')} of {where}"
+    what = "weights of columns" if fit.what == "linear" else fit.what
+    line = f"{fit.dataset}: {what} fitted on {count(fit.queries, 'query', 'queries')} of {where}"
     weights = fit.values.get("weights")
-    if fit.what == "weights" and isinstance(weights, Mapping):
+    if isinstance(weights, Mapping):
         line += ": " + ", ".join(f"{name} {value:g}" for name, value in weights.items())
+    if "before" in fit.values:
+        line += "; {metric} {value:.3f} there, {before:.3f} with those it had".format(**fit.values)
     if kept := fit.values.get("requests"):
         line += f"; the file holds the texts of {count(len(kept), 'labelled request')} and what they need"
     return line
 
 
-def _table(figures: FoldFigures) -> list[str]:
+def _table(figures: FoldFigures | WeightFigures) -> list[str]:
     """The figures as lines of text."""
     from ctxbench.io.visible import count
+    from ctxbench.tuning.fits.linear_fits import WeightFigures
+
+    if isinstance(figures, WeightFigures):
+        found, gain = figures.compared, figures.compared.interval
+        of = f"{figures.folds} folds of {count(found.n, 'query', 'queries')} in {count(figures.groups, 'group')}"
+        means = f"{figures.metric} {found.other:.3f}, {found.base:.3f} with the weights it had"
+        said = f"{means}: {found.difference:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
+        return [f"  Measured on requests it was not fitted on ({of}): {said}"]
 
     of_items = "items" in figures.columns
     what = "a required item scores above one that is not" if of_items else "a request in need scores above one in none"

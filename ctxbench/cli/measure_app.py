@@ -73,8 +73,7 @@ def calibrate(
         str,
         typer.Argument(
             help="probability: how likely an item is needed. abstention: how likely anything is. weights: how "
-            "much each search "
-            "of a hybrid counts."
+            "much each column of a step `linear` counts, or each search of a hybrid."
         ),
     ],
     datasets: Annotated[list[str], typer.Argument(help="Labelled datasets, names or folders: one fit each.")],
@@ -93,14 +92,19 @@ def calibrate(
     no_text: Annotated[
         bool, typer.Option("--no-text", help="Keep no labelled requests in the fit; it then ignores what they needed.")
     ] = False,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="Raise this with the weights of a step `linear`: nDCG@10 by default, R@10, Comp@5, RR ..."),
+    ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Fit a selector to your labels.
 
     What is fitted is plain numbers, which steps with `calibration: FILE` read: a logistic regression for probability
-    and abstention, and the weights that rank a hybrid's items best (by nDCG@10). A probability starts from the shipped
-    weights, holds for other catalogs, too, and is written with a selector that uses it; the others are for one catalog
-    and search. Its file holds the labelled requests, as what similar requests needed says most.
+    and abstention, and the weights that rank items best, those of a selector's step `linear` or else of its hybrid. A
+    probability starts from the shipped weights, holds for other catalogs, too, and is written with a selector that uses
+    it; the others are for one catalog and search. Its file holds the labelled requests, as what similar requests needed
+    says most.
 
     For example:
 
@@ -111,7 +115,7 @@ def calibrate(
 
     selector = selector or {"probability": "learned", "weights": "hybrid"}.get(what, "semantic")
     asked = FitRequest(
-        what, datasets, selector=selector, split=split, folds=folds, embedder=embedder, texts=not no_text
+        what, datasets, selector=selector, split=split, folds=folds, embedder=embedder, texts=not no_text, metric=metric
     )
     fit(asked, out=out, as_json=json_)
 

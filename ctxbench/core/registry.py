@@ -64,6 +64,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "rank": {
         "features": "ctxbench.steps.calibrated:Features",
+        "linear": "ctxbench.steps.linear:Linear",
         "llm": "ctxbench.steps.llm:Llm",
         "rrf": "ctxbench.steps.rank:Rrf",
         "weighted": "ctxbench.steps.rank:Weighted",

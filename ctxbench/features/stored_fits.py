@@ -24,8 +24,8 @@ from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.io.json_files import dump_json, parse_json
 
 FORMAT = 1
-PROBABILITY, ABSTENTION, WEIGHTS = "probability", "abstention", "weights"
-KINDS = (PROBABILITY, ABSTENTION, WEIGHTS)
+PROBABILITY, ABSTENTION, WEIGHTS, LINEAR = "probability", "abstention", "weights", "linear"
+KINDS = (PROBABILITY, ABSTENTION, WEIGHTS, LINEAR)
 SHIPPED = "shipped"
 """What the file of the fit that comes with ctxbench is called."""
 
@@ -37,7 +37,7 @@ class Fit:
     """One fit.
 
     Attributes:
-        what: `probability`, `abstention` or `weights`.
+        what: `probability`, `abstention`, `weights` (of sources) or `linear` (weights of columns).
         dataset: the name of the dataset whose labels it was made from.
         dataset_hash, catalog: content hashes of the dataset (the split that was used) and of its catalog; empty where
             the fit is of several.
@@ -130,7 +130,8 @@ class Calibrations:
     def command(self, what: str) -> str:
         """What writes a fit into the file, of a dataset that the user names; in backticks."""
         out = "FILE" if self.path == Path(SHIPPED) else shlex.quote(str(self.path))
-        return f"`ctxbench calibrate {what} DATASET --out {out}`"
+        asked = f"{WEIGHTS} DATASET --selector NAME" if what == LINEAR else f"{what} DATASET"
+        return f"`ctxbench calibrate {asked} --out {out}`"
 
 
 def open_calibrations(name: str) -> Calibrations:

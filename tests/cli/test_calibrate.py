@@ -88,11 +88,43 @@ def test_the_split_is_said(run):
     assert "fitted on 5 queries of split tuning" in out
 
 
+LINEAR = """
+name: summed
+about: Dense search, ranked by a sum.
+parameters: {}
+pipeline:
+  retrieve: dense
+  refine:
+    - linear: {weights: {similarity.score: 0, words.bm25_share: -1}}
+presets: {}
+"""
+
+
+def test_the_weights_of_a_step_linear_are_fitted(run, tmp_path):
+    (tmp_path / "summed.yaml").write_text(LINEAR, encoding="utf-8")
+    asked = {"selector": str(tmp_path / "summed.yaml"), "metric": "RR", "folds": 2}
+    path, out = run("weights", **asked)
+    fitted, held_out, written = out.splitlines()
+    assert fitted.startswith("tiny: weights of columns fitted on 10 queries of every split: similarity.score ")
+    assert " there, 0." in fitted
+    assert fitted.endswith(" with those it had")
+    assert held_out.startswith("  Measured on requests it was not fitted on (2 folds of ")
+    assert " with the weights it had: +0." in held_out
+    assert written == f"written to {path}"
+    _, out = run("weights", as_json=True, **asked)
+    found = json.loads(out)["fits"]["tiny"]
+    assert found["out_of_fold"]["metric"] == "RR"
+    assert found["out_of_fold"]["after"] > found["out_of_fold"]["before"]
+    assert set(read_calibrations(path).fits[0].values["weights"]) == {"similarity.score", "words.bm25_share"}
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
         ({"what": "luck"}, ParameterError, "must be one of probability, abstention, weights, got 'luck'"),
-        ({"what": "weights", "folds": 5}, ParameterError, "folds are for probability and abstention"),
+        ({"what": "linear"}, ParameterError, "must be one of probability, abstention, weights, got 'linear'"),
+        ({"what": "weights", "folds": 5}, ParameterError, "folds are for probability, abstention and the weights of a"),
+        ({"what": "weights", "metric": "R@5"}, ParameterError, "a metric is for the weights of a selector with a step"),
         ({"what": "weights"}, ParameterError, "merge"),
         ({"split": "dev"}, UnknownNameError, "unknown split 'dev' of dataset tiny"),
         ({"selector": "semantics"}, UnknownNameError, "semantic"),

@@ -180,6 +180,16 @@ class Joined:
         free[label[label >= 0]] = False
         return free
 
+    def ideal_gain(self, k: int) -> FloatArray:
+        """Sum of grade / log2(rank + 1) in the first k ranks of the best ranking of each query's labels."""
+        useful = self.label_free & (self.labels.grade >= Grade.HELPFUL)
+        query, grade = self.label_query[useful], self.labels.grade[useful]
+        by_grade = np.lexsort((-grade, query))
+        query, grade = query[by_grade], grade[by_grade]
+        rank = np.arange(1, len(query) + 1) - np.searchsorted(query, query)
+        top = rank <= k
+        return self.total(query[top], grade[top] / np.log2(rank[top] + 1.0))
+
 
 def _take(values: IntArray, row: IntArray) -> IntArray:
     """`values[row]`, -1 where row is -1."""

@@ -175,14 +175,7 @@ def ndcg(j: Joined, k: int) -> FloatArray:
     """Sum of grade / log2(rank + 1) in the first k ranks / the same of the best ranking of the labels."""
     good = (j.rank <= k) & (j.rank_grade >= Grade.HELPFUL)
     dcg = j.total(j.rank_query[good], j.rank_grade[good] / np.log2(j.rank[good] + 1.0))
-    useful = j.label_free & (j.labels.grade >= Grade.HELPFUL)
-    query, grade = j.label_query[useful], j.labels.grade[useful]
-    by_grade = np.lexsort((-grade, query))
-    query, grade = query[by_grade], grade[by_grade]
-    rank = np.arange(1, len(query) + 1) - np.searchsorted(query, query)
-    top = rank <= k
-    ideal = j.total(query[top], grade[top] / np.log2(rank[top] + 1.0))
-    return _only(_ratio(dcg, ideal), j.given)
+    return _only(_ratio(dcg, j.ideal_gain(k)), j.given)
 
 
 def chance_at(j: Joined, k: int) -> FloatArray:

@@ -212,7 +212,7 @@ def fit_weights(
     if len(sources) < 2:
         raise ParameterError(
             "weights can be fitted behind a merge of at least two retrievers only; "
-            "name a selector with one, such as `hybrid`"
+            "name a selector with one, such as `hybrid`, or with a step `linear`"
         )
     if candidates.n_requests != len(dataset):
         raise ParameterError(

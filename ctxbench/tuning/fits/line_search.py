@@ -1,0 +1,316 @@
+"""Exact search for weights of columns: all values of one weight are judged at once, weight by weight.
+
+With the other weights fixed, the score of a candidate is a line over one weight, so a needed item changes its rank only
+where its line crosses another one: the metric is constant between these places, and one sum over them in order gives
+all of its values. Source: Och, Minimum Error Rate Training in Statistical Machine Translation, ACL 2003; Macherey et
+al., Lattice-based Minimum Error Rate Training, EMNLP 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.metrics import DEPTH, Metric, mean
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.bench.metrics.joined import NEVER
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, firsts, ranges, starts
+from ctxbench.core.errors import ParameterError
+from ctxbench.tuning.fits.rank_states import LinearCases, RankStates, check_objective
+
+MOST = 10.0  # times the strongest other column, spread counted: how strong a column may become in one step
+SURE = 1e-10  # of a mean: what is less may be rounding
+_NARROW = 1e-8  # share of the searched range: an interval as narrow may be missed by the rounding of scores
+_CELLS = 1 << 16  # pairs of a needed item and a candidate that are looked at together: they fit into a cache
+_DIGITS = 6  # significant ones of a weight: the last ones depend on the machine
+_DRAWS = 3  # starts that are drawn
+
+
+@dataclass(frozen=True, eq=False)
+class LineValues:
+    """The mean of a metric for every value of one weight.
+
+    Attributes:
+        edges: ends of the intervals, rising, shape (n + 1,); at an edge itself scores are equal.
+        means: within each interval, shape (n,).
+    """
+
+    edges: FloatArray
+    means: FloatArray
+
+    def middle(self, above: float) -> float | None:
+        """The middle of the best interval; of equals the widest, then the lowest. None where none is above a mean."""
+        width = np.diff(self.edges)
+        means = np.where(width > _NARROW * width.sum(), self.means, -np.inf)
+        best = float(means.max(initial=-np.inf))
+        if best <= above + SURE:
+            return None
+        at = int(np.argmax(np.where(means >= best - SURE, width, -1.0)))
+        return float(self.edges[at] + self.edges[at + 1]) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class LinearWeights:
+    """What a search found.
+
+    Attributes:
+        weights: shape (n_columns,).
+        mean: of the metric with them, over the queries that it applies to.
+        before: with the weights that were given; NaN where none were.
+        queries: how many the metric applies to.
+        lines: how many lines were searched.
+    """
+
+    weights: FloatArray
+    mean: float
+    before: float
+    queries: int
+    lines: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Candidates of some queries side by side, padded to one width; the needed ones among them.
+
+    Attributes:
+        columns: shape (n_columns, n_queries, width), 0 where padded.
+        padding: minus infinity where padded, else 0, shape (n_queries, width).
+        needed: places of needed candidates among all of them, shape (n_needed,).
+        query, place: where each stands here, shape (n_needed,).
+        first: whether a candidate stands before a needed one in the catalog, shape (n_needed, width).
+    """
+
+    columns: FloatArray
+    padding: FloatArray
+    needed: IntArray
+    query: IntArray
+    place: IntArray
+    first: BoolArray
+
+    def scores(self, weights: FloatArray) -> FloatArray:
+        """Shape (n_queries, width), added like `linear_scores`; a weight of 0 adds nothing."""
+        total = self.padding.copy()
+        for place in np.flatnonzero(weights):
+            total += self.columns[place] * weights[place]
+        return total
+
+    def away(self, values: FloatArray) -> FloatArray:
+        """How far each candidate is above a needed one, shape (n_needed, width)."""
+        return np.asarray(values[self.query] - values[self.query, self.place][:, None])
+
+    def above(self, weights: FloatArray) -> IntArray:
+        """How many candidates stand above each needed one, shape (n_needed,)."""
+        away = self.away(self.scores(weights))
+        return np.asarray(((away > 0) | ((away == 0) & self.first)).sum(axis=1))
+
+    def crossings(self, column: int, weights: FloatArray, depth: int) -> tuple[FloatArray, FloatArray]:
+        """Where candidates come to stand above a needed one as a weight grows, and where they cease to.
+
+        Returns:
+            The `depth` lowest of the one (minus infinity = always above) and the highest of the other, shape (n_needed,
+            depth) each: others change nothing within the first ranks.
+        """
+        others = weights.copy()
+        others[column] = 0.0
+        away, slope = self.away(self.scores(others)), self.away(self.columns[column])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ends = away / slope
+        begins = np.where(slope > 0, -ends, np.inf)
+        flat = slope == 0
+        begins[flat & ((away > 0) | ((away == 0) & self.first))] = -np.inf
+        return _lowest(begins, depth), -_lowest(np.where(slope < 0, ends, np.inf), depth)
+
+
+class LineSearch:
+    """The metric of given candidates as a function of the weights of their columns.
+
+    Attributes:
+        spread: standard deviation of each column within queries, shape (n_columns,).
+        applies: the queries that the metric applies to, of those asked for, shape (n_queries,).
+        lines: how many lines were searched.
+    """
+
+    def __init__(self, cases: LinearCases, metric: Metric, *, queries: BoolArray | None = None) -> None:
+        """Prepare for the queries where `queries`, shape (n_queries,), is True; None = all.
+
+        Raises:
+            ParameterError: as of `check_objective`, or the metric applies to none of the queries.
+        """
+        check_objective(metric)
+        self._metric, self._labels, self.lines, self.spread = metric, cases.joined(), 0, _spread(cases)
+        self._depth, every, none = metric.k or DEPTH, np.arange(self._labels.n), np.empty(0, dtype=np.int64)
+        self.applies = ~np.isnan(self._values(every, none, none, none))
+        if queries is not None:
+            self.applies &= queries
+        if not self.applies.any():
+            raise ParameterError(f"there is no query that {metric} applies to; weights cannot be fitted")
+        lowest = Grade.HELPFUL if metric.name in ("nDCG", "P") else Grade.REQUIRED
+        useful = self._labels.label_free & (self._labels.labels.grade >= lowest)
+        label = self._labels.label_of(cases.query, cases.item)
+        needed = np.flatnonzero(np.append(useful, False)[label] & self.applies[cases.query])
+        self._label, self._query = label[needed], cases.query[needed]
+        self._blocks = tuple(_blocks(cases, needed))
+
+    def _values(self, query: IntArray, state: IntArray, label: IntArray, above: IntArray) -> FloatArray:
+        """The metric of states, shape (n_states,): of their queries, and how many stand above what has a label."""
+        rank = np.where(above < self._depth, above + 1.0, NEVER)
+        compute: Any = self._metric.declaration.compute
+        return np.asarray(compute(RankStates(self._labels, query, state, label, rank), self._metric.k))
+
+    def _by_query(self, above: IntArray) -> FloatArray:
+        values = self._values(np.arange(self._labels.n), self._query, self._label, above)
+        return np.where(self.applies, values, np.nan)
+
+    def by_query(self, weights: FloatArray) -> FloatArray:
+        """The metric by query, shape (n_queries,); NaN where it does not apply, or the query is not asked for."""
+        above = np.zeros(len(self._label), dtype=np.int64)
+        for block in self._blocks:
+            above[block.needed] = block.above(weights)
+        return self._by_query(above)
+
+    def mean(self, weights: FloatArray) -> float:
+        """The mean of the metric, from an exact sum."""
+        return mean(self.by_query(weights)).value
+
+    def along(self, column: int, weights: FloatArray) -> LineValues:
+        """The mean of the metric for every weight of a column within reach, the other weights as given."""
+        self.lines += 1
+        strongest = float((np.abs(weights) * self.spread)[np.arange(len(weights)) != column].max(initial=0.0))
+        high = MOST * (strongest or 1.0) / self.spread[column]
+        begins, ends = np.empty((2, len(self._label), self._depth))
+        for block in self._blocks:
+            begins[block.needed], ends[block.needed] = block.crossings(column, weights, self._depth)
+        above = (begins <= -high).sum(axis=1) + (ends > -high).sum(axis=1)
+        at = np.concatenate([begins, ends], axis=1)
+        owner, place = np.nonzero(np.abs(at) < high)
+        at = at[owner, place]
+        by_place = np.lexsort((at, self._query[owner]))
+        at, owner, step = at[by_place], owner[by_place], np.where(place < self._depth, 1, -1)[by_place]
+        first, after = self._by_query(above), self._after(above, owner, step)
+        query = self._query[owner]
+        change = after - np.where(firsts(query), first[query], np.append(0.0, after[:-1]))
+        moves = np.flatnonzero(change)
+        by_place = moves[np.argsort(at[moves])]
+        at, start = at[by_place], float(np.nansum(first))
+        apart = np.diff(at, append=np.inf) > 0
+        sums = np.append(start, (start + np.cumsum(change[by_place]))[apart])
+        return LineValues(np.concatenate([[-high], at[apart], [high]]), sums / self.applies.sum())
+
+    def _after(self, above: IntArray, owner: IntArray, step: IntArray) -> FloatArray:
+        """The metric of the query after each crossing, shape (n_crossings,).
+
+        Args:
+            above: how many stand above each needed candidate before all of them, shape (n_needed,).
+            owner, step: the needed candidate of each crossing, by query and place, and one more above it or one less.
+        """
+        query = self._query[owner]
+        begin, end = (np.searchsorted(query, self._query, side=side) for side in ("left", "right"))
+        state, needed = ranges(begin, end - begin), np.repeat(np.arange(len(above)), end - begin)
+        total = np.append(0, np.cumsum(np.where(owner[state] == needed, step[state], 0)))
+        total = total[1:] - np.repeat(total[starts(end - begin)[:-1]], end - begin)
+        return self._values(query, state, self._label[needed], above[needed] + total)
+
+    def climb(self, weights: FloatArray) -> FloatArray:
+        """Take the best value of one weight after the other, until none of them is better than what it has."""
+        mean, tried = self.mean(weights), 0
+        columns = np.flatnonzero(self.spread > 0)
+        column = 0
+        while tried < len(columns):
+            place = int(columns[column % len(columns)])
+            middle, tried, column = self.along(place, weights).middle(mean), tried + 1, column + 1
+            if middle is not None:
+                moved = weights.copy()
+                moved[place] = middle
+                if (reached := self.mean(moved)) > mean + SURE:
+                    weights, mean, tried = moved, reached, 1
+        return weights
+
+
+def fit_linear(
+    cases: LinearCases,
+    metric: Metric,
+    *,
+    start: FloatArray | None = None,
+    queries: BoolArray | None = None,
+    seed: int = 0,
+) -> LinearWeights:
+    """Search for the weights of columns with the highest mean of a metric of the ranking.
+
+    Climbs from the weights given, from each column alone and from some that are drawn; of equal results the first
+    counts, so that weights which nothing improves stay as they are. Others are scaled so that the largest is 1 or -1.
+
+    Args:
+        cases: candidates and labels.
+        metric: one of `METRICS` at a rank.
+        start: weights to begin with, too, shape (n_columns,).
+        queries: which are fitted on, shape (n_queries,); None = all.
+        seed: of what is drawn.
+
+    Raises:
+        ParameterError: as of `LineSearch`, or no column tells candidates of a query apart.
+    """
+    search = LineSearch(cases, metric, queries=queries)
+    if not search.spread.any():
+        raise ParameterError("no column tells the candidates of a query apart; weights cannot be fitted")
+    found = [] if start is None else [start]
+    found += [_scaled(search.climb(one)) for one in _starts(search.spread, start, seed)]
+    means = [search.mean(one) for one in found]
+    best = next(place for place, mean in enumerate(means) if mean >= max(means) - SURE)
+    before = math.nan if start is None else means[0]
+    return LinearWeights(found[best], means[best], before, int(search.applies.sum()), search.lines)
+
+
+def _scaled(weights: FloatArray) -> FloatArray:
+    """Weights of which the largest is 1 or -1, to the digits that are kept."""
+    return np.array([float(f"{weight:.{_DIGITS}g}") for weight in weights / np.abs(weights).max()])
+
+
+def _starts(spread: FloatArray, given: FloatArray | None, seed: int) -> Iterator[FloatArray]:
+    """Weights to begin with, none of them all 0."""
+    if given is not None and given.any():
+        yield given
+    scale = np.divide(1.0, spread, out=np.zeros(len(spread)), where=spread > 0)
+    yield from np.diag(scale)[spread > 0]
+    yield from np.random.default_rng(seed).standard_normal((_DRAWS, len(spread))) * scale
+
+
+def _lowest(values: FloatArray, n: int) -> FloatArray:
+    """The n lowest of each row, in any order, shape (n_rows, n); infinite where there are fewer."""
+    if values.shape[1] > n:
+        return np.asarray(np.partition(values, n - 1, axis=1)[:, :n])
+    return np.pad(values, ((0, 0), (0, n - values.shape[1])), constant_values=np.inf)
+
+
+def _spread(cases: LinearCases) -> FloatArray:
+    """Standard deviation of each column within queries, shape (n_columns,); 0 where it differs by rounding only."""
+    size = np.bincount(cases.query)
+    out = np.zeros(cases.values.shape[1])
+    for place, column in enumerate(cases.values.T):
+        mean = np.bincount(cases.query, column) / np.maximum(size, 1)
+        out[place] = math.sqrt(float(np.mean((column - mean[cases.query]) ** 2))) if len(column) else 0.0
+        out[place] *= out[place] > 1e-12 * np.abs(column).max(initial=0.0)
+    return out
+
+
+def _blocks(cases: LinearCases, row: IntArray) -> Iterator[_Block]:
+    """The queries of needed candidates, those with as many candidates together."""
+    query, count = cases.query[row], np.bincount(cases.query)
+    start = starts(count)
+    used, n_needed = np.unique(query, return_counts=True)
+    by_width = np.argsort(count[used], kind="stable")
+    used, cells = used[by_width], np.cumsum((n_needed * count[used])[by_width]) // _CELLS
+    for part in np.split(used, np.flatnonzero(np.diff(cells)) + 1):
+        part = np.sort(part)
+        needed = np.flatnonzero(np.isin(query, part))
+        own, rows = np.repeat(np.arange(len(part)), count[part]), ranges(start[part], count[part])
+        place, shape = rows - start[part][own], (len(part), int(count[part].max(initial=0)))
+        columns, item, padding = np.zeros((cases.values.shape[1], *shape)), np.full(shape, -1), np.full(shape, -np.inf)
+        columns[:, own, place] = cases.values[rows].T
+        item[own, place], padding[own, place] = cases.item[rows], 0.0
+        here = np.searchsorted(part, query[needed])
+        first = item[here] < cases.item[row[needed]][:, None]
+        yield _Block(columns, padding, needed, here, row[needed] - start[query[needed]], first)

@@ -1,0 +1,145 @@
+"""Fits of the step `linear`: weights of columns for a dataset's labels, and what they are worth on queries unseen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ctxbench.bench.metrics import Metric, OfferedItems
+from ctxbench.bench.stats import Comparison, grouped_compare
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.candidates import Origin
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.stages import Resources, Step
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.features.columns import VERSION, feature_rows
+from ctxbench.features.stored_fits import LINEAR, Fit, behind
+from ctxbench.steps.linear import Linear
+from ctxbench.tuning.fits.examples import folds_of, groups_of, labelled_queries
+from ctxbench.tuning.fits.line_search import LineSearch, fit_linear
+from ctxbench.tuning.fits.rank_states import LinearCases, check_objective
+
+
+@dataclass(frozen=True)
+class WeightFigures:
+    """What fitted weights are worth on queries that they were not fitted on, beside those that the selector has.
+
+    Attributes:
+        metric: that was fitted and measured.
+        folds, groups: how many; queries of one group are in one fold.
+        compared: the selector's own weights (base), with those of the fits.
+    """
+
+    metric: Metric
+    folds: int
+    groups: int
+    compared: Comparison
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures as JSON."""
+        found = self.compared
+        gain = {"value": found.difference, "low": found.interval.low, "high": found.interval.high}
+        counts = {"folds": self.folds, "queries": found.n, "groups": self.groups}
+        return {**counts, "metric": str(self.metric), "before": found.base, "after": found.other, "gain": gain}
+
+
+def linear_place(pipeline: Pipeline) -> int | None:
+    """The place among the refining steps of the last `linear` outside of domains; None = there is none."""
+    steps = [isinstance(step, Step) and isinstance(step.call, Linear) for step in pipeline.refine]
+    return len(steps) - 1 - steps[::-1].index(True) if any(steps) else None
+
+
+@dataclass(frozen=True, eq=False)
+class LinearExamples:
+    """What the weights of a pipeline's step `linear` are fitted on.
+
+    Attributes:
+        dataset: labelled queries only.
+        columns, weights: those that the step has.
+        cases: candidates with their columns, as the step is given them.
+    """
+
+    dataset: Dataset
+    columns: tuple[str, ...]
+    weights: FloatArray
+    cases: LinearCases
+
+    @classmethod
+    def of(cls, dataset: Dataset, pipeline: Pipeline, resources: Resources) -> LinearExamples:
+        """Run what stands in front of the step, on labelled queries.
+
+        Raises:
+            ParameterError: the pipeline has no such step, or its file holds no weights to begin with.
+        """
+        place = linear_place(pipeline)
+        if place is None:
+            raise ParameterError("weights of columns are fitted for a selector with a step `linear`")
+        step: Linear = pipeline.refine[place].call  # type: ignore[assignment]
+        weights = step.weights_for(dataset.catalog)
+        outcome = replace(pipeline, refine=pipeline.refine[:place]).run(dataset.batch(), resources)
+        table, columns = outcome.candidates, tuple(weights)
+        found, values = feature_rows(table, columns, outcome.query, resources)
+        session = table.origin == Origin.SESSION
+        cases = LinearCases(
+            values=values,
+            query=table.request[found.rows],
+            item=found.item,
+            judgments=dataset.judgments,
+            held=OfferedItems(start=table.starts_of(session), item=table.item[session], origin=table.origin[session]),
+        )
+        return cls(dataset, columns, np.array(list(weights.values())), cases)
+
+    def fit(self, metric: Metric) -> dict[str, Any]:
+        """The values of a fit: weights by column, and the mean of the metric with those of the step and with these."""
+        found = fit_linear(self.cases, metric, start=self.weights)
+        weights = dict(zip(self.columns, found.weights.tolist(), strict=True))
+        told = {"metric": str(metric), "before": found.before, "value": found.mean}
+        return {"features": VERSION, "weights": weights, **told}
+
+    def measure(self, metric: Metric, folds: int) -> WeightFigures:
+        """Fit without each fold in turn, and measure on the fold left out.
+
+        The fits do not begin with the step's own weights, which may have been fitted on these very queries.
+
+        Raises:
+            ParameterError: there are fewer groups than folds, or no query outside of one that the metric applies to.
+        """
+        groups = groups_of(self.dataset.queries)
+        fold, search = folds_of(groups, folds), LineSearch(self.cases, metric)
+        after = np.full(len(fold), math.nan)
+        for one in range(folds):
+            weights = fit_linear(self.cases, metric, queries=fold != one).weights
+            after[fold == one] = search.by_query(weights)[fold == one]
+        before, scale = search.by_query(self.weights), metric.declaration.scale
+        compared = grouped_compare(before, after, groups, scale="yes/no" if scale == "yes/no" else "share")
+        return WeightFigures(metric, folds, len(set(groups)), compared)
+
+
+def fit_columns(
+    dataset: Dataset, pipeline: Pipeline, resources: Resources, metric: Metric, *, split: str = "tuning", folds: int = 0
+) -> tuple[Fit, WeightFigures | None]:
+    """Fit the weights of a pipeline's step `linear` on the queries of a split, and with folds measure such fits.
+
+    Raises:
+        UnknownNameError: there is no such split.
+        ParameterError: as of `LinearExamples` and `fit_linear`.
+    """
+    check_objective(metric)
+    part = labelled_queries(dataset, split)
+    examples = LinearExamples.of(part, pipeline, resources)
+    fit = Fit(
+        what=LINEAR,
+        dataset=dataset.name,
+        dataset_hash=part.hash,
+        catalog=dataset.catalog.hash,
+        embedder=resources.identity("embedder"),
+        behind=behind(pipeline, linear_place(pipeline)),
+        split=split,
+        queries=len(part),
+        values=examples.fit(metric),
+    )
+    return fit, examples.measure(metric, folds) if folds else None

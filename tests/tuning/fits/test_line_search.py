@@ -1,0 +1,248 @@
+"""The search along lines says what the step and the metrics say, for every weight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxbench import testing
+from ctxbench.bench.metrics import Evidence, Metric, OfferedItems, Rankings, evaluate, parse_metric
+from ctxbench.bench.metrics.inputs import Judgments
+from ctxbench.core.arrays import FloatArray, starts
+from ctxbench.core.candidates import Candidates
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.query import Query
+from ctxbench.core.requests import Batch, Request
+from ctxbench.steps.linear import Linear
+from ctxbench.tuning.fits.line_search import LineSearch, fit_linear
+from ctxbench.tuning.fits.rank_states import LinearCases
+
+COLUMNS = ("similarity.score", "words.bm25", "sentence.margin")  # only names; the values are made here
+METRICS = [
+    parse_metric(name) for name in ("R@1", "R@3", "Comp@2", "RR", "RR@2", "Success@2", "nDCG@3", "nDCG", "AP@3", "P@2")
+]
+N_ITEMS = 9
+
+
+def drawn(seed: int, *, n_queries: int = 6, n_items: int = N_ITEMS, largest: int = 4) -> LinearCases:
+    """Queries with up to all items, some held, required (also as alternatives) or helpful. Many scores are equal."""
+    rng = np.random.default_rng(seed)
+    held, items, labels, grades, groups = [], [], [], [], []
+    for _ in range(n_queries):
+        mixed = rng.permutation(n_items)
+        held.append(mixed[: rng.integers(0, 2)])
+        items.append(np.sort(mixed[len(held[-1]) : rng.integers(len(held[-1]), n_items + 1)]))
+        labels.append(rng.permutation(n_items)[: rng.integers(0, 6)])
+        grades.append(rng.integers(0, 3, len(labels[-1])))
+        groups.append(np.where(grades[-1] == 2, rng.integers(0, 3, len(labels[-1])), -1))
+    sizes, item = [len(one) for one in items], np.concatenate(items).astype(np.int64)
+    return LinearCases(
+        values=rng.integers(0, largest, (len(item), len(COLUMNS))).astype(np.float64),
+        query=np.repeat(np.arange(n_queries), sizes),
+        item=item,
+        judgments=Judgments(
+            start=starts([len(one) for one in labels]),
+            item=np.concatenate(labels),
+            grade=np.concatenate(grades),
+            group=np.concatenate(groups),
+        ),
+        held=OfferedItems(
+            start=starts([len(one) for one in held]), item=np.concatenate(held), origin=np.zeros(sum(map(len, held)))
+        ),
+    )
+
+
+def made(item: list[list[int]], values: list[list[float]], needed: list[list[list[int]]]) -> LinearCases:
+    """Candidates and one column or more by query; needed groups of alternatives by query."""
+    labels = [[(i, group) for group, alternatives in enumerate(one) for i in alternatives] for one in needed]
+    flat = [label for one in labels for label in one]
+    return LinearCases(
+        values=np.array(values, dtype=np.float64).reshape(sum(map(len, item)), -1),
+        query=np.repeat(np.arange(len(item)), list(map(len, item))),
+        item=np.array([i for one in item for i in one], dtype=np.int64),
+        judgments=Judgments(
+            start=starts(list(map(len, labels))),
+            item=np.array([i for i, _ in flat], dtype=np.int64),
+            grade=np.full(len(flat), 2),
+            group=np.array([group for _, group in flat], dtype=np.int64),
+        ),
+    )
+
+
+class Reranked:
+    """The step `linear` over a table of the cases, measured as every ranking is."""
+
+    def __init__(self, cases: LinearCases) -> None:
+        n = cases.judgments.n_queries
+        self.cases, self.resources = cases, testing.mock_resources()
+        catalog = Catalog([Item(type="rule", name=f"n{place}") for place in range(int(cases.item.max(initial=0)) + 1)])
+        batch = Batch.of(catalog, [Request(id=f"q{place}", text="?") for place in range(n)])
+        self.query = Query.of_chunks(batch, [["?"]] * n)
+        table = Candidates.build(n, cases.query, cases.item, score=np.zeros(len(cases.item)))
+        self.table = table.with_columns(**dict(zip(COLUMNS, cases.values.T, strict=False)))
+
+    def by_query(self, metric: Metric, weights: FloatArray) -> FloatArray:
+        given = dict(zip(COLUMNS, weights.tolist(), strict=False))
+        start, item = Linear(weights=given)(self.query, self.table, self.resources).ranking()
+        none = np.empty(0, dtype=np.int64)
+        nothing = OfferedItems(start=np.zeros_like(start), item=none, origin=none)
+        evidence = Evidence(
+            judgments=self.cases.judgments,
+            offered=self.cases.held or nothing,
+            rankings=Rankings(start=start, item=item),
+        )
+        return np.asarray(evaluate([metric], evidence)[metric])
+
+    def mean(self, metric: Metric, weights: FloatArray) -> float:
+        return float(np.nanmean(self.by_query(metric, weights)))
+
+
+def said(line, weight: float) -> float:
+    """What a line says for a weight that is no edge."""
+    return float(line.means[np.searchsorted(line.edges, weight) - 1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    metric=st.sampled_from(METRICS),
+    weights=st.lists(st.integers(-8, 8).map(lambda n: n / 8), min_size=3, max_size=3).filter(any),
+    column=st.integers(0, 2),
+    shares=st.lists(st.integers(-(2**16) + 1, 2**16 - 1), min_size=8, max_size=8),
+)
+def test_a_line_says_what_the_step_and_the_metric_say(seed, metric, weights, column, shares):
+    """Values and weights are short binary numbers, so that scores which are equal are so to the last bit."""
+    cases, weights = drawn(seed), np.array(weights)
+    rerun = Reranked(cases)
+    try:
+        search = LineSearch(cases, metric)
+    except ParameterError:
+        assert np.isnan(rerun.by_query(metric, weights)).all()
+        return
+    np.testing.assert_allclose(search.by_query(weights), rerun.by_query(metric, weights), rtol=0, atol=1e-12)
+    if search.spread[column] == 0:
+        return
+    line = search.along(column, weights)
+    for share in shares:
+        moved = weights.copy()
+        moved[column] = np.trunc(share / 2**16 * line.edges[-1] * 2**12) / 2**12
+        if moved.any() and np.abs(line.edges - moved[column]).min() > 1e-9:
+            assert said(line, moved[column]) == pytest.approx(rerun.mean(metric, moved), abs=1e-9)
+
+
+@pytest.mark.parametrize("metric", ["R@10", "Comp@10", "RR", "nDCG@10"])
+def test_two_hundred_weights_of_many_candidates(metric):
+    """Values of any kind: two scores that differ by rounding alone do not come up."""
+    rng = np.random.default_rng(3)
+    cases, wanted = drawn(5, n_queries=40, n_items=120), parse_metric(metric)
+    cases = LinearCases(
+        values=rng.standard_normal(cases.values.shape),
+        query=cases.query,
+        item=cases.item,
+        judgments=cases.judgments,
+        held=cases.held,
+    )
+    rerun, search, weights = Reranked(cases), LineSearch(cases, wanted), rng.standard_normal(3)
+    line = search.along(1, weights)
+    assert len(line.means) > 10
+    for weight in rng.uniform(line.edges[0], line.edges[-1], 200):
+        moved = np.array([weights[0], weight, weights[2]])
+        assert said(line, weight) == pytest.approx(rerun.mean(wanted, moved), abs=1e-9)
+
+
+def test_a_line_worked_by_hand():
+    """Item 1 is needed and scores 1 + w; item 0 scores 2 and item 2 scores 3w: first from w = 1 / 2 to ... nowhere."""
+    cases = made([[0, 1, 2]], [[2, 0], [1, 1], [0, 3]], [[[1]]])
+    line = LineSearch(cases, parse_metric("RR")).along(1, np.array([1.0, 0.0]))
+    # Item 0 is above it while w < 1, item 2 while w > 1 / 2: ranks 2, 3, 2.
+    np.testing.assert_allclose(line.edges[1:-1], [0.5, 1.0])
+    np.testing.assert_allclose(line.means, [1 / 2, 1 / 3, 1 / 2])
+
+
+def test_equal_lines_are_in_catalog_order():
+    cases = made([[0, 1, 2]], [[1, 1], [1, 1], [0, 0]], [[[1]]])
+    line = LineSearch(cases, parse_metric("RR")).along(1, np.array([1.0, 0.0]))
+    np.testing.assert_allclose(line.edges[1:-1], [-1.0])
+    np.testing.assert_allclose(line.means, [1 / 3, 1 / 2])
+    before = made([[0, 1, 2]], [[1, 1], [1, 1], [0, 0]], [[[0]]])
+    assert said(LineSearch(before, parse_metric("RR")).along(1, np.array([1.0, 0.0])), 0.5) == 1.0
+
+
+def test_alternatives_count_by_the_best_of_them():
+    """Items 0 and 2 are alternatives: one of them is before item 1, whatever the weight, but for equal scores."""
+    cases = made([[0, 1, 2]], [[1], [0], [-1]], [[[0, 2]]])
+    line = LineSearch(cases, parse_metric("R@1")).along(0, np.array([1.0]))
+    np.testing.assert_allclose(line.edges[1:-1], [])
+    np.testing.assert_allclose(line.means, [1.0])
+
+
+def test_queries_that_need_nothing_or_find_nothing_are_constant():
+    cases = made([[0, 1], [0, 1], []], [[0], [1], [0], [1]], [[[1]], [], [[0]]])
+    search = LineSearch(cases, parse_metric("R@1"))
+    np.testing.assert_array_equal(search.by_query(np.array([1.0])), [1.0, np.nan, 0.0])
+    line = search.along(0, np.array([1.0]))
+    np.testing.assert_allclose((line.edges[1:-1], line.means.tolist()[1:]), ([0.0], [0.5]))
+
+
+def test_only_the_queries_asked_for_count():
+    cases = made([[0, 1], [0, 1]], [[0], [1], [0], [1]], [[[1]], [[0]]])
+    both, first = (
+        fit_linear(cases, parse_metric("R@1"), queries=np.array(one)) for one in ([True, True], [True, False])
+    )
+    assert (both.mean, first.mean, first.queries) == (0.5, 1.0, 1)
+
+
+def test_a_search_finds_what_no_column_alone_shows():
+    """What is needed is second in each column and first in their sum."""
+    cases = made([[0, 1, 2]] * 3, [[3, 0], [2, 2], [0, 3]] * 3, [[[1]]] * 3)
+    found = fit_linear(cases, parse_metric("RR"), start=np.array([1.0, 0.0]))
+    assert (found.before, found.mean) == (0.5, 1.0)
+    assert np.abs(found.weights).max() == 1.0
+    assert Reranked(cases).mean(parse_metric("RR"), found.weights) == 1.0
+
+
+def test_weights_that_nothing_improves_stay():
+    cases = made([[0, 1]], [[1, 0], [0, 1]], [[[0]]])
+    found = fit_linear(cases, parse_metric("R@1"), start=np.array([0.3, 0.1]))
+    np.testing.assert_array_equal(found.weights, [0.3, 0.1])
+    assert found.before == found.mean == 1.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_whatever_the_order_of_queries(seed):
+    cases = drawn(seed, n_queries=12)
+    order = np.random.default_rng(seed).permutation(12)
+    rows = np.concatenate([np.flatnonzero(cases.query == query) for query in order])
+    judgments, held = cases.judgments, cases.held
+    labels = np.concatenate([np.arange(judgments.start[one], judgments.start[one + 1]) for one in order])
+    holds = np.concatenate([np.arange(held.start[one], held.start[one + 1]) for one in order])
+    mixed = LinearCases(
+        values=cases.values[rows],
+        query=np.repeat(np.arange(12), np.bincount(cases.query, minlength=12)[order]),
+        item=cases.item[rows],
+        judgments=Judgments(
+            start=starts(np.diff(judgments.start)[order]),
+            item=judgments.item[labels],
+            grade=judgments.grade[labels],
+            group=judgments.group[labels],
+        ),
+        held=OfferedItems(start=starts(np.diff(held.start)[order]), item=held.item[holds], origin=held.origin[holds]),
+    )
+    one, other = (fit_linear(given, parse_metric("nDCG@3")) for given in (cases, mixed))
+    np.testing.assert_array_equal(one.weights, other.weights)
+    assert one.mean == other.mean
+
+
+def test_faults_are_named():
+    cases = made([[0, 1]], [[1], [1]], [[[0]]])
+    with pytest.raises(ParameterError, match="no column tells the candidates of a query apart"):
+        fit_linear(cases, parse_metric("R@1"))
+    with pytest.raises(ParameterError, match=r"weights are fitted by nDCG, R, .*, with a rank, got recall"):
+        fit_linear(cases, parse_metric("recall"))
+    with pytest.raises(ParameterError, match="no query that R@1 applies to"):
+        fit_linear(made([[0, 1]], [[1], [0]], [[]]), parse_metric("R@1"))
+    with pytest.raises(ParameterError, match="values must be finite"):
+        made([[0]], [[np.nan]], [[]])
