@@ -9,11 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from ctxbench.core.errors import Fault, raise_faults
-from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label, group_labels, minimal_groups
@@ -29,6 +29,7 @@ from ctxbench.io.rows import Row
 
 FILE = "locomo10.json"
 TURNS, ANSWERABLE, OBSERVATIONS = "locomo", "locomo-answerable", "locomo-observations"
+MEMORIES = "locomo-memory"
 ADVERSARIAL = "adversarial"
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
 MONTHS = (
@@ -50,7 +51,7 @@ _LABELLING = {
         "turn of which there is none is labelled in part only, and left out of figures."
     ),
 }
-_LABELLING[ANSWERABLE] = _LABELLING[TURNS]
+_LABELLING[ANSWERABLE] = _LABELLING[MEMORIES] = _LABELLING[TURNS]
 _REMARKS = (
     (
         "The evidence of an adversarial question is the turn that it twists; the right answer is that nothing was "
@@ -63,6 +64,17 @@ _REMARKS = (
     ),
     "A question with evidence of no turn is tagged `unresolved` and labelled in part, so it is in no figure.",
     "Queries may get only what is of their own conversation; all of one conversation are in one split.",
+)
+_MEMORY_REMARKS = (
+    (
+        "A long conversation is a workspace, and its sessions are the conversations of its items. Sessions have times, "
+        "turns none: they are a second apart here. Nor is it published when a question was asked: here a day after the "
+        "last turn."
+    ),
+    (
+        "A public audit counts 99 questions whose answer or evidence is wrong. It is not among the published files, so "
+        "these are neither tagged nor listed."
+    ),
 )
 
 
@@ -89,13 +101,14 @@ class _Conversation:
 
 
 class LoCoMo(FileImporter):
-    """`locomo` (all questions over turns), `locomo-answerable` (no adversarial ones) and `locomo-observations`.
+    """`locomo` (all questions over turns), `locomo-answerable` (no adversarial ones), `-observations` and `-memory`.
 
     A turn is a message named `<conversation>/D<session>:<turn>`. Its text is
     `(time of the session) speaker said, "text" and shared caption.`, since questions name people and times, and some
     evidence is in the caption of a picture. An observation is a memory named
     `<conversation>/obs/<session>/<speaker>/<index>`. A conversation is the scope and the group of its questions,
-    which are tagged by category.
+    which are tagged by category. In `locomo-memory` the turns are memories with workspace, time and session, and the
+    questions have workspace and time in the place of a scope.
     """
 
     source = PublishedSource(
@@ -115,7 +128,7 @@ class LoCoMo(FileImporter):
         ),
     )
     revision: ClassVar[int] = 2
-    provides: ClassVar[tuple[str, ...]] = (TURNS, ANSWERABLE, OBSERVATIONS)
+    provides: ClassVar[tuple[str, ...]] = (TURNS, ANSWERABLE, OBSERVATIONS, MEMORIES)
 
     def make(self, name: str) -> Dataset:
         """Make one of the datasets; about a second."""
@@ -125,11 +138,12 @@ class LoCoMo(FileImporter):
         n_by_id = Counter(conversation.id for conversation in conversations)
         faults += [Fault(f"sample_id {name!r} occurs {n} times; expected once") for name, n in n_by_id.items() if n > 1]
         raise_faults(faults, subject="LoCoMo")
+        items = {conversation.id: _items(conversation, name) for conversation in conversations}
         queries: list[DatasetQuery] = []
         labels: list[Label] = []
-        scopes = {}
         for conversation in conversations:
-            scopes[conversation.id] = tuple(item.key for item in _items(conversation, name))
+            ask = _asked_of_memories if name == MEMORIES else _asked_of_scope
+            asked = ask(conversation.id, items[conversation.id])
             for question in conversation.questions:
                 if name == ANSWERABLE and question.category == ADVERSARIAL:
                     continue
@@ -137,22 +151,44 @@ class LoCoMo(FileImporter):
                 query_labels, complete = _labels(query_id, question, conversation, name)
                 partly = bool(query_labels) and not (complete and not question.unknown)
                 labels += query_labels
-                queries.append(_query(query_id, question, scopes[conversation.id], conversation.id, partly=partly))
+                queries.append(_query(query_id, question, asked, conversation.id, partly=partly))
+        remarks = (*_REMARKS, *(_MEMORY_REMARKS if name == MEMORIES else ()))
         return Dataset(
             name=name,
             version=self.version,
-            catalog=Catalog(item for conversation in conversations for item in _items(conversation, name)),
+            catalog=Catalog(item for own in items.values() for item in own),
             queries=tuple(queries),
             labels=tuple(labels),
-            scopes=scopes,
+            scopes={} if name == MEMORIES else {one: tuple(item.key for item in own) for one, own in items.items()},
             about=self.about(
-                FILE, labelling=_LABELLING[name], counts=_counts(conversations, queries, labels), remarks=_REMARKS
+                FILE, labelling=_LABELLING[name], counts=_counts(conversations, queries, labels), remarks=remarks
             ),
         )
 
 
 def _items(conversation: _Conversation, dataset: str) -> list[Item]:
+    if dataset == MEMORIES:
+        return list(_memories(conversation))
     return conversation.observations if dataset == OBSERVATIONS else list(conversation.turns.values())
+
+
+def _memories(conversation: _Conversation) -> Iterator[Item]:
+    """The turns as memories of a workspace, those of a session a second apart."""
+    before: Counter[str] = Counter()
+    for turn, item in conversation.turns.items():
+        session = turn[1:].partition(":")[0]
+        time = datetime.fromisoformat(item.metadata["time"]) + timedelta(seconds=before[session])
+        before[session] += 1
+        yield Item(
+            type="memory",
+            name=item.name,
+            text=item.text,
+            metadata={"speaker": item.metadata["speaker"]},
+            kind="turn",
+            workspace=conversation.id,
+            conversation=f"{conversation.id}/session_{session}",
+            created=time.isoformat(),
+        )
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -274,16 +310,26 @@ def _turn_ids(texts: Sequence[Any]) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------------- labels
 
 
+def _asked_of_scope(conversation: str, items: Sequence[Item]) -> dict[str, Any]:
+    """What all questions of a conversation have in common, which may get its items."""
+    return {"available": tuple(item.key for item in items), "conversation": conversation}
+
+
+def _asked_of_memories(conversation: str, items: Sequence[Item]) -> dict[str, Any]:
+    """What all questions to a workspace have in common: a day after its last item."""
+    last = max((datetime.fromisoformat(str(item.created)) for item in items), default=None)
+    return {"workspace": conversation, "time": (last + timedelta(days=1)).isoformat() if last else None}
+
+
 def _query(
-    query: str, question: _Question, available: tuple[ItemKey, ...], conversation: str, *, partly: bool
+    query: str, question: _Question, asked: Mapping[str, Any], conversation: str, *, partly: bool
 ) -> DatasetQuery:
-    request = Request(id=query, text=question.text, available=available, conversation=conversation)
     return DatasetQuery(
-        request=request,
+        request=Request(id=query, text=question.text, **asked),
         split=split_of(conversation),
         group=conversation,
         tags=(question.category, *(("unresolved",) if question.unknown else ())),
-        scope=conversation,
+        scope=conversation if "available" in asked else None,
         partly_labelled=partly,
     )
 
@@ -298,7 +344,7 @@ def _labels(query: str, question: _Question, conversation: _Conversation, datase
     by_turn = [
         [item.key for item in conversation.observations if turn in item.metadata["turns"]]
         if observed
-        else [conversation.turns[turn].key]
+        else [conversation.turns[turn].key._replace(type="memory" if dataset == MEMORIES else "message")]
         for turn in question.evidence
     ]
     groups, _, overlap = minimal_groups(by_turn)

@@ -146,6 +146,30 @@ def test_an_observation_of_two_turns_that_one_needs_meets_both(make, required):
     assert groups == ["memory:c1%2Fobs%2F2%2FAnn%2F1"]
 
 
+def test_memories_have_times_sessions_and_speakers(make, required):
+    dataset = make("locomo-memory")
+    hi, look, late, other, *_ = dataset.catalog
+    told = (hi.type, hi.name, hi.kind, hi.workspace, hi.conversation)
+    assert told == ("memory", "c1/D2:1", "turn", "c1", "c1/session_2")
+    times = ["2023-05-08T13:56:00", "2023-05-08T13:56:01", "2024-03-01T00:05:00"]
+    assert [one.created for one in (hi, look, late)] == times
+    assert (look.metadata, late.conversation, other.workspace) == ({"speaker": "Bo"}, "c1/session_10", "c2")
+    assert [item.text for item in dataset.catalog] == [item.text for item in make().catalog]
+    assert required(dataset)["c1/q1"] == ["memory:c1%2FD2%3A2", "memory:c1%2FD10%3A1"]
+    assert dataset.unlabelled == make().unlabelled
+
+
+def test_questions_to_memories_are_asked_a_day_after_the_last_turn_of_their_workspace(make):
+    dataset = make("locomo-memory")
+    assert dataset.scopes == {}
+    assert dataset.batch().eligible.counts().tolist() == [3] * 6
+    assert {query.request.time for query in dataset.queries} == {"2024-03-02T00:05:00"}
+    for query, plain in zip(dataset.queries, make().queries, strict=True):
+        assert (query.id, query.group, query.tags, query.split) == (plain.id, plain.group, plain.tags, plain.split)
+        assert (query.request.workspace, query.request.available, query.scope) == (query.group, None, None)
+    assert any("99" in remark for remark in dataset.card["notes"]["remarks"])
+
+
 def changed(path, value):
     chat = copy.deepcopy(CHAT)
     *parents, last = path

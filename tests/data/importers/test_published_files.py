@@ -33,6 +33,7 @@ MADE = {
     "locomo": ("2024-08-12-3eb6f2c5-2", "9193b4baccab"),
     "locomo-answerable": ("2024-08-12-3eb6f2c5-2", "8e6c1f2af780"),
     "locomo-observations": ("2024-08-12-3eb6f2c5-2", "6ce02ce9053b"),
+    "locomo-memory": ("2024-08-12-3eb6f2c5-2", "2ef6a293d5cc"),
     "metatool-multi": ("2024-03-22-35e81bb7-1", "9135731e4e32"),
     "metatool-single": ("2024-03-22-35e81bb7-1", "9249b7dcdca3"),
     "toollens": ("2024-11-06-bbec292c-1", "91cfbdd21113"),
