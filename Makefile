@@ -17,7 +17,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 
 # every page under reports/, and what the strategies are, in the order in which one needs another
 REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
-	multi-topic domains coverage regret gate-intervals questions overlap
+	multi-topic domains coverage regret gate-intervals questions overlap memory
 
 .PHONY: demo test test-fast versions lint bench reports $(REPORTS) clean
 
@@ -110,6 +110,11 @@ domains: $(VENV)/.demo  ## reports/presets-domains.md: does it pay to cut tools,
 
 coverage: $(VENV)/.demo  ## reports/tuning-coverage.md: how often the intervals hold that `ctxbench tune` prints
 	$(BIN)/python experiments/tuning/coverage.py
+
+memory: $(VENV)/.demo  ## reports/memory.md: which ranking to take for what was said, and what each of its columns pays
+	$(BIN)/ctxbench calibrate weights locomo-memory --selector memory --metric R@10 --split all \
+		--out experiments/memory/weights.json
+	$(BIN)/python experiments/memory/columns.py
 
 regret: $(VENV)/.demo  ## reports/regret.md: what following the advice of `ctxbench tune` saves, and how often it harms
 	$(BIN)/python experiments/tuning/regret.py --beside learned --out reports/regret.md

@@ -205,9 +205,12 @@ def test_the_agreement_that_is_claimed_is_the_one_of_the_files(large):
 
 
 def content_of_baselines() -> dict[str, str]:
-    """The content hash by dataset that the tables of `reports/baselines.md` were made on."""
-    text = (ROOT.parent / "reports" / "baselines-tables.md").read_text("utf-8")
-    return dict(re.findall(r"^## ([\w.-]+): .*\n\n\* Version .*, content `([0-9a-f]{12})`", text, re.MULTILINE))
+    """The content hash by dataset that the tables of `reports/baselines.md` and `memory.md` were made on."""
+    tables, memory = (
+        (ROOT.parent / "reports" / f"{one}.md").read_text("utf-8") for one in ("baselines-tables", "memory")
+    )
+    made = re.findall(r"^## ([\w.-]+): .*\n\n\* Version .*, content `([0-9a-f]{12})`", tables, re.MULTILINE)
+    return dict(made + re.findall(r"Data: ([\w-]+) .*, content `([0-9a-f]{12})`", memory))
 
 
 def test_the_baselines_were_made_on_the_datasets_that_ship():

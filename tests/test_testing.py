@@ -60,6 +60,17 @@ PARAMETERS = {
     "rendered": [{"tokens": 40}, {"tokens": 5}, {"tokens": 0}],
     "rrf": [{"k": 0}],
     "features": [{"columns": ["retrieved.score", "item.tool", "request.words", "slots.filled", "sentence.fusion"]}],
+    "linear": [
+        {
+            "weights": {
+                "conversation.best": 0.2,
+                "conversation.near": 0.1,
+                "memory.half_life": 0.2,
+                "memory.length": 0.1,
+            }
+        },
+        {"weights": {"similarity.score": 1.0, "words.bm25_share": -0.5}},
+    ],
     "price": [{"overhead": 1}],
     "weighted": [{"normalise": "z"}, {"weights": {"dense": 0.7, "bm25": 0.3}}],
     "sentences": [{"limit": 7}, {"rule": "marked"}],

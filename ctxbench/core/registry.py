@@ -53,8 +53,10 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "random": "ctxbench.steps.retrieve:Random",
     },
     "feature": {
+        "conversation": "ctxbench.features.memory_columns:InConversation",
         "item": "ctxbench.features.built_in:Items",
         "labelled": "ctxbench.features.built_in:SimilarRequests",
+        "memory": "ctxbench.features.memory_columns:Memories",
         "request": "ctxbench.features.built_in:RequestText",
         "retrieved": "ctxbench.features.built_in:Retrieved",
         "sentence": "ctxbench.features.built_in:Sentence",

@@ -93,9 +93,14 @@ class ItemWords:
         return of_query, of_field
 
 
+def item_bm25(catalog: Catalog, resources: Resources) -> Bm25Index:
+    """The index of the default step `bm25` over a catalog, kept with the resources."""
+    return bm25_index(catalog, resources, k1=1.5, b=0.75, rule=RULE, server=True)
+
+
 def item_words(catalog: Catalog, resources: Resources) -> ItemWords:
     """The words of a catalog, kept with the resources; BM25 is that of the default step `bm25`."""
-    bm25 = bm25_index(catalog, resources, k1=1.5, b=0.75, rule=RULE, server=True)
+    bm25 = item_bm25(catalog, resources)
     words: ItemWords = index_over(
         catalog,
         resources,

@@ -24,7 +24,7 @@ from ctxbench.index.resources import LocalResources, local_resources
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.memory.engine_errors import TEMPLATE, EngineError, typed_errors
 from ctxbench.memory.engine_options import ContextOptions, SearchOptions
-from ctxbench.memory.memory_results import BuiltContext, FoundMemories
+from ctxbench.memory.memory_results import SIMILARITY, BuiltContext, FoundMemories
 from ctxbench.memory.query_vectors import QueryVectors
 from ctxbench.selectors.definitions import definition
 from ctxbench.text.templates import TEMPLATES
@@ -33,8 +33,8 @@ from ctxbench.text.tokens import open_counter
 if TYPE_CHECKING:
     from ctxbench.stores.memories import MemoryStore
 
-SHIPPED = {"default": "hybrid", "similarity": "dense"}
-"""The rankers that are shipped selectors, which rank what they find."""
+SHIPPED = {"default": "memory", "similarity": "dense"}
+"""The rankers that are shipped selectors, which rank what they find; a vector without a text is for the last."""
 
 DEFAULTS = ContextOptions(template="chat", budget=2000)
 _log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ class ContextEngine:
     def _search(
         self, asked: Sequence[tuple[str, tuple[float, ...]]], workspace: str, options: SearchOptions
     ) -> list[FoundMemories]:
-        outcome = self._run(self._pipeline(options), asked, workspace, options)
+        outcome = self._run(self._pipeline(options, asked), asked, workspace, options)
         return [FoundMemories(outcome, row) for row in range(len(asked))]
 
     def _build(
@@ -182,7 +182,7 @@ class ContextEngine:
         options = given or self.defaults
         budget = options.budget or self.defaults.budget or DEFAULTS.budget or 0
         name = options.template or self.defaults.template or DEFAULTS.template or ""
-        pipeline = self._pipeline(options)
+        pipeline = self._pipeline(options, [asked])
         fit = Step("fit", "rendered", build("fit", "rendered", {"tokens": budget}))
         pipeline = replace(pipeline, refine=(*pipeline.refine, fit), format=self._template(options))
         outcome = self._run(pipeline, [asked], workspace, options)
@@ -218,13 +218,14 @@ class ContextEngine:
             _log.warning("the search in workspace %r failed: %s", workspace, type(error).__name__)
             raise
 
-    def _pipeline(self, options: SearchOptions) -> Pipeline:
+    def _pipeline(self, options: SearchOptions, asked: Sequence[tuple[str, tuple[float, ...]]]) -> Pipeline:
         """A shipped pipeline, over relationships where they are asked for; behind it a ranker that is none of those."""
         own = self._rankers.get(options.ranker)
         if own is None and options.ranker not in SHIPPED:
             known = [*SHIPPED, *self._rankers]
             raise ParameterError(f"no ranker is called {options.ranker!r}{suggest(options.ranker, known)}")
-        shipped = definition(SHIPPED.get(options.ranker, SHIPPED["default"]))
+        by_text = any(text for text, _ in asked)
+        shipped = definition(SHIPPED.get(options.ranker if by_text else "similarity", SHIPPED["default"]))
         pipeline = shipped.pipeline(shipped.values(None, {"n": options.limit}))
         steps: list[Any] = list(pipeline.refine)
         if options.relationships:
@@ -281,7 +282,8 @@ class _OwnRanker(Strategy):
                     f"a ranker must give one finite number a result; it gave {len(given)} for {len(results)} results"
                 )
             score[found.rows(chosen=True)] = given
-        return rescored(candidates, score)
+        similarity = {SIMILARITY: candidates.columns.get(SIMILARITY, candidates.score)}  # the score of `dense` is it
+        return rescored(candidates.with_columns(**similarity), score)
 
 
 def _newest(results: Sequence[Mapping[str, Any]]) -> list[float]:

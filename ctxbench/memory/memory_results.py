@@ -13,6 +13,7 @@ from ctxbench.core.pipeline import Outcome
 from ctxbench.core.selection import Selection, selections
 
 KIND = "link.type"  # column of what a relationship brought in
+SIMILARITY = "similarity.score"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class FoundMemories:
         return [{"memory": memory_dict(self._item(row)), "score": self._similarity(row)} for row in found]
 
     def explained(self) -> list[dict[str, Any]]:
-        """Candidates, the chosen ones first: `id`, `ranking` score, `scores` by source, and what `rule` left it out."""
+        """Candidates, the chosen ones first: `id`, `ranking` score, `scores` by column, and what `rule` left it out."""
         table, told = self.outcome.candidates, []
         for row in [*self.rows(chosen=True), *self.rows(chosen=False)]:
             scores = {name: float(column[row]) for name, column in table.columns.items() if not np.isnan(column[row])}
@@ -90,7 +91,7 @@ class FoundMemories:
 
     def _similarity(self, row: int) -> float | None:
         columns = self.outcome.candidates.columns
-        column = columns.get("dense")  # of a merge; else the search is by similarity alone
+        column = columns.get(SIMILARITY)  # else the search is by similarity alone
         value = float(self.outcome.candidates.score[row] if column is None else column[row])
         return None if np.isnan(value) else min(max(value, 0.0), 1.0)
 

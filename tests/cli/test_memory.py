@@ -240,7 +240,7 @@ def test_a_file_without_rows_is_refused(cli, place, file, said):
 
 
 def test_a_search_is_a_table_best_first(asked):
-    done = asked("search", "flat tyre", "--limit", "2", "--relationships")
+    done = asked("search", "flat tyre or tea", "--limit", "2", "--relationships")
     head, first, related, second = done.out.splitlines()
     assert head.split() == ["rank", "alike", "id", "type", "created", "memory"]
     assert re.fullmatch(
@@ -271,7 +271,7 @@ def test_where_nothing_is_found_it_is_said(asked):
 
 def test_an_explanation_says_what_scores_are_made_of_and_what_stayed_out(asked):
     done = asked("search", "green or black tea", "--limit", "1", "--explain")
-    assert re.search(r"^tea: [\d.]+ \(bm25 [\d.]+, dense [\d.]+\)$", done.out, re.MULTILINE)
+    assert re.search(r"^tea: [\d.]+ \(bm25 [\d.]+, dense [\d.]+, similarity\.score .*\)$", done.out, re.MULTILINE)
     assert "stayed out: beyond the first n=1" in done.out
     told = asked("search", "green or black tea", "--limit", "1", "--explain", "--json").json["explanation"]
     assert [one["rule"] is None for one in told].count(True) == 1

@@ -77,33 +77,22 @@ class Follow(cb.Strategy):
         given = {"score": score.astype(float), "via_item": via.astype(int), "origin": kind[0], "mode": kind[1]}
         return cb.brought_in(candidates, keys[:, 0], keys[:, 1], **given)
 
-
-@dataclass(frozen=True)
-class Linear(cb.Strategy):
-    recency: float = 0.1
-    confidence: float = 0.2
-
-    def __call__(self, query, candidates, resources):
-        facts = query.batch.catalog.facts
-        days = (facts.created.max() - facts.created[candidates.item]) / 86_400e6
-        sure = np.nan_to_num(facts.confidence[candidates.item], nan=0.5)
-        score = np.nan_to_num(candidates.score) + self.recency / (1 + days) + self.confidence * sure
-        return cb.rescored(candidates, score)
 '''
-KINDS = {"retrieve": ("Explicit", "Recent", "Patterns"), "expand": ("Follow",), "rank": ("Linear",)}
+KINDS = {"retrieve": ("Explicit", "Recent", "Patterns"), "expand": ("Follow",)}
+LINEAR = {"linear": {"weights": {"retrieved.score": 1.0, "memory.recency": "$recency", "memory.confidence": 0.2}}}
 CUT = [{"first": {"n": "$n"}}, {"budget": {"tokens": 400}}]
 SKETCHES = {
     "memory": {
         "retrieve": "dense",
-        "refine": ["follow", {"linear": {"recency": "$recency"}}, {"truncate": {"tokens": 6}}, *CUT],
+        "refine": ["follow", LINEAR, {"truncate": {"tokens": 6}}, *CUT],
     },
     "assembly": {
         "retrieve": {"merge": ["explicit", "bm25", "fuzzy", "recent"]},
-        "refine": [{"weighted": {}}, {"linear": {"recency": "$recency"}}, *CUT],
+        "refine": [{"weighted": {}}, LINEAR, *CUT],
     },
     "codebase": {
         "retrieve": {"merge": ["patterns", "bm25"]},
-        "refine": ["follow", {"linear": {"recency": "$recency"}}, *CUT],
+        "refine": ["follow", LINEAR, *CUT],
     },
 }
 PARAMETERS = {"n": {"default": 3, "range": [0, 20]}, "recency": {"default": 0.1, "range": [0.0, 1.0]}}

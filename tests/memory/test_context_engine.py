@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
+from ctxbench.selectors.definitions import definition
 from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.memories import Memory, Relationship
 from ctxbench.stores.sqlite import SqliteStore
@@ -138,9 +139,9 @@ def test_relationships_bring_in_what_a_result_is_related_to(engine):
 
 def test_an_updated_memory_is_found_in_its_last_version_and_the_earlier_as_of_then(store, engine):
     store.update("home", "tea", at="2026-04-01T00:00:00Z", content="Ben drinks black tea with milk.")
-    assert "black tea" in engine.search("what tea", "home", SearchOptions(limit=1)).contents[0]
+    assert "black tea" in engine.search("what tea does Ben drink", "home", SearchOptions(limit=1)).contents[0]
     then = SearchOptions(limit=1, time="2026-03-20T00:00:00Z")
-    assert "green tea" in engine.search("what tea", "home", then).contents[0]
+    assert "green tea" in engine.search("what tea does Ben drink", "home", then).contents[0]
 
 
 def test_a_context_is_rendered_by_its_template(engine):
@@ -283,6 +284,29 @@ def test_vectors_that_were_made_before_are_made_by_no_search(engine, store, tmp_
 def test_every_candidate_is_explained_by_its_scores_and_what_left_it_out(engine):
     first, *others = engine.search("flat tyre", "home", SearchOptions(limit=1)).explained()
     assert (first["id"], first["rule"]) == ("tyre", None)
-    assert first["scores"].keys() == {"bm25", "dense"}
+    assert {"bm25", "dense", "similarity.score", "conversation.best"} <= first["scores"].keys()
     assert all(one["rule"] == "beyond the first n=1" for one in others)
     assert [one["ranking"] for one in others] == sorted((one["ranking"] for one in others), reverse=True)
+
+
+def test_the_default_ranker_is_the_selector_memory_whatever_the_memories_lack(store, engine):
+    store.create_workspace("bare")
+    for id_, content in TEXTS.items():
+        store.insert(Memory(id=id_, workspace="bare", content=content))
+    found = engine.search("flat tyre", "bare")
+    assert ids(found)[0] == "tyre"
+    shipped = definition("memory")
+    weights = shipped.pipeline(shipped.values()).refine[0].call.weights
+    assert set(weights) <= set(found.outcome.candidates.columns)
+    assert all(0 <= result["score"] <= 1 for result in found.results())
+
+
+def test_a_vector_without_a_text_is_ranked_by_similarity_alone(engine):
+    (vector,) = engine._vectors.get(["flat tyre"])
+    by_vector = engine.search_by_vector(vector, "home")
+    assert ids(by_vector) == ids(engine.search("flat tyre", "home", SearchOptions(ranker="similarity")))
+    scores = {one["memory"]["id"]: one["score"] for one in by_vector.results()}
+    assert list(scores.values()) == sorted(scores.values(), reverse=True)
+    newest = engine.search_by_vector(vector, "home", SearchOptions(ranker="recency"))
+    assert ids(newest) == ["tea", "bread", "pump", "tyre"]
+    assert {one["memory"]["id"]: one["score"] for one in newest.results()} == scores
