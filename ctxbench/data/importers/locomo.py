@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -17,6 +17,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label, group_labels, minimal_groups
+from ctxbench.data.importers.locomo_audit import DISPUTED
 from ctxbench.data.importers.published_files import (
     OWNER,
     FileImporter,
@@ -72,8 +73,8 @@ _MEMORY_REMARKS = (
         "last turn."
     ),
     (
-        "A public audit counts 99 questions whose answer or evidence is wrong. It is not among the published files, so "
-        "these are neither tagged nor listed."
+        "The tag `disputed` marks 94 questions for which a public audit (github.com/dial481/locomo-audit) names other "
+        "turns as evidence; labels are as published. It counts 99 wrong answers, which is no matter of retrieval."
     ),
 )
 
@@ -151,7 +152,8 @@ class LoCoMo(FileImporter):
                 query_labels, complete = _labels(query_id, question, conversation, name)
                 partly = bool(query_labels) and not (complete and not question.unknown)
                 labels += query_labels
-                queries.append(_query(query_id, question, asked, conversation.id, partly=partly))
+                tags = _tags(question, DISPUTED.get(conversation.id, ()) if name == MEMORIES else ())
+                queries.append(_query(query_id, question, asked, conversation.id, tags=tags, partly=partly))
         remarks = (*_REMARKS, *(_MEMORY_REMARKS if name == MEMORIES else ()))
         return Dataset(
             name=name,
@@ -321,14 +323,25 @@ def _asked_of_memories(conversation: str, items: Sequence[Item]) -> dict[str, An
     return {"workspace": conversation, "time": (last + timedelta(days=1)).isoformat() if last else None}
 
 
+def _tags(question: _Question, disputed: Collection[int]) -> tuple[str, ...]:
+    told = {"unresolved": question.unknown, "disputed": question.number in disputed}
+    return (question.category, *(tag for tag, holds in told.items() if holds))
+
+
 def _query(
-    query: str, question: _Question, asked: Mapping[str, Any], conversation: str, *, partly: bool
+    query: str,
+    question: _Question,
+    asked: Mapping[str, Any],
+    conversation: str,
+    *,
+    tags: tuple[str, ...],
+    partly: bool,
 ) -> DatasetQuery:
     return DatasetQuery(
         request=Request(id=query, text=question.text, **asked),
         split=split_of(conversation),
         group=conversation,
-        tags=(question.category, *(("unresolved",) if question.unknown else ())),
+        tags=tags,
         scope=conversation if "available" in asked else None,
         partly_labelled=partly,
     )

@@ -167,7 +167,14 @@ def test_questions_to_memories_are_asked_a_day_after_the_last_turn_of_their_work
     for query, plain in zip(dataset.queries, make().queries, strict=True):
         assert (query.id, query.group, query.tags, query.split) == (plain.id, plain.group, plain.tags, plain.split)
         assert (query.request.workspace, query.request.available, query.scope) == (query.group, None, None)
-    assert any("99" in remark for remark in dataset.card["notes"]["remarks"])
+
+
+def test_questions_whose_evidence_is_disputed_are_tagged_among_memories_alone(make):
+    chat = copy.deepcopy(CHAT)
+    chat["sample_id"] = "conv-26"  # whose questions 1 and 4 are
+    tagged = [query.id for query in make("locomo-memory", [chat]).queries if "disputed" in query.tags]
+    assert tagged == [f"conv-26/q{number}" for number in (1, 4) if number < len(chat["qa"])]
+    assert not any("disputed" in query.tags for query in make("locomo", [chat]).queries)
 
 
 def changed(path, value):
