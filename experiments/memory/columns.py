@@ -198,7 +198,7 @@ single notes of several people over two years. `memory` leaves out `conversation
 {chr(10).join(f"| {label} | {' | '.join(f'{one:.3f}' for one in own)} |" for label, own in kinds.items())}
 
 The evidence of an adversarial question is the turn that it twists; the right answer is that nothing was said.
-*Disputed* are {disputed} questions, in the other columns as well, for which a public audit names other turns as evidence.
+*Disputed* are {disputed} questions, in other columns, too, for which a public audit names other turns as evidence.
 
 ## The weights
 
