@@ -83,17 +83,25 @@ def import_autorag(qa: Path, how: ImportSettings, *, corpus: Path, out: Path, as
     _written(lambda: imported(qa, corpus=corpus, settings=how), out, whole=_documents(how), as_json=as_json)
 
 
-def import_golden(file: Path, how: ImportSettings, *, catalog: str, out: Path, as_json: bool) -> None:
-    """Make a dataset of hand-written evals over a catalog."""
+def import_golden(
+    file: Path, how: ImportSettings, *, catalog: str, out: Path, names: str | None = None, as_json: bool
+) -> None:
+    """Make a dataset of hand-written evals over a catalog.
+
+    `names` says what the file calls the fields, see `read_field_names`.
+    """
     from ctxbench.cli.select import find_catalog
     from ctxbench.data.datasets.dataset import name_of_path
+    from ctxbench.data.importers.formats.eval_fields import read_eval_names
     from ctxbench.data.importers.formats.golden import import_golden as imported
     from ctxbench.sources.agent_file import is_agent_file
 
+    mapping = read_eval_names(names or "")
     items, agent = find_catalog(catalog), Path(catalog) if is_agent_file(catalog) else None
 
     def make() -> Conversion:
-        conversion = imported(file, items, settings=replace(how, name=how.name or name_of_path(out, "evals")))
+        named = replace(how, name=how.name or name_of_path(out, "evals"))
+        conversion = imported(file, items, settings=named, names=mapping)
         return replace(conversion, dataset=conversion.dataset.of_agent(agent))
 
     _written(make, out, whole=_GOLDEN, as_json=as_json, again=True)
