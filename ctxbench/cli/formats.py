@@ -153,6 +153,7 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
         as_json: print JSON.
         again: replace what an earlier import made of the same file, if nobody has added to it.
     """
+    from ctxbench.data.datasets.layout import write_known_items
     from ctxbench.data.datasets.writer import create_dataset
     from ctxbench.io.visible import count
 
@@ -160,6 +161,7 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
     dataset = conversion.dataset
     say(whole, err=True)
     replaced = create_dataset(dataset, out, again=again)
+    write_known_items(out, dataset.catalog.ids)
     if as_json:
         print_json({**conversion.as_dict(), "written": str(out), **({"replaced": True} if replaced else {})})
         return
