@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.read_files import dataset_inputs
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.io.console import say
 from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.data.importers.formats.conversion import Conversion, ImportSettings
 
+_SHOWN = 10  # renamed items that a message names
 _GOLDEN = (
     "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` is "
     "unlabelled."
@@ -101,10 +102,26 @@ def import_golden(
 
     def make() -> Conversion:
         named = replace(how, name=how.name or name_of_path(out, "evals"))
-        conversion = imported(file, items, settings=named, names=mapping)
+        try:
+            conversion = imported(file, items, settings=named, names=mapping)
+        except InputError as error:
+            if followed := _followed(out):
+                raise InputError([*error.faults, Fault(followed, file)], subject=error.subject) from error
+            raise
         return replace(conversion, dataset=conversion.dataset.of_agent(agent))
 
     _written(make, out, whole=_GOLDEN, as_json=as_json, again=True)
+
+
+def _followed(folder: Path) -> str:
+    """That the dataset which an import would replace follows renamed items, whose old ids the file may have."""
+    from ctxbench.data.datasets.layout import CARD, RENAMES, read_card
+
+    renames = read_card(folder).get(RENAMES) if (folder / CARD).is_file() else None
+    if not isinstance(renames, dict) or not renames:
+        return ""
+    pairs = ", ".join(f"{old} is {new} now" for old, new in list(renames.items())[:_SHOWN])
+    return f"{folder} follows renamed items; write their new ids in the evals, too: {pairs}"
 
 
 def import_triggers(folder: Path, how: ImportSettings, *, nothing_else: bool, out: Path, as_json: bool) -> None:
