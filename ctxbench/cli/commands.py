@@ -210,13 +210,19 @@ def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[
 
 
 def _reasons(errors: Mapping[str, str]) -> list[str]:
-    """What went wrong, with the query; a reason that several queries share stands once."""
-    queries: dict[str, list[str]] = {}
-    for query, reason in errors.items():
-        queries.setdefault(reason.removeprefix(f"query {query!r}: "), []).append(query)
+    """What went wrong, with the query; a reason that several queries share stands once.
+
+    So do lines of a process that are no answers, whatever they say: it prints them at every request.
+    """
+    from ctxbench.selectors.protocol import NO_ANSWER
+
+    shared: dict[str, list[tuple[str, str]]] = {}
+    for query, error in errors.items():
+        reason = error.removeprefix(f"query {query!r}: ")
+        shared.setdefault(NO_ANSWER if reason.startswith(NO_ANSWER) else reason, []).append((query, reason))
     return [
         f"query {first!r}{f' and {len(others):,} more' if others else ''}: {reason}"
-        for reason, (first, *others) in queries.items()
+        for (first, reason), *others in shared.values()
     ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxbench.cli.curate_text import diff_lines, export_lines, rebase_lines, split_lines, stats_lines
+from ctxbench.cli.curate_text import diff_lines, drop_warning, export_lines, rebase_lines, split_lines, stats_lines
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import embedding_progress, progress
 from ctxbench.cli.read_files import dataset_inputs
@@ -15,7 +15,7 @@ from ctxbench.io.console import say
 from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ctxbench.core.items import ItemKey
     from ctxbench.data.curation.labelling_files import LabellingCopy
@@ -135,8 +135,9 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False
         ParameterError: both or what cannot be: a cached dataset is not changed in place; or there is no catalog.
     """
     from ctxbench.data.curation.rebase import rebase_dataset
+    from ctxbench.data.curation.rebase_record import dropped_items
     from ctxbench.data.curation.renames import check_renames, read_renames
-    from ctxbench.data.datasets.layout import agent_of
+    from ctxbench.data.datasets.layout import KNOWN, agent_of, known_items, write_known_items
     from ctxbench.sources.agent_file import is_agent_file, open_catalog
 
     catalog = how.catalog or agent_of(Path(name))
@@ -145,7 +146,7 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False
     target = _target(name, out, in_place=in_place)
     mapping = None if how.renames is None else read_renames(how.renames)
     dataset, changed = _opened_for_rebase(name, mapping or {}), open_catalog(catalog)
-    check_renames(mapping or {}, dataset.catalog, changed, file=how.renames)
+    check_renames(mapping or {}, dataset.catalog, changed, dropped=dropped_items(dataset), file=how.renames)
     found = rebase_dataset(
         dataset,
         changed,
@@ -155,10 +156,16 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False
     )
     agent = Path(catalog) if is_agent_file(catalog) else None
     found = replace(found, dataset=found.dataset.of_agent(agent))
-    written = None if target is None else _written(found.dataset, target, source=name, answers=False, in_place=in_place)
+    written = None
+    if target is not None:
+        say(*drop_warning(found), err=True)
+        written = _written(found.dataset, target, source=name, answers=False, in_place=in_place)
+        write_known_items(target, changed.ids)
     if as_json:
         print_json({**found.as_dict(), "written": None if target is None else str(target), **_carried(written)})
         return
+    if agent is not None and agent_of(Path(name)) is not None and known_items(Path(name)) is None and target is None:
+        say(f"which items are new is not known: {name} has no {KNOWN} yet, which --in-place writes")
     say(*rebase_lines(found, shown=None if every else 10), *(written.lines() if written else ()))
     say(_where(target))
 
@@ -227,12 +234,13 @@ def _carried(written: LabellingCopy | None) -> dict[str, Any]:
 
 
 def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
-    """A dataset. Over an agent, whose items are those of now, it holds what was labelled and is gone, disabled.
+    """A dataset over the items that it was made with, as far as that is known.
 
-    What an item was renamed to is left out of it, unless labels name that as well.
+    Over an agent, whose items are those of now, what is labelled or was known and is gone is there, disabled; what is
+    new is left out, and so is what an item was renamed to, unless labels or requests name it as well.
     """
-    from ctxbench.core.items import Catalog
-    from ctxbench.data.datasets.layout import CARD, agent_of
+    from ctxbench.core.items import Catalog, Item, ItemKey
+    from ctxbench.data.datasets.layout import CARD, agent_of, known_items
     from ctxbench.data.datasets.lookup import open_dataset
     from ctxbench.data.datasets.reader import labelled_items
     from ctxbench.io.yaml_files import load_yaml
@@ -241,10 +249,25 @@ def _opened_for_rebase(name: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset
     if agent_of(folder) is None:
         return _opened(name)
     card, _ = load_yaml(folder / CARD)
-    labelled = labelled_items(folder)
+    labelled, known = labelled_items(folder), known_items(folder)
     dataset = open_dataset(name, former_ids={str(card.get("name")): labelled})
     new = {key for key in renames.values() if key.id not in labelled}
-    return replace(dataset, catalog=Catalog(item for item in dataset.catalog if item.key not in new))
+    if known is not None:
+        named = labelled | {key.id for key in _named_items(dataset)}
+        new |= {item.key for item in dataset.catalog if item.id not in known and item.id not in named}
+    lacking = sorted((known or frozenset()) - set(dataset.catalog.ids))
+    gone = [Item(type=i.type, server=i.server, name=i.name, enabled=False) for i in map(ItemKey.parse, lacking)]
+    items = [*(item for item in dataset.catalog if item.key not in new), *gone]
+    return replace(dataset, catalog=Catalog(items), gone=dataset.gone + len(gone))
+
+
+def _named_items(dataset: Dataset) -> Iterator[ItemKey]:
+    """The items that scopes and requests name."""
+    for keys in dataset.scopes.values():
+        yield from keys
+    for request in (query.request for query in dataset.queries):
+        yield from (*request.removed, *request.explicit, *(request.available or ()))
+        yield from (held.key for held in request.session or ())
 
 
 def _opened(name: str) -> Dataset:

@@ -175,6 +175,7 @@ def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
     renamed = [f"{one.old.id} -> {one.new.id} ({one.how})" for one in found.renamed]
     proposed = [f"{one.old.id} -> {one.new.id} ({one.how})" for one in found.proposed]
     ambiguous = [f"{one.old.id} -> {' or '.join(key.id for key in one.candidates)}" for one in found.ambiguous]
+    likely = [f"{one.old.id}: {one.new.id}    # {one.how}" for one in found.likely]
     changed = [f"{one.id} ({', '.join(one.fields)})" for one in found.changed]
     lost = [f"{one.query}  {one.item}  grade {one.grade}, {one.why}: {one.effect}" for one in found.lost_labels]
     places = [f"{one.where}: {one.item} ({one.why})" for one in found.lost_mentions]
@@ -186,6 +187,7 @@ def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
         ("items proposed as renamed, taken for gone (--accept-renames takes them over)", proposed),
         ("items with several possible successors, taken for gone (say which in --renames)", ambiguous),
         ("items gone (renamed? --renames FILE, which holds `old id: new id`, lets labels follow)", found.gone),
+        ("labels are lost with these, which may go on as (to follow: put the lines into --renames FILE)", likely),
         ("items new", found.added),
         (f"items changed, {count(found.changed_labels, 'label')} carried over to them", changed),
         ("labels lost", lost),
@@ -201,7 +203,26 @@ def rebase_lines(found: RebaseReport, *, shown: int | None = 10) -> list[str]:
     listed = sum(query.request.available is not None for query in after.queries)
     if found.added and listed:
         lines.append(f"queries with a scope or a list, which no new item was put in: {listed:,}")
+    match found.dataset.about.get("source"):
+        case {"format": "golden", "sha256": dict(files)} if found.renamed:
+            lines.append(
+                f"{', '.join(map(str, files))} may have the old ids: rename them there, too, before you import again"
+            )
     return lines
+
+
+def drop_warning(found: RebaseReport) -> list[str]:
+    """What is said before a dataset is written without labels that may have been meant to follow; else nothing."""
+    from ctxbench.io.visible import count
+
+    if not found.likely:
+        return []
+    likely = {one.old.id for one in found.likely}
+    n = sum(label.item in likely for label in found.lost_labels)
+    are = "label is" if n == 1 else "labels are"
+    what = f"warning: {n:,} {are} dropped with {count(len(likely), 'item')} that may go on under another id"
+    back = "to keep them, bring the folder back (`git restore`), and rebase with --renames FILE, which holds"
+    return [f"{what}; {back}:", *(f"  {one.old.id}: {one.new.id}" for one in found.likely)]
 
 
 def export_lines(found: ExportReport, *, plain: bool = False) -> list[str]:

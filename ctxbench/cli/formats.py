@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.read_files import dataset_inputs
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.io.console import say
 from ctxbench.io.output_paths import refuse_outputs
 
 if TYPE_CHECKING:
     from ctxbench.data.importers.formats.conversion import Conversion, ImportSettings
 
+_SHOWN = 10  # renamed items that a message names
 _GOLDEN = (
     "An item that `expected` does not name counts as not needed, whatever its kind; a record without `expected` is "
     "unlabelled."
@@ -83,20 +84,44 @@ def import_autorag(qa: Path, how: ImportSettings, *, corpus: Path, out: Path, as
     _written(lambda: imported(qa, corpus=corpus, settings=how), out, whole=_documents(how), as_json=as_json)
 
 
-def import_golden(file: Path, how: ImportSettings, *, catalog: str, out: Path, as_json: bool) -> None:
-    """Make a dataset of hand-written evals over a catalog."""
+def import_golden(
+    file: Path, how: ImportSettings, *, catalog: str, out: Path, names: str | None = None, as_json: bool
+) -> None:
+    """Make a dataset of hand-written evals over a catalog.
+
+    `names` says what the file calls the fields, see `read_field_names`.
+    """
     from ctxbench.cli.select import find_catalog
     from ctxbench.data.datasets.dataset import name_of_path
+    from ctxbench.data.importers.formats.eval_fields import read_eval_names
     from ctxbench.data.importers.formats.golden import import_golden as imported
     from ctxbench.sources.agent_file import is_agent_file
 
+    mapping = read_eval_names(names or "")
     items, agent = find_catalog(catalog), Path(catalog) if is_agent_file(catalog) else None
 
     def make() -> Conversion:
-        conversion = imported(file, items, settings=replace(how, name=how.name or name_of_path(out, "evals")))
+        named = replace(how, name=how.name or name_of_path(out, "evals"))
+        try:
+            conversion = imported(file, items, settings=named, names=mapping)
+        except InputError as error:
+            if followed := _followed(out):
+                raise InputError([*error.faults, Fault(followed, file)], subject=error.subject) from error
+            raise
         return replace(conversion, dataset=conversion.dataset.of_agent(agent))
 
     _written(make, out, whole=_GOLDEN, as_json=as_json, again=True)
+
+
+def _followed(folder: Path) -> str:
+    """That the dataset which an import would replace follows renamed items, whose old ids the file may have."""
+    from ctxbench.data.datasets.layout import CARD, RENAMES, read_card
+
+    renames = read_card(folder).get(RENAMES) if (folder / CARD).is_file() else None
+    if not isinstance(renames, dict) or not renames:
+        return ""
+    pairs = ", ".join(f"{old} is {new} now" for old, new in list(renames.items())[:_SHOWN])
+    return f"{folder} follows renamed items; write their new ids in the evals, too: {pairs}"
 
 
 def import_triggers(folder: Path, how: ImportSettings, *, nothing_else: bool, out: Path, as_json: bool) -> None:
@@ -145,6 +170,7 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
         as_json: print JSON.
         again: replace what an earlier import made of the same file, if nobody has added to it.
     """
+    from ctxbench.data.datasets.layout import write_known_items
     from ctxbench.data.datasets.writer import create_dataset
     from ctxbench.io.visible import count
 
@@ -152,6 +178,7 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
     dataset = conversion.dataset
     say(whole, err=True)
     replaced = create_dataset(dataset, out, again=again)
+    write_known_items(out, dataset.catalog.ids)
     if as_json:
         print_json({**conversion.as_dict(), "written": str(out), **({"replaced": True} if replaced else {})})
         return

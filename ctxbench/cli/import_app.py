@@ -231,6 +231,9 @@ def data_import_golden(
     file: Annotated[Path, typer.Argument(help="Requests with `expected` and `forbidden`: .jsonl, .json, .yaml, .csv.")],
     catalog: CatalogName,
     out: OutFolder,
+    map_: Annotated[
+        str | None, typer.Option("--map", help="Other names of fields: query=userMessage,expected=wanted,id=caseId.")
+    ] = None,
     name: FolderName = None,
     licence: Licence = None,
     version: NewVersion = None,
@@ -249,7 +252,7 @@ def data_import_golden(
     from ctxbench.cli.formats import import_golden, settings
 
     how = settings(name=name, item_type="tool", grades=None, licence=licence, version=version)
-    import_golden(file, how, catalog=catalog, out=out, as_json=json_)
+    import_golden(file, how, catalog=catalog, out=out, names=map_, as_json=json_)
 
 
 @import_app.command("triggers", cls=Command)

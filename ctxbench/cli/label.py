@@ -68,8 +68,9 @@ def label(
     if as_json:
         print_json({"before": _report_json(before), "after": _report_json(after), "asked": asked})
     elif minutes > 0:
-        _print_report(after, "after")
-        say(f"{count(asked, 'answer')} now; {count(len(applied.changed), 'query', 'queries')} changed in {folder}")
+        now = f"{asked:,} of them now" if asked >= 0 else f"{-asked:,} of an earlier time taken back"
+        _print_report(after, "after", f" in all, {now}")
+        say(f"{count(len(applied.changed), 'query', 'queries')} changed in {folder}")
         if after.queries and any(after.halving.values()):
             say("labelled queries are no random sample: these figures weigh them, plain means do not")
 
@@ -233,11 +234,11 @@ def _taken_back(answer: KeyPress) -> str:
     return f"taken back: {answer.kind} of query {answer.query}{about}"
 
 
-def _print_report(report: Report, when: str) -> None:
+def _print_report(report: Report, when: str, of_them: str = "") -> None:
     wide = max(len(figure.name) for figure in (*report.completeness, *report.differences))
     if report.answers:
         done = f"{count(report.queries, 'query', 'queries')} labelled to the end"
-        say(f"{when}: {count(report.answers, 'answer')}, {done}")
+        say(f"{when}: {count(report.answers, 'answer')}{of_them}, {done}")
     else:
         say(f"{when} any answer of yours: what the log alone makes likely, which may be far off")
     for title, figures in (("completeness", report.completeness), ("difference", report.differences)):

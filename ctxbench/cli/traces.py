@@ -45,6 +45,7 @@ def import_traces(
         StorageError, InputError, ParameterError: a log, the catalog or the folder is not what it should be.
     """
     from ctxbench.data.curation.renames import read_renames
+    from ctxbench.data.datasets.layout import write_known_items
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.data.datasets.writer import write_dataset
     from ctxbench.data.traces.import_report import kind_lines
@@ -62,6 +63,7 @@ def import_traces(
         made = import_into(out, source, settings, redact=bool(redact), patterns=patterns, progress=shown)
     if is_agent_file(catalog):
         write_dataset(made.dataset.of_agent(Path(catalog)), out)
+        write_known_items(out, items.ids)
     next_step = shlex.join(["ctxbench", "data", "label", str(out), "--minutes", str(NEXT_MINUTES)])
     if as_json:
         print_json({"dataset": str(out), "hash": made.dataset.hash, **made.report.as_dict(), "next": next_step})

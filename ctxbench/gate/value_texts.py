@@ -8,6 +8,7 @@ from ctxbench.bench.metrics import Metric
 
 _SHARES = ("yes/no", "share")
 _MAX_NAMED = 3  # ids that a message names
+_ROUNDING = 1e-9  # of sums in floating point, as a share
 _CLOSING = {"(": ")", "[": "]", "{": "}", '"': '"', "`": "`"}  # of brackets and quotes, by what opens them
 
 
@@ -78,7 +79,11 @@ def signed_difference(metric: Metric, difference: float, *, beyond: float | None
 
 
 def size(metric: Metric, value: float) -> str:
-    """A size of differences, >= 0: `1.0 points`, `12 tokens`; what would be rounded to 0 keeps two digits."""
+    """A size of differences, >= 0: `1.0 points`, `12 tokens`; what would be rounded to 0 keeps two digits.
+
+    Below `_ROUNDING` it comes of adding in floating point, and is 0.
+    """
+    value = 0.0 if value < _ROUNDING else value
     unit = "points" if _is_share(metric) else metric.declaration.unit
     return f"{_size(metric, value)} {unit}".rstrip()
 

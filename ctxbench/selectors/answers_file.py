@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, raise_faults
+from ctxbench.core.errors import Fault, InputError, raise_faults
 from ctxbench.core.requests import Batch
 from ctxbench.io.files import iter_lines, read_bytes, readable
 from ctxbench.selectors.protocol import MalformedError, RawAnswer, Source, loads, quoted, shown_path
+
+_ANSWERING = ("items", "ranking", "error")  # an answer has one of them
+_EXPECTING = re.compile(r"expect|forbid|include|exclude|avoid|relevant|(must|should|not)_?use|tools$", re.IGNORECASE)
+_ANSWER = '{"query": "q1", "items": [{"id": "tool:crm:search"}]}, best first, and {"query": "q2", "items": []} for none'
 
 
 class FileSource(Source):
@@ -29,8 +34,8 @@ class FileSource(Source):
 
         Raises:
             StorageError: the file is missing or cannot be read.
-            InputError: lines that are no JSON object with a query id, or queries that are answered twice; all of
-                them, with line and column.
+            InputError: no line is an answer; lines that are no JSON object with a query id, or queries that are
+                answered twice; all of them, with line and column.
         """
         base = Path.cwd() if base is None else base
         self._path = readable(base / path, again=True)  # for each time that a selector is made
@@ -78,6 +83,7 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
     faults: list[Fault] = []
     lines: dict[str, int] = {}
     answers: dict[str, Any] = {}
+    objects: list[Mapping[str, Any]] = []
     for number, text in iter_lines(path, faults):
         if not text or text.isspace():
             continue
@@ -89,6 +95,7 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
         if not isinstance(answer, dict):
             faults.append(Fault(f"expected an answer {{query, items}}, got {quoted(answer)}", path, number, 1))
             continue
+        objects.append(answer)
         query = answer.get("query")
         if not isinstance(query, str):
             what = f"query must be the id of a query, a text; got {quoted(query)}" if "query" in answer else "no query"
@@ -100,5 +107,17 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
         else:
             lines[query] = number
             answers[query] = answer
+    if objects and not any(name in answer for answer in objects for name in _ANSWERING):
+        raise InputError([_no_answers(path, objects)])
     raise_faults(sorted(faults, key=lambda fault: fault.line), subject="answers")
     return lines, answers
+
+
+def _no_answers(path: Path, objects: Sequence[Mapping[str, Any]]) -> Fault:
+    """That a file holds something else than answers, and what it may be."""
+    names = list(dict.fromkeys(str(name) for one in objects for name in one))
+    what = f"these are no answers: no line has 'items' or 'ranking'; they have {', '.join(map(quoted, names[:8]))}"
+    hint = f"a line is an answer to one query of the dataset: {_ANSWER}"
+    if any(_EXPECTING.search(name) for name in names):
+        hint += f"; evals, which say what is expected, are made a dataset by `ctxbench data import golden {path}`"
+    return Fault(f"{what}; {hint}", path)

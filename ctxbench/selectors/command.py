@@ -21,6 +21,7 @@ from ctxbench.core.errors import ParameterError, check_choice, check_range
 from ctxbench.core.requests import Batch
 from ctxbench.selectors.process import LineProcess, OutputLine
 from ctxbench.selectors.protocol import (
+    NO_ANSWER,
     SENDS,
     CircuitBreaker,
     MalformedError,
@@ -282,11 +283,11 @@ class CommandSource(Source):
         try:
             answer = loads(line)
         except MalformedError as error:
-            self._blame(slot, f"the process wrote a line that is no answer ({error}): {shown}", replies)
+            self._blame(slot, f"{NO_ANSWER} ({error}): {shown}; write that to standard error", replies)
             return
         query = answer.get("query") if isinstance(answer, dict) else None
         if not isinstance(query, str):
-            self._blame(slot, f"the process wrote a line that is no answer (no query): {shown}", replies)
+            self._blame(slot, f"{NO_ANSWER} (no query): {shown}", replies)
         elif query in slot.in_flight:
             asked = slot.in_flight.pop(query)
             slot.fresh = False

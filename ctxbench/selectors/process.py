@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from pathlib import Path
 from typing import IO
 
 _LINE_LIMIT = 64 * 2**20  # bytes; a longer line arrives in pieces, none of which is an answer
-_STDERR_LINES = 20
+_STDERR_LINES = 40
+_LAST_LINES = 3  # of standard error, which a message quotes
+_ERROR = re.compile(r"^\s*(Uncaught )?[\w.]*(Error|Exception)\b")  # of many runtimes, Node first: before the stack
 _GRACE_S = 1.0  # how long a process may take to end once its standard input is closed
 
 
@@ -106,9 +109,16 @@ class LineProcess:
         return f"the process {how}{self.last_words()}"
 
     def last_words(self) -> str:
-        """The last three lines of its standard error, to be put behind a message; empty if there are none."""
-        lines = [line for line in list(self._stderr) if line.strip()][-3:]
-        return f"; its standard error ends: {' | '.join(lines)}" if lines else ""
+        """The last three lines of its standard error, to be put behind a message; empty if there are none.
+
+        Before them the first of its last lines that names an error, where none of the three does: a stack, or what a
+        runtime adds, may stand behind it.
+        """
+        lines = [line for line in list(self._stderr) if line.strip()]
+        end = lines[-_LAST_LINES:]
+        said = next(filter(_ERROR.match, lines), None) or next((line for line in lines if "Error" in line), None)
+        first = "" if said is None or any("Error" in line for line in end) else f" says: {said.strip()}; it"
+        return f"; its standard error{first} ends: {' | '.join(end)}" if lines else ""
 
     def _write(self, stream: IO[bytes]) -> None:
         # A process that is gone, or reads no more, is found out by its standard output and its time limit.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ctxbench.core.errors import ParameterError, suggest
@@ -25,10 +25,19 @@ OTHER_NAMES = {
     "title": ("display_name", "displayName", "label"),
 }
 """The fields of a tool that can be mapped, and what others call them, likeliest first."""
+_EXAMPLE = "name=tool_name,schema=args"
 
 
-def read_field_names(text: str) -> dict[str, str]:
+def read_field_names(
+    text: str, *, known: Collection[str] = tuple(OTHER_NAMES), of: str = "a tool", example: str = _EXAMPLE
+) -> dict[str, str]:
     """Read a mapping such as `name=tool_name,schema=spec.args`: field to what the list calls it, dots inwards.
+
+    Args:
+        text: the mapping.
+        known: the fields that may be mapped.
+        of: what they are the fields of, and
+        example: a mapping of them, for messages.
 
     Raises:
         ParameterError: it is none, a field is not known, or one is mapped twice.
@@ -37,11 +46,9 @@ def read_field_names(text: str) -> dict[str, str]:
     for part in text.split(","):
         field, sign, other = (piece.strip() for piece in part.partition("="))
         if not sign or not field or not other:
-            raise ParameterError(
-                f"fields are mapped as field=theirs, with commas between (name=tool_name,schema=args); got {text!r}"
-            )
-        if field not in OTHER_NAMES:
-            raise ParameterError(f"{field!r} is no field of a tool{suggest(field, OTHER_NAMES)}")
+            raise ParameterError(f"fields are mapped as field=theirs, with commas between ({example}); got {text!r}")
+        if field not in known:
+            raise ParameterError(f"{field!r} is no field of {of}{suggest(field, known)}")
         if field in found:
             raise ParameterError(f"field {field!r} is mapped twice: {found[field]} and {other}")
         found[field] = other

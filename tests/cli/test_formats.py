@@ -138,3 +138,16 @@ def test_golden_again_replaces_what_it_made_unless_somebody_has_labelled(how, ti
     with pytest.raises(ParameterError, match=r"holds answers of `data label` .* name another folder, or delete it"):
         imported("review it")
     assert [query.request.text for query in read_dataset(out).queries] == ["check it"]
+
+
+def test_golden_reads_fields_under_the_names_that_map_says(how, tiny, tmp_path, capsys):
+    evals, out = tmp_path / "evals.jsonl", tmp_path / "out"
+    evals.write_text(json.dumps({"words": "review it", "wanted": ["rule:code%20review"], "no": 7}))
+    given = {"catalog": str(tiny), "out": out, "as_json": False}
+    with pytest.raises(InputError, match=r"did you mean 'words'\? Say which one holds it: --map query=words"):
+        formats.import_golden(evals, how(item_type="tool"), **given)
+    with pytest.raises(ParameterError, match="'name' is no field of an eval"):
+        formats.import_golden(evals, how(item_type="tool"), names="name=words", **given)
+    formats.import_golden(evals, how(item_type="tool"), names="query=words, expected=wanted,id=no", **given)
+    (label,) = read_dataset(out).labels
+    assert (label.query, label.item.id) == ("7", "rule:code%20review")

@@ -73,7 +73,7 @@ def test_lines_of_a_pipe_are_answers(folder, piped, capfd):
     assert kinds == ["done", "needed", "needed", "undo", "done", "wrong", "nothing"]
     assert "'z' is no answer here" in err
     assert out.startswith("before any answer of yours: what the log alone makes likely, which may be far off\n")
-    assert "after: 5 answers, 3 queries labelled to the end" in out
+    assert "after: 5 answers in all, 5 of them now, 3 queries labelled to the end" in out
     assert "more answers make this range half as wide" in out
     dataset = read_dataset(folder)
     assert len(dataset.judged()) == 3
@@ -152,7 +152,7 @@ def test_a_terminal_takes_single_keys_and_keeps_answers_through_a_kill(folder):
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "before: 2 answers" in out
-    assert "after: 1 answer" in out
+    assert "after: 1 answer in all, 1 of an earlier time taken back, " in out
     assert len(read_dataset(folder).judged()) == 1
 
 

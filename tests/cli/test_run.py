@@ -121,6 +121,18 @@ def test_what_an_outside_selector_fails_on_is_said_with_its_reasons(cli, experim
     assert done.err.splitlines()[1] == "the failed query is asked again by the next call of the same command"
 
 
+def test_lines_that_are_no_answers_are_one_warning_with_a_count(cli, experiment, place):
+    (place / "mine.py").write_text(
+        "import json, sys\nfor line in sys.stdin:\n    one = json.loads(line)\n    if 'query' in one:\n"
+        "        print('asked', one['query'])\n        print(json.dumps({'query': one['query'], 'items': []}))\n"
+    )
+    done = cli("run", experiment(selectors=[f"{{name: mine, command: ['{sys.executable}', mine.py]}}"]))
+    first, second = done.err.splitlines()[:2]
+    assert "first query 'q01' and 9 more: the process wrote a line that is no answer (not JSON: " in first
+    assert "'asked q01'; write that to standard error; all: runs/" in first
+    assert second == "failed queries are asked again by the next call of the same command"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_leaves_nothing_half_written_and_the_same_command_goes_on(cli, experiment, place, tmp_path):
     (place / "waiting.py").write_text(WAITING)

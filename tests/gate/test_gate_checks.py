@@ -238,7 +238,7 @@ def test_other_answers_with_nothing_else_different_are_not_deterministic():
 
 def test_the_spread_of_repeats_and_unsteady_queries_are_told():
     head = replace(many(30, 2), repeats=3, spread={"recall": 0.0125, "items": 1.0}, unsteady=("q029",))
-    one = only(replace(many(30), repeats=3, spread={"recall": 0.0}), head)
+    one = only(replace(many(30), repeats=3, spread={"recall": 1.4e-16}), head)
     assert (one.lost, [change.query for change in one.changes]) == (1, ["q028"])
     assert one.notices[0] == (
         "1 query answered otherwise from time to time (q029): in the metrics, but not among items lost and gained"

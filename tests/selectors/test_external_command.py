@@ -173,6 +173,31 @@ def test_a_process_that_hangs_is_ended_and_the_next_query_is_asked_of_a_new_one(
     assert selector.notes["restarts"] == 1
 
 
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (
+            "x.js:1|  throw err;|  ^||Error: Cannot find module './nope'|Stack:|  requireStack: []|}||Node.js v20",
+            " says: Error: Cannot find module './nope'; it ends:   requireStack: [] | } | Node.js v20",
+        ),
+        (
+            "a|app.DbException: gone|  at b|  at c|  at d",
+            " says: app.DbException: gone; it ends:   at b |   at c |   at d",
+        ),
+        ("Traceback|  raise ValueError|ValueError: x", " ends: Traceback |   raise ValueError | ValueError: x"),
+        ("Error: early|a|Error: late", " ends: Error: early | a | Error: late"),
+        ("a|b|c|d", " ends: b | c | d"),
+    ],
+)
+def test_the_line_that_names_the_error_is_quoted_though_others_stand_behind_it(start, written, told):
+    made = start(f"next(requests()); print({written!r}.replace('|', '\\n'), file=sys.stderr); sys.exit(1)").select(
+        batch_of("a")
+    )
+    assert made.errors[0] == (
+        f"query 'q0': the process ended with exit code 1; its standard error{told} (asked 2 times)"
+    )
+
+
 def test_what_else_a_hanging_process_was_asked_is_asked_again(start):
     hang = """
     for query, text in requests():
@@ -383,6 +408,7 @@ def test_junk_is_the_error_of_the_query_in_flight_and_its_late_answer_is_counted
     assert chosen(made) == [[A], [], [C]]
     assert made.errors == {
         1: "query 'q1': the process wrote a line that is no answer (not JSON: Expecting value): 'Loading the model ...'"
+        "; write that to standard error"
     }
     assert selector.notes["late_answers"] == 1
 

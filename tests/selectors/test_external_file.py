@@ -147,3 +147,22 @@ def test_ranked_and_scored_are_those_of_all_answers(tmp_path):
     assert mixed.candidates.score.tolist() == [1.0, -1.0]  # each as if it stood alone
     with_error = selector.select(batch_of("q1", "q7"))
     assert (with_error.ranked, with_error.scored, list(with_error.errors)) == (True, True, [1])
+
+
+def test_a_file_without_a_single_answer_is_refused_with_what_an_answer_is(tmp_path):
+    (tmp_path / "a.jsonl").write_text(lines({"query": "q1", "text": "a"}, {"id": 1}))
+    with pytest.raises(InputError) as caught:
+        FileSelector("a.jsonl", base=tmp_path)
+    (fault,) = caught.value.faults
+    assert fault.message.startswith("these are no answers: no line has 'items' or 'ranking'; they have 'query', 'text'")
+    assert 'a line is an answer to one query of the dataset: {"query": "q1", "items": [{"id": ' in fault.message
+    assert "golden" not in fault.message
+    (tmp_path / "a.jsonl").write_text(lines({"query": "q1", "error": "down"}))
+    assert FileSelector("a.jsonl", base=tmp_path).select(batch_of("q1")).errors
+
+
+@pytest.mark.parametrize("name", ["expected", "expectedTools", "must_include", "mustNotUse", "forbidden", "tools"])
+def test_evals_that_are_given_as_answers_are_told_as_such(tmp_path, name):
+    (tmp_path / "evals.jsonl").write_text(lines({"query": "refund 17", name: ["a"]}))
+    with pytest.raises(InputError, match=r"are made a dataset by `ctxbench data import golden .*evals.jsonl`"):
+        FileSelector("evals.jsonl", base=tmp_path)

@@ -111,3 +111,9 @@ def test_a_mapping_that_is_none_is_refused(text, message):
 
 def test_a_mapping_is_read():
     assert read_field_names("name=tool_name, schema = spec.args") == {"name": "tool_name", "schema": "spec.args"}
+
+
+def test_a_mapping_of_other_fields_names_those() -> None:
+    assert read_field_names("query=words", known=("query", "id"), of="an eval") == {"query": "words"}
+    with pytest.raises(ParameterError, match="'name' is no field of an eval; Known: id, query"):
+        read_field_names("name=words", known=("query", "id"), of="an eval")

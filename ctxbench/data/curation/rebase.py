@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,9 +13,12 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request, SessionItem
 from ctxbench.data.curation.diff import FieldChanges, differing
+from ctxbench.data.curation.rebase_record import dropped_items, recorded
 from ctxbench.data.curation.renames import AmbiguousRename, Rename, check_renames, propose_renames
 from ctxbench.data.curation.similar import WORDS_THRESHOLD, similar_by_words
+from ctxbench.data.curation.successors import likely_successors
 from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.layout import AGENT
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
 
@@ -74,6 +78,7 @@ class RebaseReport:
         renamed: items that have another identity in the new catalog.
         proposed: pairs with the same content that were not accepted; the old ones count as gone.
         ambiguous: items with several possible successors.
+        likely: items that labels are lost with, and the new ones that they may go on as; not followed.
         gone: ids of items without a successor.
         added: ids of new items, which no query is labelled for.
         changed: items under the same identity (or a new one) with other fields.
@@ -92,6 +97,7 @@ class RebaseReport:
     renamed: tuple[Rename, ...]
     proposed: tuple[Rename, ...]
     ambiguous: tuple[AmbiguousRename, ...]
+    likely: tuple[Rename, ...]
     gone: tuple[str, ...]
     added: tuple[str, ...]
     changed: tuple[FieldChanges, ...]
@@ -114,6 +120,7 @@ class RebaseReport:
                 "renamed": [rename.as_dict() for rename in self.renamed],
                 "proposed": [rename.as_dict() for rename in self.proposed],
                 "doubts": [{"old": i.old.id, "candidates": [key.id for key in i.candidates]} for i in self.ambiguous],
+                "likely": [rename.as_dict() for rename in self.likely],
                 "gone": list(self.gone),
                 "new": list(self.added),
                 "changed": [asdict(item) for item in self.changed],
@@ -164,7 +171,7 @@ def rebase_dataset(
     if not len(catalog):
         raise ParameterError("the new catalog holds no item; a dataset cannot be carried to it")
     renames = dict(renames or {})
-    check_renames(renames, dataset.catalog, catalog)
+    check_renames(renames, dataset.catalog, catalog, dropped=dropped_items(dataset))
     gone = [i for i in dataset.catalog if i.key not in renames and catalog.find(i.key) is None]
     new_names = set(renames.values())
     new = [i for i in catalog if i.key not in new_names and (i.key in renames or dataset.catalog.find(i.key) is None)]
@@ -178,16 +185,21 @@ def rebase_dataset(
     changed_ids = {item.id for item in changed}
     before = set(dataset.unlabelled)
     source, lost = f"{dataset.name} {dataset.version} {dataset.hash[:12]}", tuple(move.lost_labels)
-    lost_gone = tuple(i.id for i in gone if i.key not in move.renames)
+    without = [i for i in gone if i.key not in move.renames]
+    lost_gone = tuple(i.id for i in without)
     counts = f"{len(followed)} items renamed, {len(lost_gone)} gone, {len(added)} new, {len(changed)} changed"
     return RebaseReport(
-        dataset=_with_record(
-            moved, f"Carried from {source} to another catalog: {counts}; {len(lost)} labels lost.", move.renames
+        dataset=recorded(
+            moved,
+            f"Carried from {source} to another catalog: {counts}; {len(lost)} labels lost.",
+            renames=move.renames,
+            dropped=Counter(label.item for label in lost if label.why == "gone"),
         ),
         source=source,
         renamed=followed,
         proposed=() if accept else proposed,
         ambiguous=ambiguous,
+        likely=_likely_renames(moved, without, added, {label.item for label in lost}),
         gone=lost_gone,
         added=tuple(i.id for i in added),
         changed=changed,
@@ -202,16 +214,15 @@ def rebase_dataset(
     )
 
 
-def _with_record(dataset: Dataset, note: str, renames: Mapping[ItemKey, ItemKey]) -> Dataset:
-    """The dataset with one more note in its card, and with the renames, which end at the ids of now."""
-    notes = dataset.about.get("notes") or []
-    about = {**dataset.about, "notes": [*(notes if isinstance(notes, list) else [notes]), note]}
-    recorded = {old: renames.get(new, new) for old, new in dataset.renames.items()} | dict(renames)
-    if shown := {old.id: new.id for old, new in recorded.items() if old != new}:
-        about["renames"] = shown
-    else:
-        about.pop("renames", None)
-    return replace(dataset, about=about)
+def _likely_renames(
+    dataset: Dataset, gone: Sequence[Item], added: Sequence[Item], labelled: Collection[str]
+) -> tuple[Rename, ...]:
+    """What the items that labels are lost with may go on as: new items, or of an agent others without a label."""
+    others: Sequence[Item] = added
+    if not added and AGENT in dataset.about:  # which items are new is not known
+        held = {label.item for label in dataset.labels}
+        others = [item for item in dataset.catalog if item.enabled and item.key not in held]
+    return tuple(one for one in likely_successors(gone, others, alone=bool(added)) if one.old.id in labelled)
 
 
 @dataclass
@@ -245,6 +256,7 @@ class _Rebaser:
             labels=tuple(labels),
             scopes=scopes,
             about=about,
+            gone=0,
         )
 
     def _item(self, key: ItemKey) -> Item | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,11 @@ from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.io.json_files import dump_json
 from ctxbench.io.yaml_files import line_of, load_yaml
 
+_DROPPED = (
+    " any more: an earlier `ctxbench data rebase` dropped its labels with it; bring the dataset's folder back as it "
+    "was before (`git restore`, or delete it and import again), and rebase that with --renames"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Rename:
@@ -21,7 +26,7 @@ class Rename:
 
     Attributes:
         old, new: keys.
-        how: `given`, `same content on another server`, or `same content under another name`.
+        how: `given`, `same content on another server`, `same content under another name`, or what makes it likely.
     """
 
     old: ItemKey
@@ -67,12 +72,20 @@ def read_renames(path: Path | str) -> dict[ItemKey, ItemKey]:
     return renames
 
 
-def check_renames(renames: Mapping[ItemKey, ItemKey], old: Catalog, new: Catalog, *, file: Path | None = None) -> None:
+def check_renames(
+    renames: Mapping[ItemKey, ItemKey],
+    old: Catalog,
+    new: Catalog,
+    *,
+    dropped: Collection[str] = (),
+    file: Path | None = None,
+) -> None:
     """Refuse renames of items that are not there, or to items that are not there.
 
     Args:
         renames: old to new identity.
         old, new: the catalogs.
+        dropped: ids of items that are not in the old one because an earlier rebase dropped their labels.
         file: that the renames were read from, for the lines of faults.
 
     Raises:
@@ -84,6 +97,8 @@ def check_renames(renames: Mapping[ItemKey, ItemKey], old: Catalog, new: Catalog
         for key, catalog, which in ((before, old, "the dataset"), (after, new, "the new catalog")):
             if catalog.find(key) is None:
                 known = suggest_items(key.id, catalog.ids)
+                if catalog is old and key.id in dropped:
+                    known = _DROPPED
                 faults.append(
                     Fault(
                         f"rename {before.id} to {after.id}: {which} holds no {key.id!r}{known}",

@@ -1,20 +1,21 @@
 """The files of a dataset, in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, `dataset.yaml`.
 
-Where the card names an agent file, the items are what the agent has now, and there is no `corpus.jsonl`.
+Where the card names an agent file, the items are what the agent has now, and there is no `corpus.jsonl`; which ones it
+had when the dataset was made stands in `items.txt`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import UserError
 from ctxbench.core.items import ItemKey
-from ctxbench.io.files import read_bytes
+from ctxbench.io.files import read_bytes, read_text, write_atomic
 from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.jsonc import entry_lines, read_jsonc
 from ctxbench.io.yaml_files import load_yaml
@@ -24,8 +25,10 @@ from ctxbench.sources.mcp.server_config import server_names
 
 CARD, QUERIES, QRELS = "dataset.yaml", "queries.jsonl", "qrels"
 AGENT, RENAMES = "agent", "renames"
+DROPPED = "dropped"  # ids of items that were gone, and how many labels a rebase dropped with each
+KNOWN = "items.txt"  # of a dataset over an agent: the ids that the agent had when it was made or last rebased
 LABELLING, ANSWERS = "labelling", "answers.jsonl"  # a folder beside them, and its log of answers
-ABOUT = ("licence", "source", "labelling", "notes", "frozen", RENAMES, AGENT)
+ABOUT = ("licence", "source", "labelling", "notes", "frozen", RENAMES, DROPPED, AGENT)
 CARD_FIELDS = ("format", "name", "version", *ABOUT, "counts", "scopes")
 QRELS_HEADER = ("query-id", "corpus-id", "score", "via", "alternatives", "source", "quote")
 
@@ -53,6 +56,22 @@ def agent_of(folder: Path) -> Path | None:
     except UserError:
         return None
     return Path(os.path.normpath(folder / name)) if isinstance(name, str) and name else None
+
+
+def known_items(folder: Path) -> frozenset[str] | None:
+    """The ids that a dataset's agent had when it was made or last rebased; None where nobody wrote them down."""
+    if agent_of(folder) is None or not (folder / KNOWN).is_file():
+        return None
+    return frozenset(filter(None, read_text(folder / KNOWN).splitlines()))
+
+
+def write_known_items(folder: Path, items: Iterable[str] | None) -> None:
+    """Write down the ids that a dataset's agent has; nothing where it is over no agent, or they are not known.
+
+    They are no part of the dataset: they only tell which items are new since.
+    """
+    if items is not None and agent_of(folder) is not None:
+        write_atomic(folder / KNOWN, "".join(f"{item}\n" for item in sorted(items)))
 
 
 def files_hash(folder: Path) -> str:

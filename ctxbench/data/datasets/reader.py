@@ -14,7 +14,17 @@ from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.datasets.content_checks import Contents, check_contents, label_fault
 from ctxbench.data.datasets.dataset import FORMAT, Dataset, name_fault
-from ctxbench.data.datasets.layout import ABOUT, AGENT, CARD, CARD_FIELDS, QRELS, QRELS_HEADER, QUERIES, RENAMES
+from ctxbench.data.datasets.layout import (
+    ABOUT,
+    AGENT,
+    CARD,
+    CARD_FIELDS,
+    DROPPED,
+    QRELS,
+    QRELS_HEADER,
+    QUERIES,
+    RENAMES,
+)
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
 from ctxbench.io.files import folder_fault, iter_lines, recover_folder, special
 from ctxbench.io.json_files import iter_jsonl
@@ -194,6 +204,7 @@ class _FolderReader:
         row.take("frozen", str, "")
         row.take(AGENT, str, "")
         row.take("counts", dict, {})
+        row.take(DROPPED, dict, {})
         self._check_renames(row)
         self._read_scopes(row)
 

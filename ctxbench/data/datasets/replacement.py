@@ -12,6 +12,7 @@ from ctxbench.data.datasets.layout import ANSWERS, LABELLING, RENAMES
 from ctxbench.data.datasets.reader import read_dataset
 
 OTHER = "another dataset"
+_SHOWN = 10  # renamed items that a message names
 
 
 def refuse_loss(folder: Path, *, made: Callable[[Dataset], bool], sources: Collection[str]) -> None:
@@ -38,10 +39,21 @@ def refuse_loss(folder: Path, *, made: Callable[[Dataset], bool], sources: Colle
         elif others:
             what = f"labels by {', '.join(sorted(others))}"
         elif made(dataset) and RENAMES in dataset.about:
-            what = "labels that follow renamed items (`renames` in its card)"
+            raise ParameterError(_renamed(folder, dataset))
         elif made(dataset):
             return
     raise loss(folder, what)
+
+
+def _renamed(folder: Path, dataset: Dataset) -> str:
+    """The way to import anew what follows renamed items, whose old ids the files of the import may still have."""
+    pairs = [f"{old.id} is {new.id} now" for old, new in dataset.renames.items()]
+    more = f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else ""
+    return (
+        f"{folder} holds labels that follow renamed items ({', '.join(pairs[:_SHOWN])}{more}; `renames` in its card), "
+        "which would be lost. To import the edited file in its place: write the new ids where it still has the old "
+        f"ones, delete {folder}, and import again; or name another folder"
+    )
 
 
 def loss(folder: Path | str, what: str) -> ParameterError:

@@ -182,5 +182,10 @@ def test_an_import_again_takes_the_place_of_what_was_made_of_the_same_file(folde
         (replace(second, about={**second.about, "frozen": second.hash}), "a frozen dataset"),
     ):
         write_dataset(added, place)
-        with pytest.raises(ParameterError, match=f"holds {what}.*, which would be lost; name another folder"):
+        with pytest.raises(ParameterError, match=f"holds {what}.*, which would be lost.*name another folder"):
             create_dataset(first, place, again=True)
+        if added.about is renamed:
+            with pytest.raises(
+                ParameterError, match=r"tool:gone is .* now.*new ids where it still has the old ones, del"
+            ):
+                create_dataset(first, place, again=True)

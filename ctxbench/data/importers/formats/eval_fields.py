@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from ctxbench.core.errors import suggest
 from ctxbench.io.rows import Row
+from ctxbench.sources.field_names import as_option, mapped, read_field_names, renamed
 
 QUERY = ("query", "input", "question", "request", "prompt", "message", "text")
 EXPECTED = (
@@ -19,26 +21,100 @@ FORBIDDEN = (
     *("not_expected", "irrelevant", "must_not_use", "should_not_use", "avoid"),
 )
 IDS = ("id", "_id", "qid", "query_id")
+OTHERWISE = {
+    "query": (
+        *("user_message", "user_query", "user_input", "user_prompt", "user_request", "utterance", "query_text"),
+        *("request_text", "question_text", "message_text", "instruction", "task"),
+    ),
+    "id": ("case_id", "test_id", "eval_id", "example_id", "question_id", "request_id", "uuid"),
+}
+"""Names that stand for a field where the record has none of its own names; the first that is there counts."""
 FIELDS = {"query": QUERY, "expected": EXPECTED, "forbidden": FORBIDDEN, "id": IDS}
 NAMING = ("name", "title")  # fields that are the ids where there are no others
 READ_BESIDE = ("split", "tags")  # by this name alone
+MAPPED = (*FIELDS, *READ_BESIDE)  # what --map may say the name of
+_SHOWN = 8  # fields that a message names
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SAYS_NOT = re.compile(
     r"not|never|avoid|forbid|exclu|without|irrelevant|unexpected|disallow|(?:^|_)(?:no|dont|mustnt|shouldnt)_"
 )
 
 
-def field_of(row: Row, names: Sequence[str]) -> str | None:
-    """The record's field of one of the names, also in camelCase; two of them are a fault."""
-    fields = sorted((name for name in row.data if snake(name) in names), key=lambda name: names.index(snake(name)))
+def field_of(row: Row, what: str) -> str | None:
+    """The record's field that is one of `FIELDS`, also in camelCase; two that are called by its own names are a fault.
+
+    Where there is none of those, it is the first of its names in `OTHERWISE`.
+    """
+    fields = _called(row, FIELDS[what])
     if len(fields) > 1:
         row.fault(f"it has {' and '.join(map(repr, fields))}; expected one of them")
-    return fields[0] if fields else None
+    return next(iter(fields or _called(row, OTHERWISE.get(what, ()))), None)
+
+
+def _called(row: Row, names: Sequence[str]) -> list[str]:
+    """The record's fields of some names, in the order of the names."""
+    return sorted((name for name in row.data if snake(name) in names), key=lambda name: names.index(snake(name)))
 
 
 def snake(name: str) -> str:
     """A field's name as it is read: `expectedTools` and `Expected tools` are `expected_tools`."""
     return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip())).lower()
+
+
+def without_request(records: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong where no record has a field that holds the request; empty where one has, or there is no record."""
+    fields = list(dict.fromkeys(name for record in records for name in record))
+    names = (*QUERY, *OTHERWISE["query"])
+    if not records or any(snake(name) in names for name in fields):
+        return ""
+    known = {*EXPECTED, *FORBIDDEN, *IDS, *OTHERWISE["id"], *NAMING, *READ_BESIDE}
+    other = [name for name in fields if snake(name) not in known]
+    texts = [name for name in other if 2 * sum(_is_text(record.get(name)) for record in records) > len(records)]
+    close = [name for name in texts if get_close_matches(snake(name), names, n=1)]
+    likely = (close or sorted(texts, key=lambda name: -_length(records, name)))[:1]
+    hint = f"; did you mean {likely[0]!r}?" if likely else ";"
+    shown = ", ".join(map(repr, fields[:_SHOWN])) + (", ..." if len(fields) > _SHOWN else "")
+    option = as_option({"query": likely[0] if likely else "FIELD"})
+    return (
+        f"no record has a field that is known to hold the request; they have {shown or 'no field'}{hint} "
+        f"Say which one holds it: {option}; or call it as one that is known: {', '.join(names)}"
+    )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _length(records: Sequence[Mapping[str, Any]], name: str) -> int:
+    """Of all different texts of a field: a request is longer than a word that says its kind."""
+    return sum(len(text) for text in {str(record[name]) for record in records if _is_text(record.get(name))})
+
+
+def read_eval_names(text: str) -> dict[str, str]:
+    """Read a mapping such as `query=userMessage,id=caseId`: field to what the file calls it, dots inwards.
+
+    Raises:
+        ParameterError: it is none, a field is not known, or one is mapped twice.
+    """
+    example = "query=userMessage,expected=wanted,id=caseId"
+    return read_field_names(text, known=MAPPED, of="an eval", example=example) if text else {}
+
+
+def useless_names(records: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[str]:
+    """What is wrong with a mapping of fields: a message for each field of theirs that no record has."""
+    found = {field for record in records for field in mapped(record, names)}
+    fields = list(dict.fromkeys(name for record in records for name in record))
+    return [
+        f"{field!r} is mapped to {theirs!r}, which no record has{suggest(theirs, fields)}"
+        for field, theirs in names.items()
+        if records and field not in found
+    ]
+
+
+def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+    """A record with its fields called as they are read; of those that are mapped no other name counts."""
+    roots = {theirs.partition(".")[0] for theirs in names.values() if theirs not in data}
+    return {name: value for name, value in renamed(data, names).items() if name in names or name not in roots}
 
 
 def meant(name: str, value: Any, fields: Mapping[str, str | None]) -> tuple[str, str] | None:
@@ -61,7 +137,7 @@ def meant(name: str, value: Any, fields: Mapping[str, str | None]) -> tuple[str,
 
 def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:
     """A field that tells the records apart where none of them has an id: each has a text there, no two the same."""
-    if any(snake(name) in IDS for record in records for name in record):
+    if any(snake(name) in (*IDS, *OTHERWISE["id"]) for record in records for name in record):
         return None
     for name in NAMING:
         texts = {text for record in records if isinstance(text := record.get(name), str) and text.strip()}

@@ -11,12 +11,13 @@ agents and logs write it; a rule also by its file, with or without its ending.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.metrics.inputs import Grade
-from ctxbench.core.errors import Fault, suggest
+from ctxbench.core.errors import Fault, InputError, check_choice, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import split_of
@@ -34,11 +35,15 @@ from ctxbench.data.importers.formats.eval_fields import (
     EXPECTED,
     FIELDS,
     FORBIDDEN,
+    MAPPED,
     QUERY,
     READ_BESIDE,
     field_of,
     meant,
     naming_field,
+    useless_names,
+    with_names,
+    without_request,
 )
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
@@ -46,11 +51,18 @@ from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Res
 
 NOTHING = "queries that need nothing (`expected` is empty)"
 UNSAID = "queries without `expected`, kept unlabelled"
+AGAIN = "requests that stand in the file more than once, kept as one group, so in one split"
 _MARKS = ("|", ";", ",")  # between names in one field of a table
 _LABELLING = "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
 
 
-def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSettings | None = None) -> Conversion:
+def import_golden(
+    file: Path | str,
+    catalog: Catalog,
+    *,
+    settings: ImportSettings | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Conversion:
     """Make a dataset of a file of hand-written evals over a catalog.
 
     Args:
@@ -62,26 +74,40 @@ def import_golden(file: Path | str, catalog: Catalog, *, settings: ImportSetting
         catalog: the items. One is named by its id, by its name or title, a tool also as a log writes it, and what is
             called by its path also by the name of that file, with or without its ending.
         settings: names, version, licence.
+        names: what the file calls `query`, `expected`, `forbidden`, `id`, `split` or `tags`, dots inwards
+            (`{"query": "input.message"}`); of a field that is named here no other name counts.
 
     Returns:
         A dataset whose queries are wholly labelled: an empty `expected` means that nothing is needed; a query without
-        the field is unlabelled.
+        the field is unlabelled. Queries of one text are a group.
 
     Raises:
+        ParameterError: `names` names a field that is none.
         StorageError: the file is missing or cannot be read.
         InputError: records that cannot be read, names that no item or several have, an item that is expected and
-            forbidden, a request twice of which other items are expected: all at once, with their lines; or fields were
-            passed over, and no record has what is expected or forbidden.
+            forbidden, a request twice of which other items are expected, or that is put into two splits: all at once,
+            with their lines; no record has a request; or fields were passed over, and no record has what is expected
+            or forbidden.
     """
-    file = Path(file)
-    draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, PASSED_OVER, RENAMED))
+    file, names = Path(file), dict(names or {})
+    for field in names:
+        check_choice("the field that is mapped", field, MAPPED)
+    draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, AGAIN, PASSED_OVER, RENAMED))
     rows = list(read_records(file, draft.faults))
-    reader = _EvalReader(catalog, draft, named_by=naming_field([row.data for row in rows]))
+    if useless := useless_names([row.data for row in rows], names):
+        raise InputError([Fault(what, file) for what in useless])
+    rows = [replace(row, data=with_names(row.data, names)) for row in rows]
+    records = [row.data for row in rows]
+    unknown = without_request(records)
+    reader = _EvalReader(catalog, draft, named_by=naming_field(records), mapped=names, has_requests=not unknown)
     for row in rows:
         reader.read(row, f"{file.stem}-{row.line}")
+    reader.put_in_groups()
     draft.faults.sort(key=lambda fault: fault.line)
     draft.ids |= reader.hints
     _refuse_unsaid(reader, file)
+    if unknown:
+        draft.faults.insert(0, Fault(unknown, file))
     refuse_empty(draft.queries, file, draft.faults, expected='{"query": text, "expected": [names]} a line')
     return draft.conversion(catalog, form="golden", files=[file], labelling=_LABELLING, where=file)
 
@@ -114,9 +140,13 @@ def _by_name(pairs: Iterable[tuple[str, ItemKey]]) -> dict[str, list[ItemKey]]:
 class _EvalReader:
     """Adds the records of a file to a draft of the dataset."""
 
-    def __init__(self, catalog: Catalog, draft: Draft, *, named_by: str | None) -> None:
+    def __init__(
+        self, catalog: Catalog, draft: Draft, *, named_by: str | None, mapped: Mapping[str, str], has_requests: bool
+    ) -> None:
         self.draft = draft
         self._named_by = named_by  # the field that tells records apart where none has an id
+        self._mapped = mapped  # fields that are called by their own name by now
+        self._has_requests = has_requests  # else that is one fault of the whole file
         self.hints: dict[str, list[str]] = {}  # ids of queries by what a field of theirs may have been meant to be
         self.says_nothing = True  # no record has a field of what is expected or forbidden
         self._names = NameResolver(catalog)
@@ -127,6 +157,7 @@ class _EvalReader:
         self._known = [name for name, _ in (*own, *files)]
         self._lines: dict[str, int] = {}
         self._asked: dict[str, tuple[int, frozenset[frozenset[ItemKey]]]] = {}
+        self._rows: list[Row] = []  # of the queries
 
     def _resolve(self, name: str) -> Resolved:
         """The item of an id, of a name as a log writes it, of any item's own name or title, or of that of its file."""
@@ -140,11 +171,11 @@ class _EvalReader:
 
     def read(self, row: Row, default_id: str) -> None:
         """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
-        fields = {what: field_of(row, names) for what, names in FIELDS.items()}
+        fields = {what: what if what in self._mapped else field_of(row, what) for what in FIELDS}
         fields["id"] = fields["id"] or self._named_by
         passed_over = sorted(set(row.data) - {*fields.values(), *READ_BESIDE})
         self.draft.ids[PASSED_OVER] += passed_over
-        text = row.take(fields["query"] or QUERY[0], str, "", required=True)
+        text = self._text(row, fields["query"] or QUERY[0])
         query_id = self.draft.query_id(_id(row, fields["id"]) or default_id)
         if self._lines.setdefault(query_id, row.line) != row.line:
             row.fault(f"query {query_id!r} stands twice, first in line {self._lines[query_id]}")
@@ -153,13 +184,8 @@ class _EvalReader:
         for name in sorted({key.id for group in expected or [] for key in group if key in forbidden}):
             row.fault(f"{name} is expected and forbidden; keep one of them")
         groups, _, overlap = minimal_groups(expected or [])
-        if expected is not None:
-            needed = frozenset(map(frozenset, groups))
-            line, before = self._asked.setdefault(text, (row.line, needed))
-            if before != needed:
-                row.fault(
-                    f"the request of line {line} stands here again, and other items are expected; keep one of them"
-                )
+        if expected is not None and text:
+            self._refuse_other(row, text, frozenset(map(frozenset, groups)))
         if overlap:
             row.fault("two lists of alternatives share an item; expected each item in one of them")
         for name in passed_over:
@@ -173,17 +199,57 @@ class _EvalReader:
         self.draft.queries.append(
             DatasetQuery(
                 request=Request(id=query_id, text=text),
-                split=_split(row) or split_of(query_id),
+                split=_split(row),
                 tags=tuple(_tags(row)),
                 needs_nothing=expected is not None and not groups,
             )
         )
+        self._rows.append(row)
         self.draft.labels += group_labels(query_id, groups)
         self.draft.labels += [Label(query_id, key, Grade.IRRELEVANT) for key in forbidden]
 
+    def _text(self, row: Row, name: str) -> str:
+        """The text of the request; a fault if the record has none, though others have."""
+        theirs = self._mapped.get(name)
+        if theirs is not None and row.data.get(name) is None:
+            row.fault(f"field {theirs!r} is missing, which holds the {name}; expected a text")
+            return ""
+        return row.take(name, str, "", required=self._has_requests)
+
+    def _refuse_other(self, row: Row, text: str, needed: frozenset[frozenset[ItemKey]]) -> None:
+        """Note that other items are expected where the request stood before."""
+        line, before = self._asked.setdefault(text, (row.line, needed))
+        if before != needed:
+            row.fault(f"the request of line {line} stands here again, and other items are expected; keep one of them")
+
+    def put_in_groups(self) -> None:
+        """Make the queries of one text a group, count them, and give every query a split that states none."""
+        queries = self.draft.queries
+        alike = group_pairs((query.request.text.strip(), place) for place, query in enumerate(queries))
+        for text, (first, *again) in alike.items():
+            places = [first, *again] if text else []
+            stated = {queries[place].split: place for place in reversed(places) if queries[place].split}
+            if len(stated) > 1:
+                self._refuse_splits(sorted(stated.values()))
+            group = queries[first].id if text and again else None
+            for place in [first, *again]:
+                one = queries[place]
+                split = one.split or next(iter(stated), "") or split_of(group or one.id)
+                queries[place] = replace(one, split=split, group=group)
+            lines = [str(self._rows[place].line) for place in places]
+            self.draft.ids[AGAIN] += [f"lines {', '.join(lines[:-1])} and {lines[-1]}"] if group else []
+
+    def _refuse_splits(self, places: Sequence[int]) -> None:
+        """Note that a request is for tuning in one line and for the test in another."""
+        first, *others = places
+        before = f"the request of line {self._rows[first].line} stands here again"
+        for place in others:
+            what = f"for split {self.draft.queries[place].split!r}, there for {self.draft.queries[first].split!r}"
+            self._rows[place].fault(f"{before}, {what}; put both into one split, or keep one of them")
+
     def _groups(self, row: Row, name: str | None) -> list[list[ItemKey]] | None:
         """The items of a field, alternatives together; None where the record has no such field."""
-        if name is None or row.data[name] is None:
+        if name is None or row.data.get(name) is None:
             return None
         entries = _entries(row.data[name], self._resolve)
         if entries is None:
