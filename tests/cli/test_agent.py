@@ -167,7 +167,7 @@ class TestDatasets:
         tools = json.loads(Path("tools.json").read_text())
         Path("tools.json").write_text(json.dumps(tools[1:]))
         done = cli("data", "validate", "evals")
-        assert "which ../agent.yaml does not hold" in done.out + done.err
+        assert "which agent.yaml does not hold" in done.out + done.err
         assert "`ctxbench data rebase DATASET --in-place`" in done.out + done.err
         done = cli("data", "rebase", "evals", "--catalog", "agent.yaml", "--out", "carried")
         assert done.code == 0, done.err
