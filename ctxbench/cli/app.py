@@ -196,7 +196,7 @@ def tune(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The folder to write, runs/tune-<policy name> by default; with --unlabelled a presets file."),
+        typer.Option(help="The folder, runs/tune-POLICY-DATASET by default; with --unlabelled a presets file."),
     ] = None,
     markdown: MarkdownFile = None,
     no_text: Annotated[

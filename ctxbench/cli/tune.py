@@ -28,7 +28,7 @@ class ResultPaths:
     """Where results go.
 
     Attributes:
-        out: the folder; None = one in `runs`, named after the policy file.
+        out: the folder; None = one in `runs`, named after the policy file and the dataset.
         markdown: another file for the report as Markdown; None = none.
     """
 
@@ -54,13 +54,14 @@ def tune_presets(
     from ctxbench.report.pages import refuse_foreign_tables
     from ctxbench.report.tuning import console_table, write_markdown, write_report
     from ctxbench.tuning.policy_file import read_policies
-    from ctxbench.tuning.preset_files import fit_files, open_fitted, write_presets_of
+    from ctxbench.tuning.preset_files import fit_files, open_fitted, together, write_presets_of
     from ctxbench.tuning.tuner import tune
 
     markdown = places.markdown
     with progress() as shown:
         file = read_policies(policy)
-        folder = places.out or Path("runs") / f"tune-{file.name}"
+        names = [Path(one).resolve().name for one in datasets]
+        folder = places.out or Path("runs") / f"tune-{file.name}-{together(names)}"
         _refuse_foreign(folder)
         refuse_outputs({"--markdown": markdown}, {"the policies": [policy], **dataset_inputs(*datasets)})
         if markdown is not None and len(datasets) > 1:
@@ -71,7 +72,7 @@ def tune_presets(
         found = _without_texts(found)
     report = write_report(found, folder)
     pages = [] if markdown is None else write_markdown(found, markdown, figures=markdown.stem)
-    written = fit_files(file, folder / "presets")
+    written = fit_files(file, folder / "presets", [one.dataset for one in found.datasets])
     # last, so that presets never stand without their report
     for one in found.datasets:
         path = folder / "presets" / f"{one.dataset}.yaml"

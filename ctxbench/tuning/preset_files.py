@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,16 +27,30 @@ from ctxbench.tuning.query_sets import OUT_OF_FOLD, Progress, QuerySet
 from ctxbench.tuning.tuner import no_progress
 from ctxbench.tuning.tuning_results import ConstraintVerdict, DatasetTuning, PolicyOutcome, SettingResult
 
+_LONGEST = 60  # letters of the names of several datasets in the name of a file
+
 
 def asks_for_fits(file: PolicyFile) -> bool:
     """Whether any selector of the file is to be fitted to the labels."""
     return any(entry.fit for entry in file.selectors)
 
 
-def fit_files(file: PolicyFile, folder: Path) -> list[Path]:
-    """The files of the fits that a policy file asks for: of each the fits, and the selector that reads them."""
-    names = [entry.name for entry in file.selectors if entry.fit]
+def fit_files(file: PolicyFile, folder: Path, datasets: Sequence[str]) -> list[Path]:
+    """The files of the fits that a policy file asks for: of each the fits, and the selector that reads them.
+
+    They are called after the datasets, so that tuning on others leaves them as they are.
+    """
+    names = [f"{entry.name}-{together(datasets)}" for entry in file.selectors if entry.fit]
     return [folder / "fits" / f"{name}{ending}" for name in names for ending in (".json", ".yaml")]
+
+
+def together(datasets: Sequence[str]) -> str:
+    """What a file of several datasets is called: all their names, or where that is long the first and a digest."""
+    joined = "-".join(datasets)
+    if len(datasets) == 1 or len(joined) <= _LONGEST:
+        return joined
+    digest = hashlib.sha256("\n".join(datasets).encode()).hexdigest()[:8]
+    return f"{datasets[0]}-and-{len(datasets) - 1}-more-{digest}"
 
 
 def open_fitted(
@@ -74,7 +89,8 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> t
 
     Args:
         ready: opened with the selectors as the file names them.
-        folder: in its folder `fits`, `NAME.json` with the fits and `NAME.yaml` with the selector are written.
+        folder: in its folder `fits`, `NAME-DATASET.json` with the fits and `NAME-DATASET.yaml` with the selector are
+            written.
         progress: told how far it is.
 
     Returns:
@@ -87,12 +103,13 @@ def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> t
     """
     notices: list[str] = []
     entries: list[SelectorEntry] = []
+    names = [opened.dataset.name for opened in ready.datasets]
     for entry in ready.file.selectors:
         if not entry.fit:
             entries.append(entry)
             continue
         definition, preset = find_definition(entry.selector, base=ready.file.base)
-        out = fit_files(replace(ready.file, selectors=(entry,)), folder)[0]
+        out = fit_files(replace(ready.file, selectors=(entry,)), folder, names)[0]
         try:
             fitted_file(definition, out)
         except UserError as error:

@@ -231,7 +231,7 @@ def test_every_command_line_runs_in_the_order_of_the_page(cli, stand_ins, withou
     assert Path("figures.csv").stat().st_size > 0
     assert Path("gate.baseline/vectors.npz").is_file()
     assert Path("datasets/mine/labelling/answers.jsonl").is_file()
-    assert Path("runs/tune-presets/report.html").is_file()
+    assert Path("runs/tune-presets-workbench/report.html").is_file()
 
 
 def commit() -> None:

@@ -71,16 +71,37 @@ def test_presets_and_a_report_are_written(cli, shop, policy, place):
     assert done.out.startswith("aggressive: semantic with contextTopK 20"), "advice comes first"
     assert "\nshop: 60 tuning and 60 test queries, 12 items, tokens by chars/4\n  aggressive: " in done.out
     assert done.out.splitlines()[-3:] == [
-        "written: runs/tune-ok/presets/shop.yaml",
-        "written: runs/tune-ok/report.md",
-        "written: runs/tune-ok/report.html",
+        "written: runs/tune-ok-shop/presets/shop.yaml",
+        "written: runs/tune-ok-shop/report.md",
+        "written: runs/tune-ok-shop/report.html",
     ]
     assert all(len(line) <= 80 for line in done.out.splitlines())
-    found = yaml.safe_load((place / "runs/tune-ok/presets/shop.yaml").read_text("utf-8"))
+    found = yaml.safe_load((place / "runs/tune-ok-shop/presets/shop.yaml").read_text("utf-8"))
     assert found["presets"]["aggressive"]["selector"] == "semantic"
     assert found["tuned"]["queries"] == {"tuning": 60, "test": 60}
     assert found["tuned"]["embedder"]["model"] == "hashing"
     assert found["test_split"].startswith("read once")
+
+
+def test_another_datasets_tuning_overwrites_nothing(cli, shop, policy, place):
+    fitted = {"selector": "learned", "name": "fitted", "fit": "own", "search": {"at_most": [2, 20]}}
+    named = policy(selectors=[SEMANTIC, fitted])
+    shutil.copytree(shop, place / "mine")
+    card = (place / "mine/dataset.yaml").read_text("utf-8")
+    (place / "mine/dataset.yaml").write_text(card.replace("name: shop", "name: mine"), encoding="utf-8")
+
+    def made(dataset):
+        done = cli("tune", dataset, "-p", named, "--out", "both")
+        assert done.code == 0, done.err
+        return {line.removeprefix("written: ") for line in done.out.splitlines() if line.startswith("written: ")}
+
+    first = made(shop)
+    before = {path: (place / path).read_bytes() for path in first}
+    second = made("mine")
+    assert "both/presets/fits/fitted-mine.json" in second
+    reports = {"both/report.md", "both/report.html"}
+    assert first & second == reports
+    assert all((place / path).read_bytes() == before[path] for path in first - reports)
 
 
 def test_the_same_command_writes_the_same_bytes(cli, shop, policy, snapshot):
@@ -97,7 +118,7 @@ def test_json_stands_alone_on_standard_output(process, cli, shop, policy):
     assert aggressive["policy"]["minimise"] == "tokens"
     assert aggressive["recommended"]["selector"] == "semantic"
     assert set(aggressive["against"]) >= {"defaults"}
-    assert done.json["presets"] == ["runs/tune-ok/presets/shop.yaml"]
+    assert done.json["presets"] == ["runs/tune-ok-shop/presets/shop.yaml"]
     assert json.loads(cli("tune", shop, "-p", policy(), "--json").out) == done.json
 
 
