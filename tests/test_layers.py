@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 LAYERS = (
     (
         "io.visible io.console core.errors core.arrays io.leftovers io.other_forms io.files io.output_paths "
-        "io.system_faults net.http_limits net.http_connection io.merge_conflicts io.json_files io.yaml_files "
-        "io.yaml_form"
+        "io.system_faults net.http_limits net.http_connection io.merge_conflicts io.json_files io.yaml_kinds "
+        "io.yaml_files io.yaml_form"
     ),
     (
         "io.cache io.checked_rows core.times core.facts core.items core.strategy core.registry core.rules core.notes "

@@ -315,7 +315,8 @@ class _ExperimentReader(YamlForm):
 
     def _tuned(self, entry: Mapping[str, Any]) -> tuple[Definition, str | None]:
         """The selector of a tuned preset, with the preset."""
-        from ctxbench.selectors.presets import definition_hash, read_presets  # most selectors are not tuned
+        from ctxbench.selectors.presets import read_presets  # most selectors are not tuned
+        from ctxbench.selectors.tuned_presets import definition_hash
 
         path = self.base / entry["presets"]
         file = read_presets(path)

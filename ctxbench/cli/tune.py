@@ -85,7 +85,7 @@ def tune_presets(
     for one in found.datasets:
         if (path := folder / "presets" / f"{one.dataset}.yaml") not in written:
             say(f"no presets for {one.dataset}, since the default is kept under every policy: there is no {path}")
-    say(*_ways_to_take(found, file))
+    say(*_ways_to_take(found, file), *_way_to_use(found, ready, folder / "presets"))
     for path in (*written, *(page for page in pages if page.suffix == ".md"), report[0], report[1]):
         say(f"written: {path}")
 
@@ -110,6 +110,31 @@ def _ways_to_take(found: Tuning, file: PolicyFile) -> list[str]:
             on = f" on {dataset.dataset}" if len(found.datasets) > 1 else ""
             lines.append(f"to take {outcome.policy.name}{on}: in {agent.path}, settings: {{{said}}}")
     return lines
+
+
+def _way_to_use(found: Tuning, ready: TuningInputs, folder: Path) -> list[str]:
+    """How an agent file names a preset that is not of an agent's own selector; nothing where there is none."""
+    from ctxbench.selectors.definitions import is_file
+    from ctxbench.sources.agent_file import is_agent_file
+
+    sources = {one.name: str(ready.file.base / one.source) for one in ready.tunables if one.answers is None}
+    for dataset in found.datasets:
+        chosen = {one.policy.name: one.recommended.selector for one in dataset.outcomes if one.recommended is not None}
+        able = [name for name, one in chosen.items() if one in sources and not is_agent_file(sources[one])]
+        if not able:
+            continue
+        name = "normal" if "normal" in able else able[0]
+        source = Path(sources[chosen[name]])
+        first, place = "", folder
+        if folder.parts[0] == "runs":
+            place = Path("presets")
+            first = f"copy {folder} out of runs/, which git ignores, to {place}/, and "
+            if is_file(str(source)) and not source.resolve().is_relative_to(folder.resolve()):
+                first = f"tune with --out outside of runs/, which git ignores, so that {source} is found from there; "
+                place = Path("FOLDER/presets")
+        form = f"{{presets: {(place / dataset.dataset).as_posix()}.yaml, preset: {name}}}"
+        return [f"to use a preset: {first}write `selector: {form}` into an agent file"]
+    return []
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -96,7 +96,8 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
     from ctxbench.index.resources import LocalResources
     from ctxbench.io.cache import cache_dir
     from ctxbench.selectors.definitions import find_definition, is_file
-    from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+    from ctxbench.selectors.presets import write_presets
+    from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
     from ctxbench.text.tokens import open_counter
     from ctxbench.tuning.budget_setting import budget_setting, read_requests
 

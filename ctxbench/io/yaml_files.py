@@ -15,6 +15,7 @@ from ctxbench.core.errors import Fault, InputError
 from ctxbench.io.files import read_text
 from ctxbench.io.json_files import finite, place_of
 from ctxbench.io.merge_conflicts import MERGED, conflicts
+from ctxbench.io.yaml_kinds import refuse_other_kind
 
 if TYPE_CHECKING:
     import yaml
@@ -109,14 +110,16 @@ def load_mapping(path: Path, *, what: str, keys: Iterable[str]) -> tuple[Mapping
     Args:
         path: the file.
         what: the kind of file, with its article: `an experiment`.
-        keys: what such a mapping may hold, for the message.
+        keys: what such a mapping may hold.
 
     Raises:
         StorageError: the file is missing or cannot be read.
-        InputError: it is no YAML, or no mapping.
+        InputError: it is no YAML, no mapping, or a file of another kind.
     """
+    keys = tuple(keys)
     data, lines = load_yaml(path)
     if isinstance(data, Mapping):
+        refuse_other_kind(data, path, wanted=what, known=keys)
         return data, lines
     empty = "the file is empty; " if data is None else ""
     raise InputError([Fault(f"{empty}{what} is a mapping of {', '.join(keys)}", path, line_of(lines, ()))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -12,13 +13,16 @@ from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameE
 from ctxbench.core.pipeline import PipelineError, SpecFault
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.io.yaml_form import YamlForm
+from ctxbench.io.yaml_kinds import refuse_other_kind
 from ctxbench.selectors.definition import SEARCH, WHEN, Definition, switched_steps, used_names
 from ctxbench.selectors.parameters import Parameter, Value, choice_faults, need_faults, read_parameter, set_values
 from ctxbench.selectors.pipelines import NEEDS_LABELS, ORACLE
+from ctxbench.selectors.tuned_presets import read_with
 from ctxbench.sources.agent_file import AgentFile, is_agent_file, read_agent
-from ctxbench.sources.own_selectors import own_selector_advice
+from ctxbench.sources.own_selectors import PRESET_FORM, own_selector_advice
 
 _SHIPPED = Path(__file__).parent / "shipped"
+_JOINED = re.compile(r"(.+\.ya?ml)[#:/@]([^/]+)")  # a presets file and a preset, written as one
 _FILES = ("calibration", "graph")  # parameters of steps that are paths
 
 
@@ -70,6 +74,10 @@ def find_definition(selector: str, preset: str | None = None, *, base: Path = Pa
     Raises:
         UserError: it is unknown, faulty, or two presets are named.
     """
+    if joined := _JOINED.fullmatch(selector):
+        form = "{{presets: {}, preset: {}}}".format(*joined.groups())
+        what = f"no selector is called {selector!r}; a preset of a file stands under two keys"
+        raise ParameterError(f"{what}: `selector: {form}` in an agent file, `{form}` in an experiment")
     if is_file(selector):
         path = base / selector
         return (agent_definition(read_agent(path)) if is_agent_file(path) else read_definition(path)), preset
@@ -88,13 +96,7 @@ def agent_definition(agent: AgentFile) -> Definition:
     """
     _, lines = load_yaml(agent.path)
     reader = _DefinitionReader(agent.path, lines, [])
-    found = None
-    if is_agent_file(agent.selector):
-        reader.fault(
-            f"selector names {agent.selector}, an agent file; name a shipped selector or one in YAML", "selector"
-        )
-    else:
-        found = reader.attempt(lambda: find_definition(agent.selector), "selector")
+    found = reader.attempt(lambda: _named_by(agent), "selector")
     if found is None:
         raise InputError(reader.faults)
     base, preset = found
@@ -108,10 +110,39 @@ def agent_definition(agent: AgentFile) -> Definition:
     values = base.with_defaults({} if preset is None else base.presets[preset], given)
     parameters = {name: replace(one, default=values.get(name, one.default)) for name, one in base.parameters.items()}
     spec, written = (_with_system(one, agent.system) for one in (base.spec, base.written))
-    about = f"The selector of {agent.path}: {agent.selector}"
+    file = f"{agent.presets}, preset " if agent.presets is not None else ""
+    about = f"The selector of {agent.path}: {file}{agent.selector}"
     presets = {name: {**one, **given} for name, one in base.presets.items()}
     made = replace(base, name=agent.name, about=about, parameters=parameters, presets=presets)
     return replace(made, spec=spec, written=written, earlier=())
+
+
+def _named_by(agent: AgentFile) -> tuple[Definition, str | None]:
+    """What an agent file names, with the preset.
+
+    Raises:
+        UserError: it is unknown or faulty, or the selector of an agent file again.
+    """
+    if agent.presets is not None:
+        return read_with(_selector_of_none, agent.presets, only=agent.selector).definition(
+            agent.selector
+        ), agent.selector
+    if is_agent_file(agent.selector):
+        what = f"selector names {agent.selector}, an agent file"
+        raise ParameterError(f"{what}; name a shipped selector, one in YAML, or a preset: {PRESET_FORM}")
+    return find_definition(agent.selector)
+
+
+def _selector_of_none(selector: str) -> Definition:
+    """The selector of a tuned preset that an agent is to have, which cannot be that of an agent file.
+
+    Raises:
+        UserError: it is, or it is unknown or faulty.
+    """
+    if is_agent_file(selector):
+        what = f"it was tuned on the selector that {selector} names, and is its settings"
+        raise ParameterError(f"{what}: write what `set` has changed under `settings:` there, beside that selector")
+    return read_definition(Path(selector)) if is_file(selector) else definition(selector)
 
 
 def _with_system(spec: Mapping[str, Any], system: str) -> Mapping[str, Any]:
@@ -142,6 +173,7 @@ def read_definition(path: Path, *, build: bool = True) -> Definition:
     data, lines = load_yaml(path)
     known = ("name", "about", "parameters", "pipeline", "presets", "earlier")
     if not isinstance(data, dict) or not {"name", "pipeline"} <= set(data):
+        refuse_other_kind(data, path, wanted="a selector")
         rest = own_selector_advice(data) or f"; it may have {', '.join(known)}"
         raise InputError([Fault(f"a selector needs name and pipeline{rest}", path, 1)])
     reader = _DefinitionReader(path, lines, [])

@@ -1,138 +1,33 @@
-"""Presets files: what tuning recommends on a dataset, in YAML, ready for an experiment or a request.
-
-A preset goes by the selector as it was when it was tuned. It names every parameter that has an effect, so it stays what
-it was when a default, a choice's values or a text change; where the parameters or the pipeline themselves have changed,
-reading the file is an error that says what did.
-"""
+"""Presets files: what tuning recommends on a dataset, in YAML, ready for an experiment, an agent or a request."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError, raise_faults
-from ctxbench.core.pipeline import PipelineError
-from ctxbench.io.files import read_text, write_atomic
-from ctxbench.io.yaml_files import dump_yaml, line_of, load_yaml
-from ctxbench.io.yaml_form import YamlForm
+from ctxbench.core.errors import ParameterError
+from ctxbench.io.files import write_atomic
+from ctxbench.io.yaml_files import dump_yaml
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import definition, find_definition, is_file
-from ctxbench.selectors.parameters import Parameter, Value, needs_text, shown
-
-T = TypeVar("T")
-FORMAT = 1
-_KEYS = ("format", "tuned", "test_split", "definitions", "presets")
-_PRESET_KEYS = ("about", "selector", "definition", "answers", "set", "policy", "tuning", "test")
-_MARKERS = ("<<<<<<< ", ">>>>>>> ")  # of a merge that stopped
-
-Metrics = Mapping[str, Mapping[str, float | int | None]]
+from ctxbench.selectors.tuned_presets import FORMAT, PRESET_KEYS, PresetsFile, TunedPreset, read_with
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedPreset:
-    """A setting that tuning recommends.
+def read_presets(path: Path) -> PresetsFile:
+    """Read a presets file and hold every preset in it to its selector as it is now.
 
-    Attributes:
-        set: the value of every parameter that has an effect; with `answers`, of the cut to apply to one's own ranking.
-        about: one line.
-        selector: a shipped selector's name, or the path of a definition (in the file relative to the file); empty with
-            `answers`.
-        definition: `definition_hash` of the selector when it was tuned; empty with `answers`.
-        parameters: `parameter_texts` of it, so that what has changed since can be told.
-        answers: what the answers of the user's own selector are called that were tuned; empty with `selector`.
-        policy: what it is the best at, as the policy file says it.
-        tuning, test: means on either split, by metric name: `value`, `low`, `high` and `n`; None = there is none.
-            `test` is empty where that split was not read.
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is no presets file, or of another format; a selector is unknown, faulty or has changed; a value
+            is wrong or missing: all faults, with their lines.
     """
-
-    set: Mapping[str, Value]
-    about: str = ""
-    selector: str = ""
-    definition: str = ""
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    answers: str = ""
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    tuning: Metrics = field(default_factory=dict)
-    test: Metrics = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if bool(self.selector) == bool(self.answers):
-            raise ParameterError("a tuned preset is of a selector or of answers; give exactly one of the two")
-        if self.selector and not self.definition:
-            raise ParameterError(f"a tuned preset of selector {self.selector} needs its definition's hash")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PresetsFile:
-    """The presets that were tuned on one dataset.
-
-    Attributes:
-        path: the file.
-        tuned: what they were tuned on and with; `dataset` at least.
-        presets: by name, in order.
-        test_split: what the test split was read for, as a sentence; empty = it was not read.
-    """
-
-    path: Path
-    tuned: Mapping[str, Any]
-    presets: Mapping[str, TunedPreset]
-    test_split: str = ""
-
-    def definition(self, name: str) -> Definition:
-        """The selector of a preset; its presets are those of this file that are of the same selector.
-
-        Raises:
-            UnknownNameError: the file has no such preset.
-            ParameterError: it is one for answers of the user's own selector, which cannot be run here.
-        """
-        if name not in self.presets:
-            raise UnknownNameError("preset", name, self.presets, where=f" of presets file {self.path}")
-        preset = self.presets[name]
-        if preset.answers:
-            cut = ", ".join(f"{key} {shown(value)}" for key, value in preset.set.items())
-            raise ParameterError(
-                f"preset {name!r} of {self.path} was tuned on your own selector's answers {preset.answers!r}, and only "
-                f"you can run that; apply the cut in it ({cut}), then name the new answers, or the selector itself, in "
-                "place of the preset"
-            )
-        found = _selector(preset.selector)
-        own = {key: one for key, one in self.presets.items() if one.selector == preset.selector}
-        abouts = {key: one.about or f"tuned on {self.tuned['dataset']}" for key, one in own.items()}
-        return replace(found, presets={key: one.set for key, one in own.items()}, abouts=abouts)
+    return read_with(_selector, path)
 
 
 def _selector(selector: str) -> Definition:
     return find_definition(selector)[0] if is_file(selector) else definition(selector)
-
-
-def definition_hash(definition: Definition) -> str:
-    """SHA-256 of what the values of a preset mean: the parameters (names, ranges, choices, needs) and the pipeline.
-
-    Defaults, what choices set, presets, texts, and what stands in files that steps read are no part of it.
-    """
-    parts = {"parameters": parameter_texts(definition), "pipeline": definition.written}
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def parameter_texts(definition: Definition) -> dict[str, str]:
-    """What each parameter of a selector may be, by name: `1 to 100`, `true or false`, `one of a, b`."""
-    return {name: _text(one) for name, one in definition.parameters.items()}
-
-
-def _text(parameter: Parameter) -> str:
-    if parameter.choices:
-        text = f"one of {', '.join(sorted(parameter.choices))}"
-    elif isinstance(parameter.default, bool):
-        text = "true or false"
-    else:
-        text = f"{parameter.low!r} to {parameter.high!r}"  # 1.0 may be divided further, 1 may not
-    return f"{text}, where {needs_text(parameter.needs)}" if parameter.needs else text
 
 
 def write_presets(path: Path, *, tuned: Mapping[str, Any], presets: Mapping[str, TunedPreset], test_split: str) -> None:
@@ -183,7 +78,7 @@ def _block(preset: TunedPreset, path: Path) -> dict[str, Any]:
     selector = preset.selector
     if is_file(selector):
         selector = Path(os.path.relpath(selector, path.parent)).as_posix()
-    block = {name: getattr(preset, name) for name in _PRESET_KEYS} | {"selector": selector}
+    block = {name: getattr(preset, name) for name in PRESET_KEYS} | {"selector": selector}
     return {name: value for name, value in block.items() if value or name == "set"}
 
 
@@ -195,162 +90,3 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     value = value.item() if hasattr(value, "item") else value  # numpy's numbers
     return None if isinstance(value, float) and value - value != 0 else value
-
-
-def read_presets(path: Path) -> PresetsFile:
-    """Read a presets file and hold every preset in it to its selector as it is now.
-
-    Raises:
-        StorageError: the file is missing or cannot be read.
-        InputError: it is no presets file, or of another format; a selector is unknown, faulty or has changed; a value
-            is wrong or missing: all faults, with their lines.
-    """
-    if marked := [number for number, line in enumerate(read_text(path).splitlines(), 1) if line.startswith(_MARKERS)]:
-        what = "a merge stopped here and left both sides in the file; keep one of them"
-        raise InputError([Fault(what, path, number) for number in marked])
-    data, lines = load_yaml(path)
-    reader = _PresetReader(path, lines, [])
-    reader.check_kind(data)
-    presets = {str(name): reader.preset(name, block, data) for name, block in reader.mapping(data, "presets").items()}
-    if not presets and not reader.faults:
-        reader.fault("the file holds no preset", "presets")
-    raise_faults(sorted(dict.fromkeys(reader.faults), key=lambda fault: fault.line))
-    made = {name: one for name, one in presets.items() if one is not None}
-    return PresetsFile(path=path, tuned=data["tuned"], presets=made, test_split=data.get("test_split", ""))
-
-
-class _PresetReader(YamlForm):
-    """Reads the parts of a presets file and collects faults."""
-
-    def check_kind(self, data: Any) -> None:
-        """Hold the file as a whole to the format.
-
-        Raises:
-            InputError: it is something else, so that there is no use in reading on.
-        """
-        wanted = "a presets file has format, tuned and presets, as `ctxbench tune` writes them"
-        if not isinstance(data, Mapping) or not {"format", "presets"} <= set(data):
-            found = "the file is empty" if data is None else "this is none"
-            if isinstance(data, Mapping):
-                found = f"this one has {', '.join(map(str, data))}"
-            raise InputError([Fault(f"{wanted}; {found}", self.path, 1)])
-        if data["format"] != FORMAT or isinstance(data["format"], bool):
-            what = f"its format is {data['format']!r}, and this version reads {FORMAT}; tune again with `ctxbench tune`"
-            raise InputError([Fault(what, self.path, line_of(self.lines, ("format",)))])
-        self.refuse_unknown(data, _KEYS, "a presets file")
-        if not isinstance(self.mapping(data, "tuned").get("dataset"), str):
-            self.fault("tuned must say the dataset that was tuned on", "tuned")
-        if not isinstance(data.get("test_split", ""), str):
-            self.fault(f"test_split must be a text, got {data['test_split']!r}", "test_split")
-
-    def mapping(self, data: Mapping[str, Any], *where: str) -> Mapping[str, Any]:
-        """The mapping under the last key, empty where there is none."""
-        return self.value(data, {}, "mapping", *where)
-
-    def value(self, data: Mapping[str, Any], empty: T, what: str, *where: str) -> T:
-        """The value under the last key if it is of the type of `empty`, which `what` names; else that."""
-        found = data.get(where[-1], empty)
-        if isinstance(found, type(empty)):
-            return found
-        self.fault(f"{where[-1]} must be a {what}, got {found!r}", *where)
-        return empty
-
-    def preset(self, name: str, block: Any, data: Mapping[str, Any]) -> TunedPreset | None:
-        """One preset; None where it is faulty."""
-        where = ("presets", name)
-        if not isinstance(block, Mapping):
-            self.fault(f"{name} must be a mapping, got {block!r}", *where)
-            return None
-        before = len(self.faults)
-        self.refuse_unknown(block, _PRESET_KEYS, "a tuned preset", *where)
-        texts = {
-            key: self.value(block, "", "text", *where, key) for key in ("about", "selector", "definition", "answers")
-        }
-        maps = {key: self.mapping(block, *where, key) for key in ("set", "policy")}
-        means = {key: self.metrics(block, *where, key) for key in ("tuning", "test")}
-        for key, value in maps["set"].items():
-            if not isinstance(value, bool | int | float | str):
-                self.fault(f"{key} must be a number, true, false or a name, got {value!r}", *where, "set", key)
-        if bool(texts["selector"]) == bool(texts["answers"]):
-            self.fault(f"preset {name} needs exactly one of selector and answers", *where)
-        if texts["selector"] and not texts["definition"]:
-            self.fault(f"preset {name} needs the definition that it was tuned with", *where)
-        if len(self.faults) > before:
-            return None
-        recorded = self.mapping(self.mapping(data, "definitions"), "definitions", texts["definition"])
-        selector = texts["selector"]
-        preset = TunedPreset(
-            set=maps["set"],
-            about=texts["about"],
-            selector=os.path.normpath(self.base / selector) if is_file(selector) else selector,
-            definition=texts["definition"],
-            parameters=recorded,
-            answers=texts["answers"],
-            policy=maps["policy"],
-            tuning=means["tuning"],
-            test=means["test"],
-        )
-        if selector:
-            self.check_selector(name, preset)
-        return preset
-
-    def metrics(self, block: Mapping[str, Any], *where: str) -> Metrics:
-        """The means under the last key, by metric."""
-        found = self.mapping(block, *where)
-        for key, mean in found.items():
-            if not isinstance(mean, Mapping):
-                self.fault(f"{key} must be a mapping of value, low, high and n, got {mean!r}", *where, key)
-        return found
-
-    def check_selector(self, name: str, preset: TunedPreset) -> None:
-        """Hold the values of a preset to its selector."""
-        where = ("presets", name)
-        try:
-            found = _selector(preset.selector)
-        except UserError as error:
-            self.fault(str(error), *where, "selector")
-            return
-        if preset.definition not in (definition_hash(found), *found.earlier):
-            unknown = "its pipeline is another" if preset.parameters else "its parameters or its pipeline are others"
-            since = "; ".join(changes(preset.parameters, found)) or unknown
-            what = f"selector {found.name!r} has changed since preset {name} was tuned: {since}"
-            self.fault(f"{what}; tune again with `ctxbench tune`", *where, "definition")
-            return
-        before = len(self.faults)
-        given = preset.set.items()
-        tried = {key: self.attempt(partial(found.checked, key, value), *where, "set", key) for key, value in given}
-        checked = {key: value for key, value in tried.items() if value is not None}
-        if len(self.faults) > before:
-            return
-        values = found.with_defaults(checked)
-        for key in checked:
-            if idle := found.idle(key, values):
-                self.fault(idle, *where, "set", key)
-        sets = {key: set(one.sets) for key, one in found.parameters.items() if one.sets}
-        new = set(found.parameters) - set(preset.parameters) if preset.definition in found.earlier else set()
-        needed = [key for key in found.in_force(values) if not sets.get(key, {key}) <= set(checked) and key not in new]
-        if lacking := [key for key in needed if key not in checked]:
-            what = f"set lacks {', '.join(lacking)}; a tuned preset gives every parameter that has an effect"
-            self.fault(what, *where, "set")
-        try:
-            found.pipeline(values)
-        except PipelineError as error:
-            for one in error.faults:
-                self.fault(one.message, *where, "set")
-
-
-def changes(recorded: Mapping[str, str], definition: Definition) -> Iterator[str]:
-    """In which parameters a selector differs from what was recorded of it; nothing where nothing was.
-
-    Args:
-        recorded: its `parameter_texts` then.
-        definition: the selector now.
-    """
-    now = parameter_texts(definition)
-    for name in sorted({*recorded, *now} if recorded else ()):
-        if name not in now:
-            yield f"parameter {name} was removed"
-        elif name not in recorded:
-            yield f"parameter {name} was added"
-        elif recorded[name] != now[name]:
-            yield f"parameter {name} was {recorded[name]} and is {now[name]}"

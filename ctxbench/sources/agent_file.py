@@ -19,11 +19,12 @@ from ctxbench.core.items import INCLUDE_MODES, Catalog, ItemKey
 from ctxbench.io.files import read_text
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
+from ctxbench.io.yaml_kinds import refuse_other_kind
 from ctxbench.sources.catalog_snapshots import CAPTURE, SERVER, CatalogSnapshot, SnapshotPart, Source, capture
 from ctxbench.sources.catalogs import CORPUS, read_catalog
 from ctxbench.sources.field_names import read_field_names
 from ctxbench.sources.include_modes import tool_modes, unknown_modes
-from ctxbench.sources.own_selectors import own_selector_advice
+from ctxbench.sources.own_selectors import LEARNED, named_selector
 from ctxbench.text.redaction import masked
 
 KEYS = ("name", "sources", "snapshot", "include", "selector", "settings", "system")
@@ -64,7 +65,9 @@ class AgentFile:
         references: folders of Markdown files.
         snapshot: the folder that keeps what the servers said.
         include: modes of tools by id, of tools by their server, and of all others; None = as the sources say.
-        selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file.
+        selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file; with `presets` the
+            name of a preset.
+        presets: the presets file that it stands in, or None.
         settings: of the selector, over the preset's.
         system: the system prompt; empty: that of the selector.
         lines: of the file, by path; for faults.
@@ -79,7 +82,8 @@ class AgentFile:
     snapshot: Path
     include: Mapping[str, Mapping[str, str]] | None = None
     otherwise: str = "always"
-    selector: str = "learned"
+    selector: str = LEARNED
+    presets: Path | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     system: str = ""
     lines: Mapping[YamlPath, int] = field(default_factory=dict, repr=False)
@@ -263,6 +267,7 @@ def read_agent(path: Path) -> AgentFile:
     """
     data, lines = load_yaml(path)
     if not isinstance(data, Mapping) or "sources" not in data:
+        refuse_other_kind(data, path, wanted="an agent file")
         raise InputError([_no_agent(data, lines, path)])
     reader = _AgentReader(path, lines, [])
     reader.refuse_unknown(data, KEYS, "an agent file")
@@ -294,6 +299,7 @@ class _AgentReader(YamlForm):
         if not sources:
             self.fault(f"sources names none of {', '.join(SOURCES)}, so that the agent has nothing", "sources")
         include = self._mapping(data, "include", _INCLUDE) if "include" in data else None
+        selector, presets = named_selector(self, data)
         return AgentFile(
             path=self.path or Path(),
             name=self.name(data, stem),
@@ -304,7 +310,8 @@ class _AgentReader(YamlForm):
             snapshot=self.base / (self.text(data, "snapshot", "") or f"{stem}.snapshot"),
             include=None if include is None else {name: self._modes(include, name) for name in ("tools", "servers")},
             otherwise=self._mode((include or {}).get("otherwise", "always"), "include", "otherwise"),
-            selector=self._selector(data),
+            selector=selector,
+            presets=presets,
             settings=self._mapping(data, "settings", None),
             system=self._system(data),
             lines=self.lines,
@@ -375,16 +382,6 @@ class _AgentReader(YamlForm):
             return str(mode)
         self.fault(f"an include mode is one of {', '.join(INCLUDE_MODES)}, got {mode!r}", *where)
         return "always"
-
-    def _selector(self, data: Mapping[str, Any]) -> str:
-        """A selector's name; a file is relative to this one."""
-        if own := own_selector_advice(value := data.get("selector")):
-            self.fault(
-                f"selector must be the name of a selector or the path of one in YAML, got {value!r}{own}", "selector"
-            )
-            return "learned"
-        name = self.text(data, "selector", "learned")
-        return str(self.base / name) if name.endswith(_ENDINGS) else name
 
     def _system(self, data: Mapping[str, Any]) -> str:
         """The system prompt, or the text of the file that it stands in."""

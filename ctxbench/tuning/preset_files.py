@@ -17,7 +17,8 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.stored_fits import PROBABILITY, Fit, in_front, write_calibrations
 from ctxbench.selectors.definitions import find_definition, is_file
 from ctxbench.selectors.fitted import fitted_file, write_fitted
-from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+from ctxbench.selectors.presets import write_presets
+from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
 from ctxbench.tuning.fits.examples import folds_of, make_examples
 from ctxbench.tuning.fits.query_fits import columns_of, fit, out_of_fold, shipped_fit
 from ctxbench.tuning.limits import Policy

@@ -15,7 +15,8 @@ from ctxbench import testing
 from ctxbench.bench.experiment_file import DEFAULT_METRICS, examine, scoring
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+from ctxbench.selectors.presets import write_presets
+from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
 from tests.experiment_files import read_experiment
 
 SHIPPED = Path(__file__).parents[2] / "experiments"
@@ -304,7 +305,9 @@ def test_files_of_a_selectors_steps_are_relative_to_the_selector(given):
     [
         ("{selector: gone.yaml}", "gone.yaml"),
         ("gone.yml", "gone.yml"),
-        ("{selector: e.yaml}", "a selector needs name and pipeline"),
+        ("{selector: e.yaml}", "e.yaml is an experiment, not a selector: `ctxbench run "),
+        ("tuned/desk.yaml#small", "`{presets: tuned/desk.yaml, preset: small}` in an experiment"),
+        ("tuned/desk.yaml/small", "`{presets: tuned/desk.yaml, preset: small}` in an experiment"),
         ("{selector: mine.yaml, preset: smal}", "unknown preset 'smal' of selector 'own'; did you mean 'small'"),
         ("{selector: mine.yaml, set: {m: 1}}", "selector 'own' has no parameter 'm'"),
         ("{selector: mine.yaml, set: {n: 99}}", "n must be 0 to 50, got 99"),
@@ -384,7 +387,7 @@ def test_a_tuned_preset_is_a_selector(given):
         ("{presets: tuned/desk.yaml, preset: smal}", "unknown preset 'smal' of presets file"),
         ("{presets: [tuned/desk.yaml], preset: small}", "presets must be a name, got ['tuned/desk.yaml']"),
         ("{presets: tuned/gone.yaml, preset: small}", "gone.yaml"),
-        ("{presets: e.yaml, preset: small}", "a presets file has format, tuned and presets, as `ctxbench tune` writes"),
+        ("{presets: e.yaml, preset: small}", "e.yaml is an experiment, not a presets file: "),
         (
             "{presets: tuned/desk.yaml, preset: small, selector: semantic-domains}",
             "was tuned for 'semantic', and selector is 'semantic-domains'; leave selector out, or name another",

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 import ctxbench
-from ctxbench.selectors.definitions import agent_definition
-from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+from ctxbench.selectors.definitions import agent_definition, definition
+from ctxbench.selectors.presets import write_presets
+from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
 from ctxbench.sources.agent_file import read_agent
 
 FAKE = str(Path(__file__).parents[1] / "sources" / "mcp" / "fake_stdio.py")
@@ -98,6 +99,10 @@ class TestSelect:
             ({"selector": "bm26"}, "unknown selector 'bm26'; did you mean 'bm25'"),
             ({"selector": "bm25/loud"}, "unknown preset 'loud'"),
             ({"selector": "agent.yaml"}, "selector names agent.yaml, an agent file"),
+            ({"selector": "p.yaml#small"}, "`selector: {presets: p.yaml, preset: small}` in an agent file"),
+            ({"selector": {"presets": "p.yaml"}}, "selector must be {presets: FILE, preset: NAME}, got {'presets'"),
+            ({"selector": ["bm25"]}, "selector must be a name, the path of one in YAML, or {presets: FILE, preset: "),
+            ({"selector": {"presets": "p.yaml", "preset": "small", "n": 1}}, "a tuned preset has no 'n'"),
             ({"settings": {"m": 1}}, "selector 'bm25' has no parameter 'm'"),
             ({"settings": {"n": -1}}, "n must be"),
         ],
@@ -128,6 +133,65 @@ def test_what_was_tuned_on_an_agent_is_a_preset_of_its_selector(cli, gate):
     Path("e.yaml").write_text("datasets: [evals]\nselectors: [{presets: p.yaml, preset: small}]\nembedder: hashing\n")
     done = cli("run", "e.yaml")
     assert done.code == 0, done.err
+
+
+class TestTunedPreset:
+    """`selector: {presets, preset}` in an agent file, wherever one is read."""
+
+    @pytest.fixture
+    def presets(self, gate):
+        """A presets file with one preset of a shipped selector, and one of the agent's own, in a folder."""
+        bm25, made = definition("bm25"), agent_definition(read_agent(Path("agent.yaml")))
+        presets = {
+            name: TunedPreset(
+                selector=source,
+                set=found.in_force({**found.with_defaults({}), "n": 2}),
+                definition=definition_hash(found),
+                parameters=parameter_texts(found),
+            )
+            for name, source, found in (("small", "bm25", bm25), ("own", "agent.yaml", made))
+        }
+        Path("tuned").mkdir()
+        write_presets(Path("tuned/p.yaml"), tuned={"dataset": "evals"}, presets=presets, test_split="")
+
+        def chosen(preset, **settings):
+            selector = {"presets": "tuned/p.yaml", "preset": preset}
+            write(Path(), AGENT | {"selector": selector, "settings": settings})
+
+        return chosen
+
+    def test_commands_that_read_agent_files_take_it(self, cli, presets):
+        presets("small")
+        asked = ("select", "where is my parcel", "--agent", "agent.yaml", "--embedder", "hashing", "--json")
+        assert cli(*asked).json["parameters"]["n"] == 2
+        Path("e.yaml").write_text("datasets: [evals]\nselectors: [agent.yaml]\nembedder: hashing\n")
+        done = cli("check", "gate.yaml", "--accept")
+        assert done.code == 0, done.err
+        for words in (("run", "e.yaml"), ("check", "gate.yaml"), ("data", "label", "evals", "--minutes", "0")):
+            done = cli(*words, *(("--embedder", "hashing") if "label" in words else ()))
+            assert done.code == 0, done.err
+
+    def test_settings_go_over_it(self, cli, presets):
+        presets("small", n=3)
+        asked = cli("select", "where", "--agent", "agent.yaml", "--embedder", "hashing", "--json")
+        assert asked.json["parameters"]["n"] == 3
+
+    def test_one_of_the_agent_s_own_selector_is_refused(self, cli, presets):
+        presets("own")
+        done = cli("select", "where", "--agent", "agent.yaml", "--embedder", "hashing")
+        assert done.code == 2
+        assert "it was tuned on the selector that agent.yaml names, and is its settings: write what" in done.err
+
+    def test_one_that_is_not_there_is_one_error(self, cli, presets):
+        presets("smal")
+        done = cli("select", "where", "--agent", "agent.yaml", "--embedder", "hashing")
+        assert "unknown preset 'smal' of presets file tuned/p.yaml; did you mean 'small'" in done.err
+
+    def test_the_file_alone_is_told_how_it_is_named(self, cli, presets):
+        write(Path(), AGENT | {"selector": "tuned/p.yaml"})
+        done = cli("select", "where", "--agent", "agent.yaml", "--embedder", "hashing")
+        assert "tuned/p.yaml is a presets file, not a selector: an agent file takes a preset of it as" in done.err
+        assert "`selector: {presets: tuned/p.yaml, preset: small}`" in done.err
 
 
 class TestDatasets:

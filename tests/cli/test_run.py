@@ -12,7 +12,8 @@ import time
 import pytest
 
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+from ctxbench.selectors.presets import write_presets
+from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
 from tests.children import child
 
 # Waits at the first request until a file `go` stands beside it; `started` holds its process id.

@@ -15,7 +15,8 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+from ctxbench.selectors.presets import write_presets
+from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.text.tokens import CharsCounter
 

@@ -75,7 +75,12 @@ def test_presets_and_a_report_are_written(cli, shop, policy, place):
         "written: runs/tune-ok-shop/report.md",
         "written: runs/tune-ok-shop/report.html",
     ]
-    assert all(len(line) <= 80 for line in done.out.splitlines())
+    (used,) = [line for line in done.out.splitlines() if line.startswith("to use ")]
+    assert used == (
+        "to use a preset: copy runs/tune-ok-shop/presets out of runs/, which git ignores, to presets/, and write "
+        "`selector: {presets: presets/shop.yaml, preset: aggressive}` into an agent file"
+    )
+    assert all(len(line) <= 80 for line in done.out.splitlines() if line != used)
     found = yaml.safe_load((place / "runs/tune-ok-shop/presets/shop.yaml").read_text("utf-8"))
     assert found["presets"]["aggressive"]["selector"] == "semantic"
     assert found["tuned"]["queries"] == {"tuning": 60, "test": 60}
@@ -102,6 +107,22 @@ def test_another_datasets_tuning_overwrites_nothing(cli, shop, policy, place):
     reports = {"both/report.md", "both/report.html"}
     assert first & second == reports
     assert all((place / path).read_bytes() == before[path] for path in first - reports)
+
+
+def test_an_agent_file_takes_a_preset_with_its_fit_as_it_is_told(cli, shop, policy, place):
+    fitted = {"selector": "learned", "name": "fitted", "fit": "own", "search": {"at_most": [1, 20]}}
+    done = cli("tune", shop, "-p", policy(selectors=[{"selector": "bm25", "set": {"n": 12}}, fitted]), "--json")
+    assert done.code == 0, done.err
+    shutil.copytree(place / "runs/tune-ok-shop/presets", place / "presets")
+    shutil.rmtree(place / "runs")
+    (place / "tools.json").write_text(json.dumps([{"name": "amber", "description": "Does amber."}]))
+    chosen = {"presets": "presets/shop.yaml", "preset": "aggressive"}
+    agent = {"name": "desk", "sources": {"tools": "tools.json"}, "selector": chosen, "settings": {"at_most": 7}}
+    (place / "agent.yaml").write_text(yaml.safe_dump(agent))
+    set_ = yaml.safe_load((place / "presets/shop.yaml").read_text())["presets"]["aggressive"]["set"]
+    asked = cli("select", "amber", "--agent", "agent.yaml", "--embedder", "hashing", "--json")
+    assert asked.code == 0, asked.err
+    assert asked.json["parameters"] == {**set_, "at_most": 7}
 
 
 def test_the_same_command_writes_the_same_bytes(cli, shop, policy, snapshot):
@@ -284,7 +305,7 @@ def test_an_empty_policy_file(cli, shop, place, unharmed):
 
 def test_a_file_of_another_kind(cli, shop, experiment, unharmed):
     done = unharmed(cli, "tune", shop, "-p", experiment())
-    refused(done, "a policy file has no 'datasets'", "small.yaml, line 2")
+    refused(done, "small.yaml is an experiment, not a policy file: `ctxbench run ")
 
 
 @pytest.mark.parametrize(

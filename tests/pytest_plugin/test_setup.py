@@ -14,7 +14,8 @@ from ctxbench.pytest_plugin import Setup
 from ctxbench.pytest_plugin.explained_request import ask
 from ctxbench.pytest_plugin.setup import open_setup
 from ctxbench.selectors.definitions import definition
-from ctxbench.selectors.presets import TunedPreset, definition_hash, parameter_texts, write_presets
+from ctxbench.selectors.presets import write_presets
+from ctxbench.selectors.tuned_presets import TunedPreset, definition_hash, parameter_texts
 from tests.pytest_plugin.plugin_cases import ONE
 
 

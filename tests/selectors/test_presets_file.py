@@ -13,14 +13,8 @@ import pytest
 
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.selectors.definitions import definition, read_definition, shipped
-from ctxbench.selectors.presets import (
-    TunedPreset,
-    changes,
-    definition_hash,
-    parameter_texts,
-    read_presets,
-    write_presets,
-)
+from ctxbench.selectors.presets import read_presets, write_presets
+from ctxbench.selectors.tuned_presets import TunedPreset, changes, definition_hash, parameter_texts
 
 SEMANTIC = definition("semantic")
 SET = {
@@ -446,8 +440,8 @@ def test_whatever_is_changed_by_hand_is_read_or_is_a_fault(written, own):
     assert 100 < refused < 200
 
 
-def test_a_definition_or_an_experiment_is_named_by_what_it_has(own):
-    with pytest.raises(InputError, match="this one has name, parameters, pipeline, presets"):
+def test_a_definition_is_named_as_what_it_is(own):
+    with pytest.raises(InputError, match=r"is a selector, not a presets file: `ctxbench select TEXT .* --selector "):
         read_presets(own)
 
 
