@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ctxbench.data.importers.formats.eval_fields import is_eval
 from ctxbench.data.traces.records import seconds
 from ctxbench.data.traces.responses import input_messages, parsed, read_response
 
@@ -60,6 +61,8 @@ def unread_request(data: Mapping[str, Any]) -> str:
             "; it looks like a run of LangSmith, whose exports are not read: send the same traces as OpenTelemetry "
             "spans, or write its inputs as messages"
         )
+    if is_eval(data):
+        return "; it looks like a hand-written eval: `ctxbench data import golden` takes a file of these"
     name = next((name for name in REQUESTS if isinstance(_inner(data.get(name)), dict)), None)
     if name is None:
         return ""

@@ -163,6 +163,11 @@ def test_the_fault_of_a_line_says_what_stands_in_place_of_a_request(tmp_path):
     )
 
 
+def test_a_hand_written_eval_is_named(tmp_path):
+    with pytest.raises(InputError, match="looks like a hand-written eval: `ctxbench data import golden` takes"):
+        read(tmp_path, {"query": "refund order 17", "expected": ["refund_order"]})
+
+
 def test_a_run_of_langsmith_is_named(tmp_path):
     with pytest.raises(InputError, match="looks like a run of LangSmith, whose exports are not read"):
         read(tmp_path, {"id": "1", "run_type": "llm", "inputs": {"messages": [MESSAGES]}, "outputs": {}})

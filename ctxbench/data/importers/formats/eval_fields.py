@@ -34,6 +34,8 @@ NAMING = ("name", "title")  # fields that are the ids where there are no others
 READ_BESIDE = ("split", "tags")  # by this name alone
 MAPPED = (*FIELDS, *READ_BESIDE)  # what --map may say the name of
 _SHOWN = 8  # fields that a message names
+_OF_BODIES = ("tools", "include")  # of these names, what requests to models have as well
+_OF_LOGS = ("called", "offered", "resourceSpans")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SAYS_NOT = re.compile(
     r"not|never|avoid|forbid|exclu|without|irrelevant|unexpected|disallow|(?:^|_)(?:no|dont|mustnt|shouldnt)_"
@@ -115,6 +117,29 @@ def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
     """A record with its fields called as they are read; of those that are mapped no other name counts."""
     roots = {theirs.partition(".")[0] for theirs in names.values() if theirs not in data}
     return {name: value for name, value in renamed(data, names).items() if name in names or name not in roots}
+
+
+def is_eval(data: Mapping[str, Any]) -> bool:
+    """Whether a record is a hand-written eval: a request, and what it should or should not be offered."""
+    return _names_items(data) and any(isinstance(value, str) for value in _asked(data))
+
+
+def is_log(data: Mapping[str, Any]) -> bool:
+    """Whether a record is a line of an agent's log: a request to a model, a turn or spans; never an eval."""
+    if _names_items(data):
+        return False
+    asked = _asked(data)
+    if any(isinstance(value, dict) for value in asked) or any(name in data for name in _OF_LOGS):
+        return True
+    return isinstance(data.get("messages"), list) and not any(isinstance(value, str) for value in asked)
+
+
+def _asked(data: Mapping[str, Any]) -> list[Any]:
+    return [data[name] for name in data if snake(name) in (*QUERY, *OTHERWISE["query"])]
+
+
+def _names_items(data: Mapping[str, Any]) -> bool:
+    return any((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES for name in data)
 
 
 def meant(name: str, value: Any, fields: Mapping[str, str | None]) -> tuple[str, str] | None:

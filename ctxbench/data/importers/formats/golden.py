@@ -11,6 +11,7 @@ agents and logs write it; a rule also by its file, with or without its ending.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from ctxbench.data.importers.formats.eval_fields import (
     QUERY,
     READ_BESIDE,
     field_of,
+    is_log,
     meant,
     naming_field,
     useless_names,
@@ -87,13 +89,15 @@ def import_golden(
         InputError: records that cannot be read, names that no item or several have, an item that is expected and
             forbidden, a request twice of which other items are expected, or that is put into two splits: all at once,
             with their lines; no record has a request; or fields were passed over, and no record has what is expected
-            or forbidden.
+            or forbidden; or it is a log.
     """
     file, names = Path(file), dict(names or {})
     for field in names:
         check_choice("the field that is mapped", field, MAPPED)
     draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, AGAIN, PASSED_OVER, RENAMED))
     rows = list(read_records(file, draft.faults))
+    if not names:
+        _refuse_log(rows, file)
     if useless := useless_names([row.data for row in rows], names):
         raise InputError([Fault(what, file) for what in useless])
     rows = [replace(row, data=with_names(row.data, names)) for row in rows]
@@ -110,6 +114,19 @@ def import_golden(
         draft.faults.insert(0, Fault(unknown, file))
     refuse_empty(draft.queries, file, draft.faults, expected='{"query": text, "expected": [names]} a line')
     return draft.conversion(catalog, form="golden", files=[file], labelling=_LABELLING, where=file)
+
+
+def _refuse_log(rows: Sequence[Row], file: Path) -> None:
+    """Refuse an agent's log as a whole.
+
+    Raises:
+        InputError: every record is a line of one.
+    """
+    if rows and all(is_log(row.data) for row in rows):
+        fields = ", ".join(map(repr, list(rows[0].data)[:5]))
+        how = shlex.join(["ctxbench", "data", "import", "traces", str(file)])
+        what = f"this looks like a log, with {fields} in a line, and not like evals with query and expected"
+        raise InputError([Fault(f"{what}; import it with `{how}`", file)])
 
 
 def _refuse_unsaid(reader: _EvalReader, file: Path) -> None:

@@ -210,6 +210,28 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, row, message):
     assert said.startswith(message)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"request": {"model": "m", "messages": [], "tools": []}, "response": {}},
+        {"model": "m", "messages": [{"role": "user", "content": "a"}], "tools": []},
+        {"conversation": "c", "messages": [{"role": "user", "content": "a"}], "offered": ["x"]},
+        {"text": "a", "offered": ["x"], "called": ["x"]},
+        {"resourceSpans": []},
+    ],
+)
+def test_a_log_is_told_once_as_such(tmp_path, row):
+    path = write(tmp_path / "log.jsonl", [row] * 150)
+    ((_, said),) = faults_of(path)
+    assert said.startswith("this looks like a log, with ")
+    assert f"`ctxbench data import traces {path}`" in said
+
+
+@pytest.mark.parametrize("row", [{"messages": [], "expected": []}, {"prompt": {"text": "a"}, "must_include": []}])
+def test_what_says_which_items_are_expected_is_no_log(tmp_path, row):
+    assert [said for _, said in faults_of(write(tmp_path / "e.jsonl", [row])) if "looks like a log" in said] == []
+
+
 def test_a_request_twice_with_other_items_is_a_fault_of_both_lines(tmp_path):
     rows = [
         {"query": "refund", "expected": ["refund_order", "refunds"]},
