@@ -34,11 +34,14 @@ class ParameterError(UserError, ValueError):
 
 
 class UnknownNameError(UserError, LookupError):
-    """A name that nothing is registered or stored under; the message lists the closest known ones."""
+    """A name that nothing is registered or stored under; the message lists the closest known ones.
 
-    def __init__(self, what: str, name: str, known: Iterable[str], *, where: str = "") -> None:
+    A `hint` says what was meant where something else than the known names was.
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str], *, where: str = "", hint: str = "") -> None:
         self.what, self.name, self.known = what, name, tuple(known)
-        super().__init__(f"unknown {what} {name!r}{where}{suggest(name, self.known)}")
+        super().__init__(f"unknown {what} {name!r}{where}{hint or suggest(name, self.known)}")
 
 
 class EmbeddingError(UserError):

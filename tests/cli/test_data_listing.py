@@ -162,6 +162,19 @@ def test_unknown_names_suggest_the_closest(cli, tiny):
     assert "did you mean 'q10' or 'q01'" in done.err
 
 
+def test_a_folder_below_datasets_is_suggested_before_any_name(cli, tiny, place):
+    shutil.copytree(tiny, place / "datasets" / "bfcl")
+    for said in ("bfcl", "bfcll", "datasets/bfcll"):
+        for words in (("show",), ("validate",), ("label",)):
+            done = cli("data", *words, said)
+            assert done.code == 2
+            assert "; did you mean 'datasets/bfcl'?" in done.err, done.err
+            assert "bfcl-simple'" not in done.err
+    done = cli("data", "label", "datasets/nope")
+    assert done.err.startswith("error: there is no folder datasets/nope; labels are written into one: copy a named")
+    assert "import datasets/nope" not in done.err
+
+
 def test_json_of_every_command_is_one_document(cli, tiny):
     for words in (("list",), ("show", tiny), ("show", tiny, "--query", "q01"), ("validate", tiny)):
         assert json.loads(cli("data", *words, "--json").out) is not None

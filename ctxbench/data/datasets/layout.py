@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,22 @@ def own_files(folder: Path) -> set[str]:
     """Paths of the files of a dataset, relative to its folder; the required ones whether they exist or not."""
     corpus = () if agent_of(folder) else (CORPUS,)
     return {CARD, *corpus, QUERIES, *(f"{QRELS}/{path.name}" for path in (folder / QRELS).glob("*.tsv"))}
+
+
+def near_folder(given: Path | str, *bases: Path) -> str:
+    """'; did you mean ...?' for a dataset's folder that is called nearly so; empty where there is none.
+
+    Args:
+        given: what was named; a folder below `datasets` of just that name comes first.
+        bases: folders that it may be relative to; none = the working directory.
+    """
+    path, found = Path(given), dict[str, Path]()
+    for place in [one for base in bases or (Path(),) for one in (base / "datasets", base / path.parent)]:
+        with suppress(OSError):
+            for folder in sorted(card.parent for card in place.glob(f"*/{CARD}")):
+                found.setdefault(folder.name, folder)
+    close = get_close_matches(path.name, found, n=1, cutoff=0.7)
+    return f"; did you mean {found[close[0]].as_posix()!r}?" if close else ""
 
 
 def read_card(folder: Path) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from ctxbench.bench.progress_listener import Notify, nothing_said
 from ctxbench.core import registry
 from ctxbench.core.errors import InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset, name_fault
-from ctxbench.data.datasets.layout import CARD, own_files, read_card
+from ctxbench.data.datasets.layout import CARD, near_folder, own_files, read_card
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_files
 from ctxbench.data.importers.published_files import FileImporter, Importer
@@ -118,7 +118,8 @@ def open_dataset(
             if os.path.lexists(place / text) and (fault := folder_fault(place / text)):
                 raise StorageError(f"cannot read dataset {text}: {fault}; expected one with {CARD}")
         known = [row.name for row in list_datasets()]
-        raise UnknownNameError("dataset", text, known, where=f" (and no folder {text} with a {CARD})")
+        near = near_folder(text, *([] if base is None else [base]), Path())
+        raise UnknownNameError("dataset", text, known, where=f" (and no folder {text} with a {CARD})", hint=near)
     return _import(text, importer, notify)
 
 

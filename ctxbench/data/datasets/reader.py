@@ -24,6 +24,7 @@ from ctxbench.data.datasets.layout import (
     QRELS_HEADER,
     QUERIES,
     RENAMES,
+    near_folder,
 )
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
 from ctxbench.io.files import folder_fault, iter_lines, recover_folder, special
@@ -97,7 +98,8 @@ class _FolderReader:
     def read(self) -> None:
         recover_folder(self.folder)
         if not self.folder.is_dir():
-            raise StorageError(f"cannot read dataset {self.folder}: no such folder; expected one with {CARD}")
+            near = near_folder(self.folder)
+            raise StorageError(f"cannot read dataset {self.folder}: no such folder; expected one with {CARD}{near}")
         self._read_card()
         self._read_corpus()
         self._read_queries()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +10,8 @@ from pathlib import Path
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.layout import CARD
+from ctxbench.data.datasets.layout import CARD, near_folder
+from ctxbench.data.datasets.lookup import importers
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.data.labelling.answer_log import AnswerLog, Applied, active, apply_answers
@@ -124,10 +124,12 @@ def opened(path: Path) -> Iterator[LabelFolder]:
         InputError: the dataset or the log is not valid.
     """
     if not (path / CARD).is_file():
-        copy = f"ctxbench data import {'NAME' if path.exists() else shlex.quote(str(path))} --out FOLDER"
+        named = str(path) in importers()
+        copy = f"ctxbench data import {path if named else 'NAME'} --out FOLDER"
+        is_none = f"{path} is no folder of a dataset" if named or path.exists() else f"there is no folder {path}"
         raise ParameterError(
-            f"{path} is no folder of a dataset; labels are written into one: copy a named dataset with `{copy}`, or "
-            "import a log with `ctxbench data import traces`"
+            f"{is_none}; labels are written into one: copy a named dataset with `{copy}`, or import a log with "
+            f"`ctxbench data import traces`{near_folder(path)}"
         )
     lock = path.resolve().with_name(f".{path.resolve().name}.labelling.lock")
 
