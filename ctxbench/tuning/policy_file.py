@@ -15,6 +15,7 @@ from ctxbench.io.files import read_text, readable
 from ctxbench.io.yaml_files import YamlPath, line_of, load_mapping
 from ctxbench.io.yaml_form import YamlForm, is_file_name
 from ctxbench.selectors.parameters import Value
+from ctxbench.sources.own_selectors import answers_advice
 from ctxbench.tuning.limits import FILLED, Constraint, Policy
 
 _KEYS = (
@@ -192,7 +193,8 @@ class _PolicyReader(YamlForm):
         kinds = [kind for kind in _ENTRY_KEYS if kind in entry]
         if len(kinds) != 1:
             got = ", ".join(entry) or "none"
-            self.fault(f"a selector needs exactly one of {' and '.join(_ENTRY_KEYS)}; got {got}", *where)
+            what = f"a selector needs exactly one of {' and '.join(_ENTRY_KEYS)}; got {got}"
+            self.fault(f"{what}{answers_advice(entry)}", *where)
             return None
         kind, before = kinds[0], len(self.faults)
         self.refuse_unknown(entry, _ENTRY_KEYS[kind], f"an entry with {kind!r}", *where)

@@ -192,6 +192,16 @@ def test_selectors_are_checked_in_form(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("kind", ["command", "url", "callable"])
+def test_a_selector_of_ones_own_is_told_to_compete_by_its_answers(tmp_path, kind):
+    policies = "policies: {p: {minimise: tokens, constraints: [{metric: recall, at_least: 0.5}]}}\n"
+    ((line, said),) = faults(tmp_path, f"{policies}selectors: [semantic, {{{kind}: x, name: ours}}]\n")
+    assert line == 2
+    assert said.startswith(f"a selector needs exactly one of selector and answers; got {kind}, name; a {kind} competes")
+    assert "`ctxbench data export DATASET --requests requests.jsonl`" in said
+    assert "`- {answers: FILE}`" in said
+
+
 @pytest.mark.parametrize(
     ("rows", "line", "message"),
     [
