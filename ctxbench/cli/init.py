@@ -211,6 +211,7 @@ selectors:
   # - {{command: [node, my-selector.mjs], name: ours}}    # your project's own
 gate:
   tolerance: {{completeness: 0.01, tokens: 5%}}
+  # repeats: 3    # asks a selector of yours so often; needed where it does not always answer alike
   # pins:
   #   - {{query: evals-17, must_include: ["rule:AGENTS.md"]}}
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ctxbench.gate.gate_file import examine_gate
 from ctxbench.sources.agent_file import read_agent
 from ctxbench.tuning.policy_file import read_policies
 
@@ -64,6 +65,10 @@ def test_it_writes_what_the_project_needs(cli, project):
         "rule:AGENTS.md",
     ]
     assert Path(".github/workflows/ctxbench.yml").read_text() == READY.read_text()
+    assert "\n      # - run: npm ci " in READY.read_text()
+    gate = Path("gate.yaml").read_text()
+    Path("gate.yaml").write_text(gate.replace("  # repeats: 3 ", "  repeats: 3 "))
+    assert examine_gate(Path("gate.yaml"))[0].settings.repeats == 3
     policies = read_policies(Path("policies.yaml")).policies
     assert [policy.name for policy in policies] == ["aggressive", "normal", "conservative"]
 
