@@ -123,8 +123,8 @@ def memory_import(
     """Import memories from JSON lines.
 
     A row has id, content, and as needed type, confidence (0 to 1), created_at (ISO 8601), conversation_id, user_id,
-    workspace_id, metadata, vector (of --embedder) and relationships, [{"type": "follows", "target": ID}]. Rows of
-    other workspaces are left out.
+    workspace_id, metadata and relationships, [{"type": "follows", "target": ID}]. Rows of other workspaces are left
+    out.
 
     An id that is there already becomes a later version from its created_at on; a row that says the same is passed over.
     Where anything is wrong, nothing is imported. The database is made where there is none.

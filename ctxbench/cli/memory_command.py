@@ -14,11 +14,12 @@ from typing import Any
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import embedding_progress, progress
 from ctxbench.core.errors import ParameterError
+from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.console import say, show_text
 from ctxbench.io.visible import count
 from ctxbench.io.yaml_files import load_mapping
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
-from ctxbench.memory.memory_import import ImportedMemories, import_memories
+from ctxbench.memory.memory_import import ImportedMemories, import_memories, read_memories
 from ctxbench.memory.memory_results import BuiltContext
 from ctxbench.stores.sqlite import SqliteStore
 from ctxbench.text.templates import FIELDS
@@ -33,20 +34,14 @@ def import_file(place: Path, file: Path, workspace: str, *, embedder: str | None
     """Import memories and say what became of them; with an embedder, make their vectors.
 
     Raises:
-        UserError: as `import_memories`; a database that was made for it is taken away.
+        UserError: as `read_memories` and `import_memories`, or there is no such embedder; nothing was stored.
     """
+    if embedder is not None:
+        open_embedder(embedder)
+    read = read_memories(file, workspace)
     made = not place.exists()
     with progress() as shown, SqliteStore(place) as store:
-        try:
-            done = import_memories(
-                store, file, workspace, embedder=embedder, progress=lambda *n: shown("storing memories", *n)
-            )
-        except BaseException:
-            if made and not store.workspaces():
-                store.close()
-                for name in (place.name, f"{place.name}-wal", f"{place.name}-shm"):
-                    place.with_name(name).unlink(missing_ok=True)
-            raise
+        done = import_memories(store, read, progress=lambda *n: shown("storing memories", *n))
     if not as_json:
         say(*_imported(done, f"{place}{' (made now)' if made else ''}, workspace {workspace}"))
     embedded = 0
@@ -58,7 +53,7 @@ def import_file(place: Path, file: Path, workspace: str, *, embedder: str | None
         return
     words = ["ctxbench", "memory", "search", str(place), "what is asked", "--workspace", workspace]
     if embedder is not None:
-        say(f"vectors of {embedder}: {embedded:,} made, {done.vectors:,} given")
+        say(f"vectors of {embedder}: {embedded:,} made")
         words += ["--embedder", embedder]
     say(f"Next: {shlex.join(words)}")
 
@@ -69,8 +64,6 @@ def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
     yield f"{where}: {new}, {same}, {count(done.relationships, 'relationship')}"
     if done.elsewhere:
         yield f"{count(done.elsewhere, 'row')} of other workspaces left out"
-    if done.in_parts:
-        yield f"{count(done.in_parts, 'vector')} not kept: a content of several paragraphs is searched by each of them"
 
 
 def search(

@@ -93,10 +93,15 @@ def decide_verdict(
 
 
 def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
-    """That fewer tokens are added only because sessions hold them now, which saves nothing; empty if it is not so."""
+    """That fewer tokens are added only because sessions hold them now, which saves nothing; empty if it is not so.
+
+    Nothing is saved where the total fell by no more than is tolerated of the tokens that are added.
+    """
     by_name = {one.metric: one for one in metrics}
     added, total = by_name.get(_ADDED), by_name.get(_TOTAL)
-    if added is None or total is None or added.verdict is not Verdict.BETTER or total.verdict is Verdict.BETTER:
+    if added is None or total is None or added.verdict is not Verdict.BETTER:
+        return ()
+    if -total.comparison.difference > added.tolerance:
         return ()
     return (f"{_change_text(added)}, which the session holds now: {_change_text(total)}",)
 

@@ -9,14 +9,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ctxbench.core.arrays import Float32Array
 from ctxbench.core.errors import Fault, ParameterError, UnknownNameError, raise_faults
-from ctxbench.core.items import Item, ItemKey
-from ctxbench.embedding.embedder_names import open_embedder
-from ctxbench.embedding.vectors import VectorStore
-from ctxbench.index.dense import chunks_of
+from ctxbench.core.items import ItemKey
 from ctxbench.io.rows import Row, jsonl_rows, read_text_value
 from ctxbench.stores.memories import Memory, Relationship, checked, time_named
 from ctxbench.stores.sqlite import SqliteStore
@@ -32,14 +26,12 @@ _NAMES = {  # in a row: the memory document's name first, and that in a dataset'
     "workspace": ("workspace_id", "workspace"),
     "metadata": ("metadata",),
     "relationships": ("relationships", "links"),
-    "vector": ("vector",),
     "until": ("until",),
     "version": ("version",),  # not read: versions are counted by their times
 }
 _FIELDS = {name: field for field, names in _NAMES.items() for name in names}
 _SAID = ("content", "kind", "confidence", "conversation", "user", "metadata")  # what a version can change
 _LINK = '{"type": ..., "target": the id of a memory}'
-_SAME_MODEL = 0.99  # cosine of two vectors of one text by one model on two machines, and more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +44,6 @@ class ImportedMemories:
         same: rows that say what is there already.
         relationships: that the rows name.
         elsewhere: rows of other workspaces, which were left out.
-        vectors: that were given and are kept.
-        in_parts: vectors that are not, since their contents are searched in parts.
     """
 
     new: int
@@ -61,8 +51,6 @@ class ImportedMemories:
     same: int
     relationships: int
     elsewhere: int
-    vectors: int
-    in_parts: int
 
 
 @dataclass(frozen=True)
@@ -74,43 +62,54 @@ class _MemoryRow:
     dated: bool
     until: str | None
     links: tuple[tuple[str, str], ...]
-    vector: Any
+
+
+@dataclass(frozen=True)
+class MemoryFile:
+    """The rows of a file that are of a workspace, in order of time, and how many others there are."""
+
+    path: Path
+    workspace: str
+    rows: Sequence[_MemoryRow]
+    elsewhere: int
+
+
+def read_memories(path: Path, workspace: str) -> MemoryFile:
+    """Read JSON lines; rows that name another workspace are left out.
+
+    Raises:
+        InputError: rows are faulty: all faults that can be told without the store.
+        ParameterError: there is no row.
+        UnknownNameError: none is of the workspace.
+    """
+    faults: list[Fault] = []
+    rows, others = _read(path, workspace, faults)
+    _refuse_unordered(rows)
+    raise_faults(faults, subject=_subject(path))
+    if not rows and others:
+        raise UnknownNameError("workspace", workspace, others, where=f": no row of {path} is of it")
+    if not rows:
+        raise ParameterError(f"{path} holds no memory; expected one a line, such as {{'id': ..., 'content': ...}}")
+    return MemoryFile(path, workspace, rows, sum(others.values()))
 
 
 def import_memories(
-    store: SqliteStore,
-    path: Path,
-    workspace: str,
-    *,
-    embedder: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    store: SqliteStore, file: MemoryFile, *, progress: Callable[[int, int], None] | None = None
 ) -> ImportedMemories:
-    """Import a file into a workspace, which is made where there is none of the name.
+    """Import what was read into its workspace, which is made where there is none of the name.
 
     Rows are taken in order of time. One whose id is there is a later version of that memory, unless a version says the
     same already: a file that is imported again changes nothing. Relationships are added, and none is taken out.
 
     Args:
         store: takes the memories.
-        path: JSON lines; rows that name another workspace are left out.
-        workspace: whose the others are.
-        embedder: the name of what made the vectors that rows give.
+        file: as `read_memories` gives it.
         progress: called with (memories stored, memories to store).
 
     Raises:
-        InputError: rows are faulty; what can be told at once is listed, and nothing was stored.
-        ParameterError: there is no row.
-        UnknownNameError: none is of the workspace.
+        InputError: rows do not fit what is there; nothing was stored.
     """
-    faults: list[Fault] = []
-    rows, others = _read(path, workspace, faults)
-    vectors, in_parts = _vectors(rows, embedder, faults)
-    subject = f"{path}: nothing was imported"
-    raise_faults(faults, subject=subject)
-    if not rows and others:
-        raise UnknownNameError("workspace", workspace, others, where=f": no row of {path} is of it")
-    if not rows:
-        raise ParameterError(f"{path} holds no memory; expected one a line, such as {{'id': ..., 'content': ...}}")
+    rows, workspace = file.rows, file.workspace
     with store.together():
         store.create_workspace(workspace)
         known = _known(store, workspace)
@@ -126,14 +125,27 @@ def import_memories(
                 store.relate(Relationship(workspace=workspace, source=source, target=target, type=kind))
             except ParameterError as error:
                 row.fault(str(error))
-        raise_faults(sorted(faults, key=attrgetter("line")), subject=subject)
-        if vectors:
-            model = open_embedder(str(embedder))
-            kept = getattr(model, "store", None) or VectorStore(model.identity)
-            kept.add([*vectors], np.stack([vector for _, vector in vectors.values()]))
+        raise_faults(sorted(rows[0].row.faults, key=attrgetter("line")), subject=_subject(file.path))
     new = len(known) - there
     counts = {"new": new, "versions": len(later), "same": len(rows) - new - len(later), "relationships": len(links)}
-    return ImportedMemories(**counts, elsewhere=sum(others.values()), vectors=len(vectors), in_parts=in_parts)
+    return ImportedMemories(**counts, elsewhere=file.elsewhere)
+
+
+def _subject(path: Path) -> str:
+    return f"{path}: nothing was imported"
+
+
+def _refuse_unordered(rows: Sequence[_MemoryRow]) -> None:
+    """Refuse several contents of one memory without times: nobody knows which is the later one."""
+    first: dict[str, _MemoryRow] = {}
+    for one in rows:
+        if not one.dated and _said(first.setdefault(one.memory.id, one).memory) != _said(one.memory):
+            line = first[one.memory.id].row.line
+            one.row.fault(f"line {line} says otherwise of {one.memory.id!r}; say with created_at which came later")
+
+
+def _said(memory: Memory) -> tuple[Any, ...]:
+    return tuple(getattr(memory, name) for name in _SAID)
 
 
 def _read(path: Path, workspace: str, faults: list[Fault]) -> tuple[list[_MemoryRow], Counter[str]]:
@@ -168,7 +180,7 @@ def _memory_row(row: Row, given: Mapping[str, Any], workspace: str) -> _MemoryRo
         row.fault(message)
     links = row.each("relationships", _link, expected=_LINK)
     links += tuple(link for link in row.each("links", _link, expected=_LINK) if link[1] != id_)  # to another version
-    return _MemoryRow(row, memory, "created" in given, until, links, given.get("vector"))
+    return _MemoryRow(row, memory, "created" in given, until, links)
 
 
 def _memory_id(text: str) -> str:
@@ -182,52 +194,6 @@ def _memory_id(text: str) -> str:
 def _link(entry: Any) -> tuple[str, str]:
     target = entry["target"] if "target" in entry else _memory_id(read_text_value(entry["item"]))
     return read_text_value(entry["type"]), read_text_value(target)
-
-
-def _vectors(
-    rows: Sequence[_MemoryRow], embedder: str | None, faults: list[Fault]
-) -> tuple[dict[str, tuple[Row, Float32Array]], int]:
-    """The vectors of rows by text, each of unit length, and how many are of contents that are searched in parts."""
-    given = [one for one in rows if one.vector is not None]
-    vectors: dict[str, tuple[Row, Float32Array]] = {}
-    if not given:
-        return vectors, 0
-    if embedder is None:
-        given[0].row.fault("a vector needs the name of the embedder that made it; name it, or leave vectors out")
-        return vectors, 0
-    model = open_embedder(embedder)
-    in_parts = 0
-    for one in given:
-        vector = _unit(one, model.identity.dimensions, embedder)
-        parts = chunks_of(Item(type="memory", name=one.memory.id, text=one.memory.content))
-        in_parts += len(parts) > 1
-        if vector is not None and len(parts) == 1:
-            vectors.setdefault(parts[0], (one.row, vector))
-    if vectors and not faults:  # a vector of another model would stand for the text wherever it is searched
-        text, (row, vector) = next(iter(vectors.items()))
-        if (cosine := float(model.embed([text])[0] @ vector)) < _SAME_MODEL:
-            row.fault(
-                f"the vector is not what {embedder} makes of the content (cosine {cosine:.2f}); name its embedder"
-            )
-    return vectors, in_parts
-
-
-def _unit(one: _MemoryRow, size: int, embedder: str) -> Float32Array | None:
-    """The vector of a row at unit length; None, and a fault, where it is none."""
-    try:
-        vector = np.array(one.vector, dtype=np.float64)
-    except (TypeError, ValueError):
-        vector = np.array(np.nan)
-    if vector.shape != (size,):
-        got = f"{len(one.vector):,} entries" if isinstance(one.vector, list) else f"{one.vector!r:.60}"
-        one.row.fault(f"vector must be {size:,} numbers, as {embedder} makes them, got {got}")
-        return None
-    length = float(np.linalg.norm(vector))
-    if not np.isfinite(length) or not length:
-        one.row.fault("vector must be of finite numbers that are not all zero")
-        return None
-    unit: Float32Array = (vector / length).astype(np.float32)
-    return unit
 
 
 def _known(store: SqliteStore, workspace: str) -> dict[str, list[Memory]]:

@@ -193,7 +193,8 @@ def _brief(blocks: tuple[Block, ...], told: set[tuple[str, Cell]]) -> Iterator[B
         elif block.brief:
             untold = [row for row in block.rows if not (block.once and (block.head[0], row[0]) in told)]
             most = min(block.shown or BRIEF_ROWS, BRIEF_ROWS)
-            shown = sum(row in untold for row in block.rows[:most])  # what comes behind the first is not drawn forward
+            fresh = sum(row in untold for row in block.rows[:most])  # what comes behind the first is not drawn forward
+            shown = fresh or min(len(untold), 1)
             told |= {(block.head[0], row[0]) for row in untold[:shown] if block.once}
             above = len(block.rows) - len(untold)
             title = f"{block.title}, {above:,} of them above" if above else block.title

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from ctxbench.selectors.protocol import shown_path
@@ -12,7 +12,7 @@ from ctxbench.selectors.protocol import shown_path
 MOST = 200
 """So many files are told apart; more are one, by the name of their folder."""
 
-_MOST_SEEN = 50_000  # files looked at, of whatever kind
+_MOST_SEEN = 20_000  # source files and folders; a home folder may hold more
 _CODE = frozenset(
     (
         *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".py", ".rb", ".go", ".rs", ".java", ".kt"),
@@ -28,40 +28,51 @@ def source_files(argv_files: Sequence[Path], base: Path) -> dict[str, str]:
     """The SHA-256 of the files of a command, by name.
 
     These are the files that it names, and the source code in their folders and below; where it names no code, as in
-    `npm run select`, the source code below the folder that it runs in. Hidden folders, `node_modules` and the like are
-    passed over, and so are data: what else a command reads is not known here.
+    `npm run select`, the source code below the folder that it runs in. Hidden folders, `node_modules` and the like
+    are passed over, and so are data: what else a command reads is not known here.
 
     Args:
         argv_files: that the command names; they are there.
         base: the folder that the command runs in.
 
     Returns:
-        Names relative to `base` where they lie below it. Of more than `MOST` files that are not named, one hash for
-        each folder that was searched.
+        Names relative to `base` where they lie below it, else to the folder that was searched; one hash for files of
+        one name. Of more than `MOST` files that are not named, one hash for each folder that was searched.
     """
-    found = {shown_path(path, base): _sha256(path) for path in argv_files}
+    found: dict[str, str] = {}
+    for path in argv_files:
+        _add(found, shown_path(path, base), _sha256(path))
+    named = set(argv_files)
     for folder in dict.fromkeys(path.parent for path in argv_files if path.suffix in _CODE) or [base]:
-        beside = {shown_path(path, base): _sha256(path) for path in _code_below(folder)}
+        top = "" if folder == base else f"{shown_path(folder, base)}/"
+        beside = {f"{top}{path.relative_to(folder).as_posix()}": _sha256(path) for path in _code_below(folder, named)}
         if len(beside) > MOST:
-            joined = "\0".join(f"{name}\0{sha256}" for name, sha256 in beside.items())
-            beside = {f"{shown_path(folder, base)}/": hashlib.sha256(joined.encode("utf-8", "replace")).hexdigest()}
-        found |= beside
+            beside = {top or "./": _joined(*beside, *beside.values())}
+        for name, sha256 in beside.items():
+            _add(found, name, sha256)
     return found
 
 
-def _code_below(folder: Path) -> list[Path]:
-    """The source files of a folder and those below it, sorted, as far as it is looked through."""
+def _add(found: dict[str, str], name: str, sha256: str) -> None:
+    found[name] = _joined(found[name], sha256) if name in found else sha256
+
+
+def _joined(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _code_below(folder: Path, named: Container[Path]) -> list[Path]:
+    """The source files of a folder and those below it, sorted, without the named, as far as it is looked through."""
     found: list[Path] = []
     n_seen = 0
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not (name.startswith(".") or name in _PASSED_OVER))
-        for name in sorted(files):
-            if name in _SETTINGS or os.path.splitext(name)[1] in _CODE:  # noqa: PTH122 - of thousands of names
-                found.append(Path(place, name))
-        n_seen += len(files)
+        code = sorted(name for name in files if name in _SETTINGS or os.path.splitext(name)[1] in _CODE)  # noqa: PTH122 - of thousands
+        found += [path for name in code if (path := Path(place, name)) not in named and os.path.isfile(path)]  # noqa: PTH113 - False where it cannot be looked at
+        n_seen += 1 + len(code)
         if n_seen >= _MOST_SEEN:
             break
-    return [path for path in found if path.is_file()]
+    return found
 
 
 def _sha256(path: Path) -> str:

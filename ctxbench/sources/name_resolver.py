@@ -101,6 +101,7 @@ class NameResolver:
             ("cleaned", self._cleaned(plain) or self._cleaned(name)),
             ("cut", self._cut(plain) if CUT_FROM <= len(name) <= 64 else []),
         ):
+            keys = _distinct(keys)
             if len(keys) == 1:
                 return Resolved(given, keys[0], rule)
             if keys:
@@ -110,7 +111,7 @@ class NameResolver:
     def _joined(self, name: str) -> list[ItemKey]:
         """The items whose server and name stand on the two sides of one of the joints."""
         splits = {(_clean(name[: at.start()]), _clean(name[at.end() :])) for at in _JOINT.finditer(name)}
-        return _distinct(key for split in sorted(splits) for key in self._by_parts.get(split, ()))
+        return [key for split in sorted(splits) for key in self._by_parts.get(split, ())]
 
     def _cleaned(self, name: str) -> list[ItemKey]:
         cleaned = _clean(name)

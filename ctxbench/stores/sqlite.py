@@ -168,6 +168,8 @@ class SqliteStore:
 
     def catalog(self, workspace: str) -> Catalog:
         """As of `MemoryStore`."""
+        with self._lock:
+            own = self._open().in_transaction  # what `together` has changed so far is kept for nobody else
         with self._transaction("DEFERRED") as db:
             place, revision, altered = _state(db, workspace)
 
@@ -177,7 +179,7 @@ class SqliteStore:
                 related = [] if mark else _relationships(db, workspace, place)
                 return [row for _, row in rows], related, rows[-1][0] if rows else mark
 
-            return self._catalogs.of(workspace, revision, altered, read)
+            return (KeptCatalogs() if own else self._catalogs).of(workspace, revision, altered, read)
 
     def revision(self, workspace: str) -> int:
         """As of `MemoryStore`."""
@@ -201,7 +203,7 @@ class SqliteStore:
     def together(self) -> Iterator[None]:
         """Inside, all that this thread inserts, updates and relates is one transaction: all of it is kept, or nothing.
 
-        Nothing is deleted inside, and no catalog is asked for after the first change.
+        Nothing is deleted inside.
         """
         with self._transaction():
             yield

@@ -12,9 +12,9 @@ import pytest
 import typer
 
 from ctxbench.cli.app import app
-from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.memory.context_engine import DEFAULTS
 from ctxbench.memory.engine_options import DEEPEST, MOST_RESULTS, ContextOptions, SearchOptions
+from ctxbench.stores.sqlite import SqliteStore
 
 DIARY = Path(__file__).parents[2] / "datasets" / "diary" / "corpus.jsonl"
 TYRE = {
@@ -83,7 +83,7 @@ def test_the_same_file_again_changes_nothing(cli, imported):
     before = stored()
     done = cli("memory", "import", "m.db", "rows.jsonl", "-w", "home", "--json")
     assert stored() == before
-    given = {"new": 0, "versions": 0, "same": 5, "relationships": 1, "elsewhere": 0, "vectors": 0, "in_parts": 0}
+    given = {"new": 0, "versions": 0, "same": 5, "relationships": 1, "elsewhere": 0}
     assert done.json == {"database": "m.db", "made": False, "workspace": "home", **given, "embedded": 0}
 
 
@@ -127,10 +127,10 @@ def test_a_dataset_s_corpus_is_imported_with_versions_and_links(cli, place):
 
 def test_vectors_are_made_at_the_import_if_asked_for(cli, place):
     done = cli("memory", "import", "m.db", write(*ROWS), *OFFLINE)
-    assert "vectors of hashing: 5 made, 0 given" in done.out
+    assert "vectors of hashing: 5 made" in done.out
     assert done.out.endswith("--workspace home --embedder hashing\n")
     done = cli("memory", "import", "m.db", "rows.jsonl", *OFFLINE)
-    assert "vectors of hashing: 0 made, 0 given" in done.out
+    assert "vectors of hashing: 0 made" in done.out
 
 
 def test_where_there_is_no_model_the_memories_are_in_and_that_is_said(cli, place, monkeypatch):
@@ -141,19 +141,9 @@ def test_where_there_is_no_model_the_memories_are_in_and_that_is_said(cli, place
     assert len(stored()[0]) == 5
 
 
-def hashed(text):
-    return HashingEmbedder().embed([text])[0].tolist()
-
-
-def test_vectors_that_rows_give_are_kept_at_unit_length(cli, place):
-    rows = [{**row, "vector": [3 * x for x in hashed(row["content"])]} for row in ROWS]
-    long = "One paragraph. " * 30
-    parts = {"id": "long", "content": f"{long}\n\n{long}", "vector": hashed("x")}
-    done = cli("memory", "import", "m.db", write(*rows, parts), *OFFLINE)
-    assert done.code == 0, done.err
-    assert "5 given" in done.out
-    assert "1 vector not kept" in done.out
-    assert cli("memory", "search", "m.db", "flat tyre", *OFFLINE, "--json").json["results"][0]["memory"]["id"] == "tyre"
+def test_without_such_an_embedder_nothing_is_imported(cli, place):
+    done = cli("memory", "import", "m.db", write(*ROWS), "-w", "home", "--embedder", "minilmm")
+    assert (done.code, done.out, Path("m.db").exists()) == (2, "", False)
 
 
 BAD_ROWS = {
@@ -184,7 +174,7 @@ BAD_ROWS = {
         "a relationship leads from one memory to another one",
     ),
     "no memory": ({"_id": "tool:a", "text": "x"}, "'tool:a' is no memory"),
-    "vector of nobody": ({"id": "a", "content": "x", "vector": [1.0]}, "a vector needs the name of the embedder"),
+    "a vector": ({"id": "a", "content": "x", "vector": [1.0]}, "unknown field 'vector'"),
 }
 
 
@@ -195,25 +185,16 @@ def test_a_bad_row_is_told_with_its_line_and_nothing_is_written(cli, place, row,
     assert said in done.err
     assert "rows.jsonl: nothing was imported: 1 fault\n" in done.err
     assert "rows.jsonl, line 6" in done.err
-    assert sorted(path.name for path in place.iterdir()) == ["rows.jsonl"], "no database is left behind"
+    with SqliteStore("m.db") as store:
+        assert store.workspaces() == ()
 
 
-BAD_VECTORS = {
-    "short": ("[1.0, 2.0]", "vector must be 256 numbers, as hashing makes them, got 2 entries"),
-    "words": ('"x"', "vector must be 256 numbers, as hashing makes them, got 'x'"),
-    "NaN": (f"[{', '.join(['NaN'] * 256)}]", "NaN"),
-    "zero": (json.dumps([0] * 256), "vector must be of finite numbers that are not all zero"),
-    "other model": (json.dumps([1] * 256), "the vector is not what hashing makes of the content (cosine "),
-}
-
-
-@pytest.mark.parametrize(("vector", "said"), BAD_VECTORS.values(), ids=BAD_VECTORS)
-def test_a_vector_that_is_none_of_the_model_is_refused(cli, place, vector, said):
-    done = cli("memory", "import", "m.db", write(f'{{"id": "a", "content": "x", "vector": {vector}}}'), *OFFLINE)
-    assert done.code == 2
-    assert said in done.err
-    assert "rows.jsonl, line 1" in done.err
-    assert not Path("m.db").exists()
+def test_two_contents_of_a_memory_need_times(cli, place):
+    rows = [{"id": "a", "content": "one"}, {"id": "a", "content": "one"}, {"id": "a", "content": "two"}]
+    done = cli("memory", "import", "m.db", write(*rows), "-w", "home")
+    assert (done.code, Path("m.db").exists()) == (2, False)
+    assert "line 1 says otherwise of 'a'; say with created_at which came later" in done.err
+    assert "rows.jsonl, line 3" in done.err
 
 
 def test_a_bad_row_leaves_a_database_that_is_there_as_it_was(cli, imported):

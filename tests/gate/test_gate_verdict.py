@@ -13,6 +13,7 @@ from ctxbench.gate.model import Verdict
 from tests.gate.gate_cases import identity, offered, snapshot
 
 COMPLETENESS = (parse_metric("completeness"),)
+TOKENS = {"a": 100, "b": 100, "rules": 20_000}
 NEW = identity(versions={"code": "new"})
 OUTSIDE = {"selector": {"command": ["mine"]}, "outside": True, "embedder": ""}
 
@@ -105,3 +106,21 @@ def test_fewer_tokens_that_the_session_holds_instead_are_no_improvement():
     assert one.reasons == (
         "tokens 20 -> 10 (-10), which the session holds now: total_tokens 20 -> 20 (0.0); no required item lost",
     )
+
+
+def test_a_saving_is_one_whatever_the_session_costs():
+    metrics = tuple(map(parse_metric, ("completeness", "tokens", "total_tokens")))
+    required = {f"q{i:03}": ["a"] for i in range(60)}
+    held = [offered("rules", mode="always")]
+
+    def side(more, **given):
+        answers = {name: [*held, "a", *more] for name in required}
+        return snapshot(answers, required=required, items={"a": "", "b": "", "rules": ""}, tokens=TOKENS, **given)
+
+    pairs = SnapshotPairs([(side(["b"]), side([], identity=NEW))])
+    one = check(pairs, CheckSettings(metrics=metrics), name="g", base="a", head="b").selectors[0]
+    assert [(m.metric, m.verdict) for m in one.metrics][1:] == [
+        ("tokens", Verdict.BETTER),
+        ("total_tokens", Verdict.SAME),  # within 5% of what it is in all
+    ]
+    assert (one.verdict, one.reasons) == (Verdict.BETTER, ("tokens 200 -> 100 (-100)",))

@@ -577,6 +577,19 @@ def test_a_command_that_names_no_source_file_is_followed_in_the_folder_that_it_r
     assert {*found} == {Path(sys.executable).name, "package.json", "select.ts"}
 
 
+def test_files_of_one_name_outside_the_folder_are_told_apart(tmp_path):
+    for folder in ("out/lib", "one/sel", "two/sel", "base"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("out/main.py", "out/lib/main.py", "one/sel/main.py", "two/sel/main.py"):
+        (tmp_path / name).write_text(name)
+    for argv in (["out/main.py"], ["one/sel/main.py", "two/sel/main.py"]):
+        command = [sys.executable, *(str(tmp_path / name) for name in argv)]
+        for name in argv:
+            before = files_of(command, tmp_path / "base")
+            (tmp_path / name).write_text("edited")
+            assert files_of(command, tmp_path / "base") != before, name
+
+
 def test_many_source_files_are_one(tmp_path):
     (tmp_path / "src").mkdir()
     for n in range(MOST + 1):

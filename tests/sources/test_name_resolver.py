@@ -9,6 +9,7 @@ import pytest
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.sources.name_resolver import NameResolver, named, unresolved
 
+SUM = ItemKey("tool", "b", "sum")
 LONG = "read_the_current_position_of_every_robot_arm"
 ITEMS = [
     ("tracker", "create_issue"),
@@ -74,6 +75,8 @@ def test_an_item_that_was_renamed_goes_by_its_names_before_too():
     for name in ("tool:tracker:file_bug", "file_bug", "mcp__tracker__file_bug", "tracker-file-bug"):
         assert names.resolve(name).key == new, name
     assert names.resolve("tool:forge:create_issue").key == ItemKey("tool", "forge", "create_issue")
+    moved = NameResolver(Catalog([Item(type="tool", server="b", name="sum")]), {ItemKey("tool", "a", "sum"): SUM})
+    assert [moved.resolve(name).key for name in ("sum", "a.sum", "b.sum")] == [SUM] * 3
 
 
 def test_a_name_that_was_cut_is_found_by_its_start(names):
