@@ -27,9 +27,9 @@ _PASSED_OVER = frozenset({"node_modules", "venv", "__pycache__", "runs", "target
 def source_files(argv_files: Sequence[Path], base: Path) -> dict[str, str]:
     """The SHA-256 of the files of a command, by name.
 
-    These are the files that it names, and the source code in their folders and below; where it names no code, as in
-    `npm run select`, the source code below the folder that it runs in. Hidden folders, `node_modules` and the like
-    are passed over, and so are data: what else a command reads is not known here.
+    These are the files that it names, and the source code in the folder that it runs in and below, or, of a file that
+    lies elsewhere, in that file's folder and below. Hidden folders, `node_modules` and the like are passed over, and
+    so are data: what else a command reads is not known here.
 
     Args:
         argv_files: that the command names; they are there.
@@ -37,19 +37,23 @@ def source_files(argv_files: Sequence[Path], base: Path) -> dict[str, str]:
 
     Returns:
         Names relative to `base` where they lie below it, else to the folder that was searched; one hash for files of
-        one name. Of more than `MOST` files that are not named, one hash for each folder that was searched.
+        one name. Where there are more than `MOST` that are not named, one hash for all those that are in no folder of
+        a named file, and where even these are more, for all.
     """
     found: dict[str, str] = {}
-    for path in argv_files:
+    named = dict.fromkeys(argv_files)
+    for path in named:
         _add(found, shown_path(path, base), _sha256(path))
-    named = set(argv_files)
-    for folder in dict.fromkeys(path.parent for path in argv_files if path.suffix in _CODE) or [base]:
+    own = dict.fromkeys(path.parent for path in named if path.suffix in _CODE)
+    for folder in dict.fromkeys(base if one.is_relative_to(base) else one for one in own or [base]):
         top = "" if folder == base else f"{shown_path(folder, base)}/"
-        beside = {f"{top}{path.relative_to(folder).as_posix()}": _sha256(path) for path in _code_below(folder, named)}
-        if len(beside) > MOST:
-            beside = {top or "./": _joined(*beside, *beside.values())}
-        for name, sha256 in beside.items():
-            _add(found, name, sha256)
+        beside = {path: f"{top}{path.relative_to(folder).as_posix()}" for path in _code_below(folder, named)}
+        near = {path for path in beside if any(path.is_relative_to(one) for one in own)}
+        apart = beside if len(beside) <= MOST else near if len(near) <= MOST else ()
+        for path in apart:
+            _add(found, beside[path], _sha256(path))
+        if rest := [path for path in beside if path not in apart]:
+            _add(found, top or "./", _joined(*(beside[path] for path in rest), *map(_sha256, rest)))
     return found
 
 

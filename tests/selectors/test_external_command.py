@@ -564,7 +564,7 @@ def test_the_description_follows_the_source_code_beside_what_the_command_names(t
         (tmp_path / skipped / "index.js").write_text("1")
     argv = [sys.executable, "src/select.mjs"]
     before = files_of(argv, tmp_path)
-    assert {*before} == {Path(sys.executable).name, "src/select.mjs", "src/lib/config.ts"}
+    assert {*before} == {Path(sys.executable).name, "src/select.mjs", "src/lib/config.ts", "other.py"}
     (tmp_path / "src/lib/config.ts").write_text("top = 2")
     after = files_of(argv, tmp_path)
     assert {name for name in before if before[name] != after[name]} == {"src/lib/config.ts"}
@@ -590,14 +590,22 @@ def test_files_of_one_name_outside_the_folder_are_told_apart(tmp_path):
             assert files_of(command, tmp_path / "base") != before, name
 
 
-def test_many_source_files_are_one(tmp_path):
-    (tmp_path / "src").mkdir()
-    for n in range(MOST + 1):
-        (tmp_path / "src" / f"m{n}.py").write_text(str(n))
-    before = files_of([sys.executable, "src/m0.py"], tmp_path)
-    assert {*before} == {Path(sys.executable).name, "src/m0.py", "src/"}
-    (tmp_path / "src" / "m7.py").write_text("else")
-    assert files_of([sys.executable, "src/m0.py"], tmp_path)["src/"] != before["src/"]
+def test_of_many_source_files_those_beside_a_named_one_are_told_apart(tmp_path):
+    for name in ("near", "far"):
+        (tmp_path / name).mkdir()
+    for n in range(MOST):
+        (tmp_path / "far" / f"m{n}.py").write_text(str(n))
+    for name in ("main.py", "other.py"):
+        (tmp_path / "near" / name).write_text(name)
+    argv = [sys.executable, "near/main.py"]
+    before = files_of(argv, tmp_path)
+    assert {*before} == {Path(sys.executable).name, "near/main.py", "near/other.py", "./"}
+    (tmp_path / "far" / "m7.py").write_text("else")
+    after = files_of(argv, tmp_path)
+    assert {name for name in before if before[name] != after[name]} == {"./"}
+    for n in range(MOST):
+        (tmp_path / "near" / f"m{n}.py").write_text(str(n))
+    assert {*files_of(argv, tmp_path)} == {Path(sys.executable).name, "near/main.py", "./"}
 
 
 def test_the_description_and_the_name_hold_no_secret_of_the_arguments(tmp_path):
