@@ -134,7 +134,10 @@ class World:
         selectors = [{"selector": "bm25", "name": f" ::error::{self.name()}"}, own, {"answers": "answers.jsonl"}]
         told = {"name": "e", "about": self.text(), "datasets": ["data"], "embedder": "hashing", "tokens": "chars/4"}
         dump(Path("e.yaml"), {**told, "selectors": selectors})
-        dump(Path("wrong.yaml"), {**told, self.text(): 1, "selectors": [{"selector": self.text()}]})
+        wrong = {**told, self.text(): 1, "selectors": [{"selector": self.text()}]}
+        dump(Path("wrong.yaml"), wrong)
+        dump(Path("wrong-gate.yaml"), {**wrong, "gate": {self.text(): 1}})
+        dump(Path("wrong-policy.yaml"), {"policies": {}, self.text(): 1})
         dump(Path("gate.yaml"), {**told, "selectors": [{"selector": "bm25", "name": self.name(), "set": {"n": 3}}]})
         tuned = {
             "name": "p",
@@ -244,7 +247,7 @@ class World:
             Asked(("check", "--annotations", "--allow-removed"), first=self.reword),
             Asked(("check", "--json")),
             Asked(("check", "--annotations", "--strict", "--markdown", "m.md")),
-            Asked(("check", "--annotations", "wrong.yaml")),
+            Asked(("check", "--annotations", "wrong-gate.yaml")),
         ]
 
     def costly(self) -> list[Asked]:
@@ -254,7 +257,7 @@ class World:
             Asked(("data", "capture", "--mcp-config", "mcp.json", "--out", "servers", "--timeout", "20")),
             Asked(("check", "--annotations", "--latency")),
             Asked(("tune", "data", "--policy", "policy.yaml")),
-            Asked(("tune", "data", "--policy", "wrong.yaml")),
+            Asked(("tune", "data", "--policy", "wrong-policy.yaml")),
             Asked(("calibrate", "probability", "data", "--out", f"f{self.name()}".replace("/", ""), "--split", "all",
                    "--selector", "semantic", *hashing)),
             Asked(("calibrate", bad, "data", "--out", "fits.json")),
