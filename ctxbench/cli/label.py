@@ -39,7 +39,7 @@ ALWAYS = "s skip  u undo  q quit"
 def label(
     folder: Path, *, minutes: float, selectors: list[str], figures: list[str], embedder: str, as_json: bool
 ) -> None:
-    """Ask for `minutes`, then say what the figures are."""
+    """Ask for `minutes`, then say what the figures are; 0 writes no file."""
     from ctxbench.data.labelling.folder import opened
     from ctxbench.data.labelling.predict import Predictor
     from ctxbench.data.labelling.query_files import read_exposures
@@ -48,7 +48,7 @@ def label(
         raise ParameterError(f"minutes must be 0 or more, got {minutes}")
     if minutes > 0:
         refuse_closed()
-    with opened(folder) as work:
+    with opened(folder, writes=minutes > 0) as work:
         tell(*work.notes)
         pool = make_pool_for(work.dataset, selectors, embedder, read_exposures(folder))
         if pool.always:

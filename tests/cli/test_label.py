@@ -113,6 +113,29 @@ def test_no_minutes_only_say_where_the_figures_stand(folder, capfd):
         label(folder, minutes=-1, figures=[], **OPTIONS)
 
 
+def test_no_minutes_write_no_file(folder):
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    label(folder, minutes=0, figures=["bm25"], **OPTIONS)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_figures_of_selectors_that_the_sample_was_not_drawn_for_are_guessed_alike(folder, piped, capfd):
+    options = {"minutes": 0, "figures": [], "embedder": "hashing", "as_json": True}
+
+    def figures():
+        label(folder, selectors=["everything", "bm25"], **options)
+        return json.loads(capfd.readouterr().out)["before"]
+
+    fresh = figures()
+    piped("q")
+    label(folder, minutes=20, figures=[], selectors=["bm25"], embedder="hashing", as_json=False)
+    capfd.readouterr()
+    other = figures()
+    for kind in ("completeness", "differences"):
+        assert [row["value"] for row in other[kind]] == pytest.approx([row["value"] for row in fresh[kind]], abs=1e-5)
+    assert fresh["completeness"][0]["value"] > 0.9  # all is offered
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are of POSIX systems")
 def test_a_terminal_takes_single_keys_and_keeps_answers_through_a_kill(folder):
     import pty

@@ -37,6 +37,7 @@ class LabelFolder:
         log: of answers.
         notes: what was found and done on opening, one line each.
         left: queries whose answers do not count, since their labels were changed by other means.
+        writes: whether files are written at all; False to say only where the figures stand.
     """
 
     path: Path
@@ -44,6 +45,7 @@ class LabelFolder:
     log: AnswerLog
     notes: list[str]
     left: tuple[str, ...] = ()
+    writes: bool = True
 
     def session(self, predictor: Predictor, *, seed: int = 0, focus: tuple[str, ...] = ()) -> LabellingSession:
         """A session that goes on where the last one ended; the first one draws the sample.
@@ -76,7 +78,7 @@ class LabelFolder:
         else:
             answered = {answer.query for answer in self.log.answers}
             made = extended(queue, predictor, [query for query in open_ if query not in answered])
-        if made is not queue:
+        if made is not queue and self.writes:
             made.write(path)
         return LabellingSession(predictor, made, self.log, left=self.left)
 
@@ -94,10 +96,10 @@ class LabelFolder:
         refuse_frozen(dataset, self.path)
         applied = apply_answers(dataset, self.log.answers)
         made = with_sources(applied.dataset) if self.log.answers else applied.dataset
-        if made is not dataset:
+        if made is not dataset and self.writes:
             write_dataset(made, self.path)
         self.dataset, self.left = made, applied.left
-        if session is not None:
+        if session is not None and self.writes:
             weights = {query: round(weight, 6) for query, weight in session.sample().weights().items()}
             write_weights(self.path, weights, session.queue.stratum_of())
         return applied
@@ -116,8 +118,12 @@ class LabelFolder:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[LabelFolder]:
+def opened(path: Path, *, writes: bool = True) -> Iterator[LabelFolder]:
     """Open the folder of a dataset to label it; nobody else can meanwhile. Answers not in the files yet get there.
+
+    Args:
+        path: the folder.
+        writes: False leaves its files as they are; `save` and `session` write nothing then.
 
     Raises:
         ParameterError: it is frozen, no folder of a dataset, or open in another session.
@@ -141,9 +147,9 @@ def opened(path: Path) -> Iterator[LabelFolder]:
         refuse_frozen(dataset, path)
         log = AnswerLog(path / FOLDER / LOG)
         notes = [log.repaired] if log.repaired else []
-        folder = LabelFolder(path=path, dataset=dataset, log=log, notes=notes)
+        folder = LabelFolder(path=path, dataset=dataset, log=log, notes=notes, writes=writes)
         applied = folder.save()
-        if applied.changed:
+        if applied.changed and writes:
             notes.append(f"{len(applied.changed)} queries answered earlier are now in the dataset's files")
         if applied.left:
             which = ", ".join(applied.left[:3]) + (", ..." if len(applied.left) > 3 else "")

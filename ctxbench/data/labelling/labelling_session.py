@@ -297,12 +297,20 @@ class LabellingSession:
         )
 
     def _guesses(self) -> list[tuple[Sequence[float], Sequence[float], Sequence[float]]]:
-        """By stratum; even chances for selectors that the queue was not made for."""
-        n = len(self.pool.offers)
+        """By stratum; made anew for selectors that the queue was not made for."""
         if self.pool.names == self.queue.selectors:
             return [(one.complete, one.first, one.second) for one in self.queue.strata]
-        even = ((0.5,) * n, (0.25,) * len(pairs(n)), (0.25,) * len(pairs(n)))
-        return [even] * len(self.queue.strata)
+        return [self._guess_anew(one.queries) for one in self.queue.strata]
+
+    def _guess_anew(self, queries: Iterable[str]) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
+        """The guessed shares of a stratum's queries, of those that are still there; even chances if none is."""
+        there = [query for query in queries if query in self.pool.row]
+        if not there:
+            n = len(self.pool.offers)
+            return (0.5,) * n, (0.25,) * len(pairs(n)), (0.25,) * len(pairs(n))
+        found = self.predictor.guesses(there)
+        complete, first, second = (table.mean(axis=0) for table in (found.complete, found.first, found.second))
+        return complete.tolist(), first.tolist(), second.tolist()
 
     def report(self) -> Report:
         """Where the figures stand."""
