@@ -66,7 +66,10 @@ def run_experiment(
     with progress() as shown:
         experiment, faults = examine(path)
         told.refuse({"the experiment": [path], **dataset_inputs(*experiment.datasets, base=experiment.base)})
-        prepared = prepare(_part_of(experiment, only, limit), faults=faults, notify=shown.say)
+        named = {spec.name for spec in experiment.selectors}
+        if not (faults and set(only) - named):  # else one that is named may be among what cannot be read
+            experiment = _part_of(experiment, only, limit)
+        prepared = prepare(experiment, faults=faults, notify=shown.say)
     name = f"{experiment.name}-part" if only or limit is not None else experiment.name
     _run(prepared, out or Path("runs") / name, fresh=fresh, told=told)
 

@@ -256,6 +256,17 @@ def test_a_part_that_is_none_is_one_error(cli, experiment):
     assert cli("run", "small.yaml", "--limit", "0").code == 2
 
 
+@pytest.mark.parametrize("fault", ["command: [nodee, own.js]", f"command: [{sys.executable}], timout: 2"])
+def test_a_fault_of_the_selector_of_a_part_is_told_with_its_line(cli, place, tiny, fault):
+    (place / "own.yaml").write_text(
+        f"datasets: [{tiny}]\nembedder: hashing\nselectors:\n  - bm25\n  - {{name: ours, {fault}}}\n"
+    )
+    whole, part = cli("run", "own.yaml"), cli("run", "own.yaml", "--only", "ours")
+    assert (part.code, part.err) == (whole.code, whole.err)
+    assert "(own.yaml, line 5)" in part.err
+    assert "unknown selector" not in part.err
+
+
 def test_figures_as_csv_are_those_of_the_summary(cli, experiment, place):
     done = cli("run", experiment(), "--csv", "figures.csv", "--json")
     rows = list(csv.DictReader((place / "figures.csv").read_text("utf-8").splitlines()))
