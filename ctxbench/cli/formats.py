@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -108,9 +109,19 @@ def import_golden(
             if followed := _followed(out):
                 raise InputError([*error.faults, Fault(followed, file)], subject=error.subject) from error
             raise
-        return replace(conversion, dataset=conversion.dataset.of_agent(agent))
+        dataset = conversion.dataset.of_agent(agent)
+        source = {**dataset.about["source"], "path": _path_from(out, file)}
+        return replace(conversion, dataset=replace(dataset, about={**dataset.about, "source": source}))
 
     _written(make, out, whole=_GOLDEN, as_json=as_json, again=True)
+
+
+def _path_from(folder: Path, file: Path) -> str:
+    """The path of a file relative to a folder; where there is none (another drive), its name."""
+    try:
+        return Path(os.path.relpath(file.absolute(), folder.absolute())).as_posix()
+    except ValueError:
+        return file.name
 
 
 def _followed(folder: Path) -> str:

@@ -177,7 +177,7 @@ class _LabellingDialogue:
             return PromptAnswer("skip")
         if prompt.kind == "alternative":
             return PromptAnswer("alternative", yes=key == "y") if key in ("y", "n") else None
-        if key in ("0", "n"):
+        if key == "0":
             return PromptAnswer("done")
         if key == "x":
             return PromptAnswer("nothing")

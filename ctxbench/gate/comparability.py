@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from ctxbench.io.visible import count
 from ctxbench.selectors.protocol import NOT_ASKED
 from ctxbench.sources.catalogs import read_item
 
+_UNNAMED = "Evals without ids get others when records are put in or taken out before them: give each an `id`"
 _ONE_SIDED = 0.05  # share of the queries on which a metric may apply to one side only without a notice
 LEFT_OUT_REASONS = {
     "removed": "gone",
@@ -73,6 +75,8 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
     reasons = [*_missing_queries(base, head, queries)]
     if not (reasons or (settings.allow_removed and queries)):
         reasons = [f"{what}; {_renewal_hint(base)}, or leave them out with --allow-removed" for what in differing]
+        if reasons and "changed" in left_out and _numbered(left_out["changed"]):
+            reasons[-1] += f". {_UNNAMED}"
     reasons += [*_missing_answers(base, queries), *_missing_answers(head, head.queries)]
     different = head.answers is not base.answers  # not where no selector was asked
     reasons += [
@@ -153,7 +157,13 @@ def _missing_queries(base: SelectorSnapshot, head: SelectorSnapshot, queries: tu
         yield f"dataset {head.dataset} has no labelled query on either side; label some"
     elif not base.queries.keys() & {*head.queries, *head.unasked}:
         what = f"no query of {base.source} is in dataset {head.dataset}: it may be of another one"
-        yield f"{what}; name the same dataset, or {_renewal_hint(base)}"
+        unnamed = f". {_UNNAMED}" if _numbered(base.queries) else ""
+        yield f"{what}; name the same dataset, or {_renewal_hint(base)}{unnamed}"
+
+
+def _numbered(ids: Iterable[str]) -> bool:
+    """Whether ids are those that evals without ids get: the name of the file and a number."""
+    return all(re.fullmatch(r".+-\d+", name) for name in ids)
 
 
 def _query_differences(

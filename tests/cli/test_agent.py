@@ -281,6 +281,21 @@ class TestDatasets:
         with ctxbench.label("evals", embedder="hashing") as session:
             assert "support" in set(session.report()["of"])
 
+    def test_evals_without_ids_that_moved_are_told_as_such(self, agent, cli):
+        rows = ['{"query": "has it left?", "expected": []}\n', '{"query": "where?", "expected": []}\n']
+        Path("e.yaml").write_text("datasets: [evals]\nselectors: [bm25]\nembedder: hashing\n")
+        evals = ("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals")
+        Path("evals.jsonl").write_text("".join(rows))
+        assert cli(*evals).code == 0
+        assert cli("check", "e.yaml", "--accept").code == 0
+        Path("evals.jsonl").write_text("".join(reversed(rows)))
+        done = cli("check", "e.yaml")
+        assert "notice: evals.jsonl has changed since it was imported: import it again" in done.err
+        assert cli(*evals).code == 0
+        done = cli("check", "e.yaml")
+        assert "give each an `id`" in " ".join(done.out.split())
+        assert "has changed since" not in done.err
+
     def test_answers_of_before_a_rebase_do_not_bring_old_names_back(self, agent, cli):
         Path("evals.jsonl").write_text('{"query": "has it left the depot?"}\n')
         assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0

@@ -216,7 +216,7 @@ def test_a_search_says_which_number_of_the_list_it_found(folder, piped, capfd):
 
 
 def test_what_is_marked_otherwise_is_needed_by_the_same_search_once_more(folder, piped, capfd):
-    piped("w", "/send", "/page", "n", "q")
+    piped("w", "/send", "/page", "x", "q")
     label(folder, minutes=20, figures=[], **OPTIONS)
     err = capfd.readouterr().err
     said = "already marked not needed: s / send_mail (tool); nothing was changed; the same search once more marks it "
@@ -349,3 +349,10 @@ def test_skips_are_counted_and_told(folder, piped, capfd):
     out, _ = capfd.readouterr()
     assert "1 query labelled to the end" in out
     assert "2 queries skipped, or not asked what would do as well" in out
+
+
+def test_a_key_that_the_menu_does_not_have_is_no_answer(folder, piped, capfd):
+    piped("n", "q")
+    label(folder, minutes=20, figures=[], **OPTIONS)
+    assert "'n' is no answer here" in capfd.readouterr().err
+    assert log_of(folder) == []

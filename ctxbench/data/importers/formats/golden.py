@@ -54,6 +54,10 @@ from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Res
 NOTHING = "queries that need nothing (`expected` is empty)"
 UNSAID = "queries without `expected`, kept unlabelled"
 AGAIN = "requests that stand in the file more than once, kept as one group, so in one split"
+UNNAMED = (
+    "queries without an id, named by their place in the file: give each an `id`, so that `check` knows them again when "
+    "others are put in before them or taken out"
+)
 _MARKS = ("|", ";", ",")  # between names in one field of a table
 _LABELLING = "As in the file: what a request should be offered is required, what it should not be offered irrelevant."
 
@@ -94,7 +98,7 @@ def import_golden(
     file, names = Path(file), dict(names or {})
     for field in names:
         check_choice("the field that is mapped", field, MAPPED)
-    draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, AGAIN, PASSED_OVER, RENAMED))
+    draft = Draft(settings or ImportSettings(), (NOTHING, UNSAID, AGAIN, UNNAMED, PASSED_OVER, RENAMED))
     rows = list(read_records(file, draft.faults))
     if not names:
         _refuse_log(rows, file)
@@ -104,8 +108,8 @@ def import_golden(
     records = [row.data for row in rows]
     unknown = without_request(records)
     reader = _EvalReader(catalog, draft, named_by=naming_field(records), mapped=names, has_requests=not unknown)
-    for row in rows:
-        reader.read(row, f"{file.stem}-{row.line}")
+    for number, row in enumerate(rows, start=1):  # not the line, which a comment would move
+        reader.read(row, f"{file.stem}-{number}")
     reader.put_in_groups()
     draft.faults.sort(key=lambda fault: fault.line)
     draft.ids |= reader.hints
@@ -193,7 +197,10 @@ class _EvalReader:
         passed_over = sorted(set(row.data) - {*fields.values(), *READ_BESIDE})
         self.draft.ids[PASSED_OVER] += passed_over
         text = self._text(row, fields["query"] or QUERY[0])
-        query_id = self.draft.query_id(_id(row, fields["id"]) or default_id)
+        own_id = _id(row, fields["id"])
+        query_id = self.draft.query_id(own_id or default_id)
+        if not own_id:
+            self.draft.ids[UNNAMED].append(query_id)
         if self._lines.setdefault(query_id, row.line) != row.line:
             row.fault(f"query {query_id!r} stands twice, first in line {self._lines[query_id]}")
         expected = self._groups(row, fields["expected"])

@@ -338,3 +338,10 @@ def test_names_are_ids_where_there_are_no_others_and_no_two_are_alike(tmp_path, 
     rows = [{"query": f"q{number}", "expected": [], **row} for number, row in enumerate(rows)]
     found = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG)
     assert [query.id for query in found.dataset.queries] == ids
+
+
+def test_queries_without_ids_are_named_by_their_place_among_records_and_told(tmp_path):
+    (tmp_path / "e.jsonl").write_text('\n{"query": "a", "expected": []}\n\n\n{"query": "b", "expected": []}\n')
+    found = import_golden(tmp_path / "e.jsonl", CATALOG)
+    assert [query.id for query in found.dataset.queries] == ["e-1", "e-2"]
+    assert any("give each an `id`" in line and line.endswith("2 (e-1, e-2)") for line in found.lines())
