@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ from ctxbench.bench.metrics import Metric, parse_metric, parse_metrics
 from ctxbench.bench.progress_listener import nothing_said
 from ctxbench.bench.results import LONGEST_NAME
 from ctxbench.core.arrays import IntArray
-from ctxbench.core.errors import Fault, InputError, StorageError, UserError
+from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Analyses, ByDomain, Merge, Step
+from ctxbench.data.datasets.changed_source import changed_sources
 from ctxbench.data.datasets.dataset import Dataset, select_queries
 from ctxbench.data.datasets.lookup import dataset_folder, dataset_reference, open_dataset
 from ctxbench.data.labelling.query_files import read_weights
@@ -27,7 +27,7 @@ from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.features.stored_fits import calibration_faults, fit_notices
 from ctxbench.index.resources import LocalResources, local_resources
 from ctxbench.io.cache import cache_dir
-from ctxbench.io.files import file_name, read_bytes
+from ctxbench.io.files import file_name
 from ctxbench.io.json_files import dump_json
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.pipelines import PipelineSelector
@@ -124,9 +124,8 @@ def prepare(
         form.faults += _unsuited(experiment, datasets, local_resources(embedder, counter))
     if form.faults or embedder is None or counter is None:
         raise InputError(form.in_order())
-    for one in opened.values():
-        if changed := _changed_source(one.whole, experiment.base / one.reference):
-            notify(f"notice: {changed}")
+    for changed in changed_sources(experiment.datasets, experiment.base):
+        notify(f"notice: {changed}")
     for notice in _notices(experiment, datasets, local_resources(embedder, counter)):
         notify(f"notice: {notice}")
     return Prepared(
@@ -301,19 +300,6 @@ def _steps(pipeline: Pipeline) -> Iterator[Step]:
             waiting += [step for steps in one.domains.values() for step in steps]
         else:
             yield one
-
-
-def _changed_source(dataset: Dataset, folder: Path) -> str:
-    """That the evals which a dataset was made of have changed, if they are still where its card says; else nothing."""
-    match dataset.about.get("source"):
-        case {"format": "golden", "sha256": dict(files), "path": str(path)} if (file := folder / path).is_file():
-            try:
-                now = hashlib.sha256(read_bytes(file)).hexdigest()
-            except StorageError:
-                return ""
-            if now != files.get(file.name, now):
-                return f"{file.name} has changed since it was imported: import it again"
-    return ""
 
 
 def _drawn(dataset: Dataset, folder: Path) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxbench.bench.progress_listener import Notify, Progress, nothing_said, silent
 from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.data.datasets.changed_source import changed_sources
 from ctxbench.data.datasets.lookup import user_folder
 from ctxbench.gate.baseline_layout import MANIFEST, VECTORS, gate_file_in_messages
 from ctxbench.gate.baseline_reader import read_baseline
@@ -80,10 +81,13 @@ def check_gate(
             from ctxbench.gate.snapshot_sources import ask  # slow to import
 
             now = ask(file, faults=faults, bases=bases, notify=notify, progress=progress)
-        elif (file.baseline / VECTORS).exists():
-            from ctxbench.gate.stored_vectors import accepted_vectors
+        else:
+            for changed in changed_sources(file.experiment.datasets, file.experiment.base):
+                notify(f"notice: {changed}")
+            if (file.baseline / VECTORS).exists():
+                from ctxbench.gate.stored_vectors import accepted_vectors
 
-            accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
+                accepted_vectors(file.baseline)  # damage would else come to light with the next change of a text
         _refuse_unknown_pins(file, bases, now)
         pairing, settings = pair_snapshots(bases, now.snapshots), replace(file.settings, allow_removed=allow_removed)
         place = str(file.baseline)
