@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.read_files import dataset_inputs, selector_inputs
@@ -156,6 +158,9 @@ def _run(prepared: Prepared, path: Path, *, fresh: bool, told: Told, page: bool 
                 names = ", ".join(done.kept)
                 shown.say(f"not asked again, since no source file of it has changed: {names}; --fresh asks again")
             shown.say(f"{made}; {done.embedded:,} texts embedded{'' if done.embedded else ', no model loaded'}")
+            if prepared.experiment.path is None:
+                for line in _all_empty(prepared, RunFolder(path)):
+                    shown.say(line)
         _report(RunFolder(path), prepared.datasets, prepared.counter, told=told, page=page)
     _refuse_silence(prepared, RunFolder(path))
 
@@ -185,6 +190,15 @@ def _goes_on(*, kept: bool) -> Iterator[None]:
         if kept:
             stopped.add_note("the same command goes on from here")
         raise
+
+
+def _all_empty(prepared: Prepared, folder: RunFolder) -> Iterator[str]:
+    """A warning where the answers that are scored, those of the first selector, offer nothing for any query."""
+    name = prepared.experiment.selectors[0].name
+    for dataset in prepared.datasets:
+        items = folder.load(dataset, name).metrics.get("items")
+        if items is not None and len(items) and not np.nan_to_num(items).any():
+            yield f"warning: every answer of {name} on {dataset} is empty: nothing is offered for any query"
 
 
 def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[str]:

@@ -41,6 +41,13 @@ def test_the_table_is_on_stdout(cli, answers, tiny):
     assert "mine (baseline)" in done.out
 
 
+def test_answers_that_are_all_empty_are_told(cli, answers, tiny):
+    said = "warning: every answer of mine on tiny is empty"
+    assert said in cli("score", answers(), "-d", tiny).err
+    given = {"q02": [{"id": "reference:release%20calendar"}]}
+    assert said not in cli("score", answers(given, name="mine.jsonl"), "-d", tiny).err
+
+
 def test_a_run_is_kept_where_it_is_asked_for(cli, answers, tiny, place):
     done = cli("score", answers(), "--dataset", tiny, "--out", "kept")
     assert done.err.endswith("report: kept/report.html (open it in a browser)\n")
