@@ -83,8 +83,10 @@ def search(
     if as_json:
         print_json({"workspace": workspace, "results": results, **({"explanation": told} if explain else {})})
         return
-    say(*_table([(one["score"], one) for one in results], "alike"))
-    say(f"{_found(len(results), workspace)}; alike: in meaning, 0 to 1, - where not measured", err=True)
+    ranking = {one["id"]: one["ranking"] for one in reversed(found.explained())}
+    say(*_table([((ranking[one["memory"]["id"]], one["score"]), one) for one in results], "score", "alike"))
+    what = "score: what they are ranked by; alike: in meaning alone, 0 to 1, - where not measured"
+    say(f"{_found(len(results), workspace)}; {what}", err=True)
     if told:
         say("", "what each was ranked by:", *_explanation(told))
 
@@ -110,7 +112,10 @@ def preview(
         return
     memories = built.every_result()
     scores = [told["rankingScores"][one["memory"]["id"]] for one in memories]
-    say(*_table(list(zip(scores, memories, strict=True)), "score"), _totals(built, workspace))
+    say(
+        *_table([((score,), one) for score, one in zip(scores, memories, strict=True)], "score"),
+        _totals(built, workspace),
+    )
 
 
 def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], embedder: str) -> BuiltContext:
@@ -149,17 +154,21 @@ def _engine(place: Path, embedder: str, counter: str | None = None) -> Iterator[
         yield engine
 
 
-def _table(rows: Sequence[tuple[float | None, Mapping[str, Any]]], score: str) -> list[str]:
-    """Lines of memories, best first, with what each of them led to below it."""
+def _table(rows: Sequence[tuple[Sequence[float | None], Mapping[str, Any]]], *figures: str) -> list[str]:
+    """Lines of memories, best first, with their figures, and what each of them led to below it."""
     lines: list[tuple[str, ...]] = []
-    for rank, (value, one) in enumerate(rows, start=1):
-        lines.append((str(rank), "-" if value is None else f"{value:.3g}", *_cells(one["memory"])))
-        lines += [("", one_["relationship"], *_cells(one_["memory"])) for one_ in one.get("relationships", ())]
+    for rank, (values, one) in enumerate(rows, start=1):
+        shown = ["-" if value is None else f"{value:.3g}" for value in values]
+        lines.append((str(rank), *shown, *_cells(one["memory"])))
+        lines += [
+            ("", one_["relationship"], *[""] * (len(figures) - 1), *_cells(one_["memory"]))
+            for one_ in one.get("relationships", ())
+        ]
     if not lines:
         return []
-    lines.insert(0, ("rank", score, "id", "type", "created", "memory"))
-    widths = [max(len(line[column]) for line in lines) for column in range(5)]
-    return ["  ".join([*map(str.ljust, line, widths), line[5]]) for line in lines]
+    lines.insert(0, ("rank", *figures, "id", "type", "created", "memory"))
+    widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[:-1]]
+    return ["  ".join([*map(str.ljust, line, widths), line[-1]]) for line in lines]
 
 
 def _cells(memory: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxbench.io.visible import one_line
@@ -104,6 +104,17 @@ class InputError(UserError):
             head = f"{subject}: {count}" if subject else count
             rest = [f"  and {len(self.faults) - SHOWN} more"] if len(self.faults) > SHOWN else []
             super().__init__("\n".join([head, *(f"  {one_line(str(fault))}" for fault in self.faults[:SHOWN]), *rest]))
+
+
+def merge_equal_faults(faults: Sequence[Fault]) -> list[Fault]:
+    """One fault for those of a file with equal messages, at the first line, with the number of the other lines."""
+    groups: dict[tuple[str, Path | str | None], list[Fault]] = {}
+    for fault in faults:
+        groups.setdefault((fault.message, fault.path), []).append(fault)
+    return [
+        replace(first, message=f"{first.message}; so are {len(more):,} more lines" if more else first.message)
+        for first, *more in groups.values()
+    ]
 
 
 def raise_faults(faults: Sequence[Fault], *, subject: str = "") -> None:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, ParameterError, UnknownNameError, raise_faults
+from ctxbench.core.errors import Fault, ParameterError, UnknownNameError, merge_equal_faults, raise_faults
 from ctxbench.core.items import ItemKey
 from ctxbench.io.rows import Row, jsonl_rows, read_text_value
 from ctxbench.stores.memories import Memory, Relationship, checked, time_named
@@ -85,7 +85,7 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
     faults: list[Fault] = []
     rows, others = _read(path, workspace, faults)
     _refuse_unordered(rows)
-    raise_faults(faults, subject=_subject(path))
+    raise_faults(merge_equal_faults(faults), subject=_subject(path))
     if not rows and others:
         raise UnknownNameError("workspace", workspace, others, where=f": no row of {path} is of it")
     if not rows:

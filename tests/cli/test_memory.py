@@ -223,13 +223,14 @@ def test_a_file_without_rows_is_refused(cli, place, file, said):
 def test_a_search_is_a_table_best_first(asked):
     done = asked("search", "flat tyre or tea", "--limit", "2", "--relationships")
     head, first, related, second = done.out.splitlines()
-    assert head.split() == ["rank", "alike", "id", "type", "created", "memory"]
+    assert head.split() == ["rank", "score", "alike", "id", "type", "created", "memory"]
     assert re.fullmatch(
-        r"1  +0\.\d+  +tyre  event  +2026-03-01 09:00  Ana's front tyre went flat on the canal path\.", first
+        r"1  +\d+\.\d+  +0\.\d+  +tyre  event  +2026-03-01 09:00  Ana's front tyre went flat on the canal path\.", first
     )
     assert related.split()[:2] == ["mended_with", "pump"]
     assert second.startswith("2 ")
-    assert done.err == "2 memories of workspace home; alike: in meaning, 0 to 1, - where not measured\n"
+    what = "score: what they are ranked by; alike: in meaning alone, 0 to 1, - where not measured"
+    assert done.err == f"2 memories of workspace home; {what}\n"
 
 
 def test_filters_and_times_are_the_engine_s(asked):
@@ -393,3 +394,11 @@ def test_help_says_the_engine_s_limits_and_defaults():
             {"template", "budget", "metadata"} if name == "search" else set()
         )
         assert fields <= said.keys(), "every option of the engine can be given"
+
+
+def test_equal_faults_of_a_file_are_one_with_a_count(cli, place):
+    (place / "agent.jsonl").write_text("a: {\n" * 9)
+    done = cli("memory", "import", "new.db", "agent.jsonl", "--workspace", "home")
+    assert done.code == 2
+    assert done.err.count("malformed JSON") == 1
+    assert "so are 8 more lines" in done.err

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ctxbench.bench.progress_listener import Progress, silent
-from ctxbench.core.errors import InputError, ParameterError, none_found
+from ctxbench.core.errors import InputError, ParameterError, merge_equal_faults, none_found
 from ctxbench.core.item_suggestions import suggest_items
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.data.datasets.dataset import Dataset, name_fault, name_of_path
@@ -20,7 +20,7 @@ from ctxbench.data.labelling.query_files import EXPOSURE, Exposure, write_exposu
 from ctxbench.data.traces.builder import SOURCE, Builder, writable
 from ctxbench.data.traces.conversations import conversations
 from ctxbench.data.traces.import_report import TraceReport
-from ctxbench.data.traces.log_reader import merge_equal_faults, read_records
+from ctxbench.data.traces.log_reader import read_records
 from ctxbench.data.traces.nothing_read import what_was_seen
 from ctxbench.data.traces.records import LogFindings
 from ctxbench.io.files import atomic_folder

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.progress_listener import Progress, silent
-from ctxbench.core.errors import Fault, InputError, StorageError
-from ctxbench.data.datasets.row_groups import group_pairs
+from ctxbench.core.errors import Fault, InputError, StorageError, merge_equal_faults
 from ctxbench.data.traces.bodies import BodyTurn, as_turn, unread_request
 from ctxbench.data.traces.langfuse import holds_observations, read_observations
 from ctxbench.data.traces.otlp import TURN_MARKS, Span, holds_spans, read_spans
@@ -131,15 +130,6 @@ class _DocumentReader:
         record = read_turn(data, place, at, findings=self._findings, interner=self._interner)
         self._records += [] if record is None else [record]
         return record
-
-
-def merge_equal_faults(faults: Sequence[Fault]) -> list[Fault]:
-    """One fault for those of a file with equal messages, at the first line, with the number of the other lines."""
-    groups = group_pairs(((fault.message, fault.path), fault) for fault in faults)
-    return [
-        replace(first, message=f"{first.message}; so are {len(more):,} more lines" if more else first.message)
-        for first, *more in groups.values()
-    ]
 
 
 def _documents(
