@@ -243,7 +243,8 @@ def data_import_golden(
 
     Requests, each with what it should be offered. A record is {"query": "...", "expected": ["refund_order"],
     "forbidden": []}. Whatever the catalog holds, an item that `expected` does not name is not needed; a record
-    without `expected` is unlabelled.
+    without `expected` is unlabelled. Alternatives are a list inside it: of [["search", "find"], "open"] either of the
+    first two is enough.
 
     For example:
 

@@ -142,7 +142,9 @@ def _names_items(data: Mapping[str, Any]) -> bool:
     return any((plain := snake(name)) in (*EXPECTED, *FORBIDDEN) and plain not in _OF_BODIES for name in data)
 
 
-def meant(name: str, value: Any, fields: Mapping[str, str | None]) -> tuple[str, str] | None:
+def meant(
+    name: str, value: Any, fields: Mapping[str, str | None], names_of: Mapping[str, str]
+) -> tuple[str, str] | None:
     """What a field that was passed over may have been meant to be: `expected` or `forbidden`, and a name of it.
 
     What says that something should not be offered is never taken for what should be.
@@ -151,13 +153,19 @@ def meant(name: str, value: Any, fields: Mapping[str, str | None]) -> tuple[str,
         name: of the field.
         value: what it holds; a list under a name that says not is a list of what is forbidden.
         fields: what the record's other fields are; what is there already was not meant.
+        names_of: what the file calls fields that are mapped; a field called much like one of those was meant to be it.
     """
     plain = snake(name).replace("'", "")
     what, names = ("forbidden", FORBIDDEN) if _SAYS_NOT.search(plain) else ("expected", EXPECTED)
+    for field in ("expected", "forbidden"):
+        theirs = names_of.get(field)
+        if theirs and get_close_matches(plain, [snake(theirs)], n=1):
+            absent = fields.get(field) is None
+            return (field, theirs) if absent else None
     close = get_close_matches(plain, names, n=1)
     if not close and what == "forbidden" and isinstance(value, list):
         close = ["forbidden"]
-    return (what, close[0]) if close and fields[what] is None else None
+    return (what, close[0]) if close and fields.get(what) is None else None
 
 
 def naming_field(records: Sequence[Mapping[str, Any]]) -> str | None:

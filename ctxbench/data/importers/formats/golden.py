@@ -49,6 +49,7 @@ from ctxbench.data.importers.formats.eval_fields import (
 )
 from ctxbench.data.importers.formats.record_files import parse_list, read_records
 from ctxbench.io.rows import Row
+from ctxbench.sources.field_names import as_option
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN, NameResolver, Resolved, named
 
 NOTHING = "queries that need nothing (`expected` is empty)"
@@ -140,8 +141,9 @@ def _refuse_unsaid(reader: _EvalReader, file: Path) -> None:
         return
     hints = "".join(f"; {hint}" for hint in reader.hints)
     what = f"no record says what it should be offered; passed over: {', '.join(map(repr, passed_over))}{hints}"
+    option = as_option({"expected": next(iter(passed_over))})
     names = f"expected one of {', '.join(EXPECTED)}; or, for what should not be offered, {', '.join(FORBIDDEN)}"
-    later = "To label the requests later, leave out the other fields"
+    later = f"Or say which one holds it: {option}. To label the requests later, leave out the other fields"
     reader.draft.faults.append(Fault(f"{what} -- rename the field: {names}. {later}", file))
 
 
@@ -192,9 +194,10 @@ class _EvalReader:
 
     def read(self, row: Row, default_id: str) -> None:
         """Add the query and the labels of one record; what is wrong becomes a fault of its line."""
-        fields = {what: what if what in self._mapped else field_of(row, what) for what in FIELDS}
+        fields = {what: None if what in self._mapped else field_of(row, what) for what in FIELDS}
+        fields |= {what: what for what in FIELDS if what in self._mapped and row.data.get(what) is not None}
         fields["id"] = fields["id"] or self._named_by
-        passed_over = sorted(set(row.data) - {*fields.values(), *READ_BESIDE})
+        passed_over = sorted(set(row.data) - {*fields.values(), *self._mapped.values(), *READ_BESIDE})
         self.draft.ids[PASSED_OVER] += passed_over
         text = self._text(row, fields["query"] or QUERY[0])
         own_id = _id(row, fields["id"])
@@ -213,7 +216,7 @@ class _EvalReader:
         if overlap:
             row.fault("two lists of alternatives share an item; expected each item in one of them")
         for name in passed_over:
-            if found := meant(name, row.data[name], fields):
+            if found := meant(name, row.data[name], fields, self._mapped):
                 what, close = found
                 hint = f"queries without `{what}` but with {name!r}, which was passed over; did you mean {close!r}?"
                 self.hints.setdefault(hint, []).append(query_id)

@@ -345,3 +345,17 @@ def test_queries_without_ids_are_named_by_their_place_among_records_and_told(tmp
     found = import_golden(tmp_path / "e.jsonl", CATALOG)
     assert [query.id for query in found.dataset.queries] == ["e-1", "e-2"]
     assert any("give each an `id`" in line and line.endswith("2 (e-1, e-2)") for line in found.lines())
+
+
+def test_a_field_much_like_a_mapped_one_is_hinted_at_and_null_is_not_passed_over(tmp_path):
+    rows = [
+        {"ask": "a", "needs": ["refund_order"]},
+        {"ask": "b", "need": ["refund_order"]},
+        {"ask": "c", "needs": None},
+    ]
+    names = {"query": "ask", "expected": "needs"}
+    found = import_golden(write(tmp_path / "e.jsonl", rows), CATALOG, names=names)
+    assert found.ids[PASSED_OVER] == ["need"]
+    assert any("but with 'need', which was passed over; did you mean 'needs'?" in line for line in found.lines())
+    said = faults_of(write(tmp_path / "f.jsonl", [{"query": "a", "wants": ["refund_order"]}]))
+    assert "--map expected=wants" in said[0][1]
