@@ -157,6 +157,12 @@ def rebase(name: str, how: Rebasing, *, out: Path | None, in_place: bool = False
     agent = Path(catalog) if is_agent_file(catalog) else None
     found = replace(found, dataset=found.dataset.of_agent(agent))
     written = None
+    if how.accept and how.catalog is None:
+        where = f"{name} is over an agent file, of whose former items only the ids are known, so that no renames can be"
+        what = f"{where} proposed; name them with --renames FILE"
+        if target is not None and found.lost_labels:
+            raise ParameterError(f"{what}, or leave --accept-renames out to drop {len(found.lost_labels):,} labels")
+        say(f"notice: {what}", err=True)
     if target is not None:
         say(*drop_warning(found), err=True)
         written = _written(found.dataset, target, source=name, answers=False, in_place=in_place)

@@ -135,7 +135,12 @@ def data_rebase(
     in_place: InPlace = False,
     renames: Annotated[Path | None, typer.Option(help="YAML or JSON: old item id to new.")] = None,
     accept_renames: Annotated[
-        bool, typer.Option("--accept-renames", help="Follow items with the same content elsewhere, too.")
+        bool,
+        typer.Option(
+            "--accept-renames",
+            help="Follow items with the same content elsewhere, too; not over an agent file, of whose former items "
+            "only ids are known: there take --renames.",
+        ),
     ] = False,
     version: NewVersion = None,
     all_: AllFlag = False,
