@@ -119,3 +119,12 @@ def test_edited_evals_in_place_of_followed_renames_are_refused_with_the_whole_wa
     assert "write the new ids where it still has the old ones, delete evals, and import again" in done.err
     shutil.rmtree("evals")
     assert cli(*imported).code == 0
+
+
+def test_renames_that_cannot_be_proposed_over_an_agent_drop_no_label(imported, cli):
+    before = {path: path.read_bytes() for path in Path("evals").rglob("*") if path.is_file()}
+    done = rebase(cli, "--in-place", "--accept-renames")
+    assert done.code == 2
+    assert "only the ids are known, so that no renames can be proposed; name them with --renames FILE" in done.err
+    assert {path: path.read_bytes() for path in Path("evals").rglob("*") if path.is_file()} == before
+    assert rebase(cli, "--in-place", "--renames", "renames.yaml").code == 0
