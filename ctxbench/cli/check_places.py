@@ -37,10 +37,15 @@ def find_places(done: GateCheck) -> Places:
         path, line = find_in(lines.item, dataset, name)
         return in_repository(path), edited_line(path, line, done.edited.get((dataset, name), ()))
 
+    def own(name: str) -> str:
+        path = experiment.base / name
+        return in_repository(path) if name and path.is_file() else ""
+
     return Places(
         gate=in_repository(done.file.path),
         selectors={one.name: one.line for one in experiment.selectors},
         files=dict(_agents(done.file.path)),
+        own=own,
         embedder=line_of(experiment.lines, ("embedder",)),
         item=item,
         query=finding(lines.query),

@@ -7,6 +7,7 @@ What a text should say is a hint: no scores are computed for it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ctxbench.core.errors import UserError
@@ -15,7 +16,7 @@ from ctxbench.gate.comparability import item_of
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import NONE, server_of
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
-from ctxbench.gate.replay import Candidate
+from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_values
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.value_texts import shortened
@@ -34,7 +35,6 @@ _UNDO_TEXTS = {
     "gone": "put {} back",
     "disabled": "enable {} again",
 }
-_SIZE_PARAMETERS = {"standard": "topN", "first": "n"}  # by cut, the parameter that counts items
 
 
 def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
@@ -155,40 +155,70 @@ def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
 
 
 def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
-    """Advise to change the parameter of the cut that keeps the item out, to a value that lets it in."""
+    """Advise to change the parameters of the cuts that keep the item out, to values that let it in.
+
+    Empty where that would not bring it back: cuts that can be replayed are tried with these values.
+    """
     after, item = change.head, change.item
-    row = after.rows.get(item)
+    row, steps = after.rows.get(item), pair.steps[1] or ()
     step = None if row is None else deciding_cut(pair, row)
     if row is None or row.score is None or step is None or row.beyond_chunks:
         return Remedy()
-    best = max((after.score(one) for one in after.found), default=0.0)
-    match step.name, step.values.get("of"):
-        case (("standard" | "first"), _):
-            size = _SIZE_PARAMETERS[step.name]
-            return Remedy(f"raise {user_name(size, step, pair)} to", place_among_rivals(item, after, step))
-        case "margin", "ratio" if best > 0:
-            return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up((best - row.score) / best))
-        case "margin", "difference":
-            return Remedy(f"raise {user_name('margin', step, pair)} to", _round_up(best - row.score))
-        case "at_least", _:
-            return Remedy(f"lower {user_name('threshold', step, pair)} to", _round_down(row.score), lower=True)
+    behind = [one for one in steps[steps.index(step) :] if one.kind == "cut" and row.type in one.types]
+    wider = {one.path: values for one in behind if (values := _wider_values(item, after, one, pair, behind))}
+    rivals = [other for name, other in after.rows.items() if name != item]
+    widened = [with_values(one, {**one.values, **wider.get(one.path, {})}) for one in steps]
+    kept = can_replay(steps) and not replay_cuts(widened, [ReplayCase(own=row, rivals=rivals, bar=after.bar)])[0]
+    if step.path not in wider or kept:
+        return Remedy()
+    told = [(one, name, value) for one in behind for name, value in wider.get(one.path, {}).items()]
+    phrase, verb, amount = "", "", 0.0
+    for place, (one, name, value) in enumerate(told):
+        last, verb = verb, "lower" if name == "threshold" else "raise"
+        said = user_name(name, one, pair) if verb == last else f"{verb} {user_name(name, one, pair)}"
+        phrase, amount = f"{phrase} {amount:g} and {said} to" if place else f"{said} to", value
+    return Remedy(phrase, amount, lower=verb == "lower")
+
+
+def _wider_values(
+    item: str, side: QueryCandidates, step: FlatStep, pair: SnapshotPair, behind: Sequence[FlatStep]
+) -> dict[str, float]:
+    """The parameters of a cut that are too narrow for an item, with values that are wide enough; empty if none is."""
+    place, score = place_among_rivals(item, side, step, pair, behind), side.score(item)
+    best = max((side.score(name) for name, row in side.found.items() if row.type in step.types), default=score)
+    values, found = step.values, dict[str, float]()
+    match step.name:
+        case "standard" if score < values["includeScore"]:
+            found["topN"] = place
+        case "first":
+            found["n"] = place
+        case "margin" if place > values["at_least"] and (values["of"] != "ratio" or best > 0):
+            fallen = best - score
+            found["margin"] = _round_up(fallen / best if values["of"] == "ratio" else fallen)
+            if fallen <= values["margin"] * (best if values["of"] == "ratio" else 1.0):
+                del found["margin"]
+        case "at_least" if score < values["threshold"] and place > values["at_least"]:
+            found["threshold"] = _round_down(score)
         case _:
-            return Remedy()
+            pass
+    if values.get("at_most") is not None:
+        found["at_most"] = place
+    return {name: value for name, value in found.items() if value > values[name] or name == "threshold"}
 
 
-def place_among_rivals(item: str, side: QueryCandidates, step: FlatStep) -> int:
+def place_among_rivals(
+    item: str, side: QueryCandidates, step: FlatStep, pair: SnapshotPair, behind: Sequence[FlatStep]
+) -> int:
     """The place of an item among its rivals: how many items the cut would have to offer until it is among them.
 
-    What earlier rules keep out does not count.
+    What the cuts before those `behind`, from the one that keeps the item out, keep out does not count.
     """
-    score = side.score(item)
-    rule = side.rows[item].rule
     rows = [
         row
         for name, row in side.found.items()
-        if name != item and row.type in step.types and (row.rule is None or row.rule == rule)
+        if name != item and row.type in step.types and (row.rule is None or deciding_cut(pair, row) in behind)
     ]
-    own = (-score, side.rows[item].place)
+    own = (-side.score(item), side.rows[item].place)
     return 1 + sum((-side.score(row.id), row.place) < own for row in rows)
 
 

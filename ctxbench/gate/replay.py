@@ -189,10 +189,10 @@ def with_setting(
     if path in ours and path not in theirs:
         return tuple(one for one in steps if one.path != path)
     told = {name: theirs[path].values[name]} if path in theirs and name in theirs[path].values else {}
-    return tuple(_with_values(one, {**one.values, **told}) if told and one.path == path else one for one in steps)
+    return tuple(with_values(one, {**one.values, **told}) if told and one.path == path else one for one in steps)
 
 
-def _with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:
+def with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:
     """The step with other values; unchanged where these are not valid together (an at_most below its at_least)."""
     try:
         registry.build(step.kind, step.name, values)

@@ -117,9 +117,10 @@ def _figures(table: ComparisonTable, columns: Sequence[Column], plain: bool, *, 
 
 
 def _add_names(made: Table, table: ComparisonTable) -> None:
-    """The column of the selectors' names, which are broken where it is narrow, but never gone."""
+    """The column of the selectors' names, which are broken where it is narrow, but never gone; the mark is whole."""
     longest = max((len(row.selector) for row in table.rows), default=0)
-    made.add_column("selector", overflow="fold", min_width=min(longest, _NAME))
+    mark = max((len(_BASELINE) for row in table.rows if row.is_base), default=0)
+    made.add_column("selector", overflow="fold", min_width=max(min(longest, _NAME), mark))
 
 
 def _figure(table: ComparisonTable, row: SelectorRow, column: Column, plain: bool) -> Text:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import pytest
+
 from ctxbench.core.selection import Pair
 from ctxbench.gate.cause_groups import cost_key
 from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind
+from ctxbench.gate.remedies import _widen_cut
+from ctxbench.gate.snapshot_pair import SnapshotPair
 from tests.gate.cause_cases import explained, groups, scored
 from tests.gate.gate_cases import item_id
 
@@ -180,6 +184,48 @@ def test_the_margin_that_would_be_wide_enough():
     head = scored({"q": {**ROW, "b": 0.6}}, refine, required={"q": ["b"]}, texts={"b": "b b. else"})
     wider = "raise refine.margin.margin to 0.334"  # (0.9 - 0.6) / 0.9 = 0.3333
     assert remedy(base, head) == f"take the edit of {item_id('b')} back, or {wider}"
+
+
+SEVEN = {name: 0.9 - place / 100 for place, name in enumerate("abcdefg")}
+NARROW = {"margin": 0.4, "of": "difference", "at_least": 1, "at_most": 3}
+
+
+@pytest.mark.parametrize(
+    ("narrow", "b", "needed"),
+    [
+        ({}, 0.8, {"at_most": 8}),  # within the margin
+        ({}, 0.3, {"margin": 0.601, "at_most": 8}),  # kept out by both
+        ({"at_most": 20}, 0.3, {"margin": 0.601}),
+    ],
+)
+def test_what_is_to_be_widened_is_the_rule_that_keeps_an_item_out(narrow, b, needed):
+    spec = {"spec": {"retrieve": "bm25"}, "required": {"q": ["x"]}}
+    held = {**NARROW, **narrow}
+    base = scored({"q": {**SEVEN, "x": 0.95}}, [{"margin": held}], texts={"x": "x"}, **spec)
+    now = {"q": {**SEVEN, "x": b}}
+    head = scored(now, [{"margin": held}], texts={"x": "else"}, values={**held}, **spec)
+    said = " and ".join(f"{name} to {value}" for name, value in needed.items())
+    assert wider_cut(base, head) == f"raise {said}"
+    again = scored(now, [{"margin": {**held, **needed}}], texts={"x": "else"}, **spec)
+    assert item_id("x") in [one.id for one in again.answers["q"].offered]
+
+
+def wider_cut(base, head):
+    """How wide the cut would have to be for the one item that was lost; empty where no width is known."""
+    found = input_differences(base, head, {})
+    pair = SnapshotPair(base, head, found)
+    (lost,) = [one for one in explained(base, head) if one.lost and one.required]
+    return str(_widen_cut(pair.context(lost), pair))
+
+
+def test_a_wider_cut_that_would_not_bring_the_item_back_is_not_said():
+    tight = [{"first": {"n": 2}}, {"budget": {"tokens": 20}}]
+    base = scored({"q": ROW}, tight, required={"q": ["b"]})
+    assert wider_cut(base, scored({"q": {**ROW, "x": 0.85}}, tight, required={"q": ["b"]})) == ""
+    both = [{"margin": {"margin": 0.2, "of": "difference", "at_most": 20}}, {"first": {"n": 2}}]
+    base = scored({"q": ROW}, both, required={"q": ["b"]})
+    head = scored({"q": {**ROW, "b": 0.65}}, both, required={"q": ["b"]}, texts={"b": "else"})
+    assert wider_cut(base, head) == "raise refine.margin.margin to 0.251 and refine.first.n to 3"
 
 
 def test_another_model_is_to_be_tuned_for():

@@ -197,3 +197,13 @@ def test_a_terminal_without_unicode_gets_plain_signs(summary: RunSummary) -> Non
 def test_a_run_without_datasets_says_what_is_measured_and_no_more(summary: RunSummary) -> None:
     parts = console_tables(replace(summary, datasets=()), console=Console(file=io.StringIO(), width=80))
     assert len(parts) == 1
+
+
+@pytest.mark.parametrize("width", range(50, 100, 3))
+def test_the_mark_of_the_baseline_is_never_broken(summary: RunSummary, width: int) -> None:
+    (dataset,) = summary.datasets
+    base, other = dataset.selectors
+    rows = (replace(base, selector="agent"), replace(other, selector="ours", against={}))
+    manifest = {**summary.manifest, "experiment": {**summary.manifest["experiment"], "compare_to": "agent"}}
+    narrow = replace(summary, datasets=(replace(dataset, selectors=rows),), manifest=manifest)
+    assert any("(baseline)" in line for line in printed(narrow, width).split("Against")[0].splitlines())

@@ -19,6 +19,10 @@ def _nowhere(_dataset: str, _name: str) -> Place:
     return _NOWHERE
 
 
+def _no_file(_name: str) -> str:
+    return ""
+
+
 def unknown_place() -> Place:
     """The place of what stands at no known place."""
     return _NOWHERE
@@ -32,6 +36,7 @@ class Places:
         gate: the gate file; empty where there is none.
         selectors: lines of the gate file by the names of selectors.
         files: places of selectors that stand in a file of their own, such as an agent file, likewise.
+        own: the file that a selector of the user's names so, relative to the repository; empty where there is none.
         embedder: the line of the gate file that names the model; 0 = none does.
         item: the place of an item by dataset and id.
         query: that of a query, likewise.
@@ -41,6 +46,7 @@ class Places:
     gate: str = ""
     selectors: Mapping[str, int] = field(default_factory=dict)
     files: Mapping[str, Place] = field(default_factory=dict)
+    own: Callable[[str], str] = _no_file
     embedder: int = 0
     item: Callable[[str, str], Place] = _nowhere
     query: Callable[[str, str], Place] = _nowhere
@@ -51,9 +57,11 @@ class Places:
         return (self.gate, line) if self.gate else _NOWHERE
 
     def of_cause(self, cause: Cause, dataset: str, selectors: Sequence[str]) -> Place:
-        """The place of a cause: a selector, the model, or the first item that has a line, else their file."""
+        """The place of a cause: an edited file, a selector, the model, or the first item that has a line or a file."""
         if cause.kind is CauseKind.MODEL:
             return self.in_gate(self.embedder)
+        if cause.kind is CauseKind.OUTSIDE and (edited := next(filter(None, map(self.own, cause.subjects)), "")):
+            return edited, 0
         if cause.kind in _CONFIGURED:
             own = next((self.files[name] for name in selectors if name in self.files), _NOWHERE)
             line = next((self.selectors[name] for name in selectors if name in self.selectors), 0)

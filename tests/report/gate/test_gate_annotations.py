@@ -295,3 +295,10 @@ def test_whatever_others_wrote_no_other_line_is_a_command(text):
     for line in re.split("[\r\n\u2028]", harmless(text)):
         assert obeyed(line) is None
         assert "##[" not in line
+
+
+def test_an_edited_file_of_a_selector_of_ones_own_is_the_place():
+    cause = Cause(kind=CauseKind.OUTSIDE, subjects=("node", "src/rank.js"), detail="src/rank.js was edited")
+    places = Places(gate="g.yaml", selectors={"s": 5}, own=lambda name: f"app/{name}" if name.endswith(".js") else "")
+    assert places.of_cause(cause, "desk", ["s"]) == ("app/src/rank.js", 0)
+    assert places.of_cause(replace(cause, subjects=("timeout",)), "desk", ["s"]) == ("g.yaml", 5)
