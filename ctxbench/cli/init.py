@@ -9,9 +9,10 @@ from pathlib import Path
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.project import IGNORE, MCP, RUNS, TOOLS, Project, look
-from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.installation import install_command
 from ctxbench.io.console import say
+from ctxbench.io.yaml_files import load_yaml
 
 AGENT, GATE, POLICIES, EXPERIMENT = "agent.yaml", "gate.yaml", "policies.yaml", "experiment.yaml"
 WORKFLOW = ".github/workflows/ctxbench.yml"
@@ -146,6 +147,17 @@ def _not_taken(found: Project) -> Iterator[str]:
         yield f"not taken: {name}, whose form is not known; `{how}` says what is missing"
 
 
+def _names_own_selector(path: Path) -> bool:
+    """Whether a file that is there names a selector that ctxbench does not ship."""
+    try:
+        data, _ = load_yaml(path)
+    except UserError:
+        return False
+    selectors = data.get("selectors") if isinstance(data, dict) else None
+    ways = {"command", "url", "callable", "answers"}
+    return any(ways & {*one} for one in selectors or () if isinstance(one, dict))
+
+
 def _next(found: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
     """What comes next, with the user's own names; `workflow` and `ignore` say whether these files were written."""
 
@@ -162,10 +174,11 @@ def _next(found: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
         evals = folder / (found.evals or "evals.jsonl")
         golden = command("data", "import", "golden", evals, "--catalog", agent, "--out", folder / EVALS)
         yield f"{golden}    # your evals, or `traces` and a log"
-    yield (
-        f"name your own selector under selectors: in {folder / EXPERIMENT} and {folder / GATE}; until then a shipped "
-        "one (learned/normal) is measured"
-    )
+    if lacking := [str(folder / name) for name in (EXPERIMENT, GATE) if not _names_own_selector(folder / name)]:
+        where = " and ".join(lacking)
+        yield (
+            f"name your own selector under selectors: in {where}; until then a shipped one (learned/normal) is measured"
+        )
     yield f"{command('run', folder / EXPERIMENT)}    # the selectors beside each other"
     yield command("check", folder / GATE, "--accept")
     if workflow:

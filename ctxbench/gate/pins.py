@@ -131,7 +131,7 @@ def _absence_reason(item: str, fact: AnswerFact, snapshot: SelectorSnapshot) -> 
     for one in fact.near:
         if one.id == item:
             return f"{one.rule or 'it stayed out'}{_score_text(one.score)}"
-    return exclusion_reason(item, snapshot.queries[fact.query], snapshot.items[item]) or "the search did not find it"
+    return exclusion_reason(item, snapshot.queries[fact.query], snapshot.items[item]) or "the selector did not find it"
 
 
 def exclusion_reason(item: str, query: QueryFact, known: ItemFact) -> str:

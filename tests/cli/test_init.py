@@ -73,6 +73,18 @@ def test_it_writes_what_the_project_needs(cli, project):
     assert [policy.name for policy in policies] == ["aggressive", "normal", "conservative"]
 
 
+def test_whose_selector_is_named_already_is_not_told_to_name_it(cli, project):
+    cli("init")
+    own = "  # - {command: [node, my-selector.mjs], name: ours}"
+    for done, left in (("experiment.yaml", "in gate.yaml;"), ("gate.yaml", "")):
+        text = Path(done).read_text()
+        assert own in text
+        Path(done).write_text(text.replace(own, own.replace("# ", "", 1)))
+        steps = " ".join(cli("init", "--json").json["next"])
+        assert left in steps
+    assert "name your own selector" not in steps
+
+
 def test_the_next_commands_work_as_they_stand(cli, project):
     cli("init")
     hashing = ("--embedder", "hashing")

@@ -51,7 +51,7 @@ def test_a_pin_that_holds_or_is_not_meant_says_nothing(given):
     ("given", "expected"),
     [
         ({"must_include": (C,)}, [f"{C} is not offered: below includeScore, score 0.4"]),
-        ({"must_include": (D,)}, [f"{D} is not offered: the search did not find it"]),
+        ({"must_include": (D,)}, [f"{D} is not offered: the selector did not find it"]),
         ({"must_include": ("tool:s:z",)}, ["tool:s:z is not offered: it is not in the catalog"]),
         ({"must_not_include": (A,)}, [f"{A} is offered (search, score 0.9)"]),
         ({"at_most_items": 1}, ["2 items offered, 1 too many"]),
@@ -75,7 +75,7 @@ def test_what_the_session_holds_may_be_pinned_out():
 
 
 def test_a_tag_pins_every_query_that_has_it():
-    assert messages(tag="billing", must_include=(A,)) == [("q3", f"{A} is not offered: the search did not find it")]
+    assert messages(tag="billing", must_include=(A,)) == [("q3", f"{A} is not offered: the selector did not find it")]
 
 
 @pytest.mark.parametrize("query", ["q4", "q5"])
@@ -233,10 +233,10 @@ def why_out(query, **fields):
 def test_a_pinned_item_that_the_query_may_not_get_is_said_to_be_none_of_its():
     keys = {name: ItemKey.parse(item_id(name)) for name in "ab"}
     assert why_out({"scope": "acme"}) == "it is not among what query q may get (scope acme)"
-    assert why_out({"scope": "all"}) == "the search did not find it"
+    assert why_out({"scope": "all"}) == "the selector did not find it"
     own = "it is not among what query q may get (its own list of available items)"
     assert why_out({"available": (keys["b"],)}) == own
-    assert why_out({"available": (keys["a"],)}) == why_out({}) == "the search did not find it"
+    assert why_out({"available": (keys["a"],)}) == why_out({}) == "the selector did not find it"
     assert why_out({"removed": (keys["a"],)}) == "the user removed it from the session of query q"
     assert why_out({}, include="manual") == "its include mode is manual, so that no search brings it in"
     assert why_out({"scope": "all"}, enabled=False) == "it is disabled"

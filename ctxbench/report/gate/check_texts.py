@@ -11,6 +11,7 @@ from ctxbench.bench.stats import Comparison
 from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.model import (
     Cause,
+    CauseKind,
     Change,
     Check,
     LatencyVerdict,
@@ -152,7 +153,9 @@ def _score(value: float | None) -> str:
 
 def exclusion_text(change: Change) -> str:
     """What keeps an item out on the side where it is out, and by how much it missed."""
-    rule = "the search did not find it" if change.rule is None else str(change.rule)
+    rule = str(change.rule or "the selector did not find it")
+    if change.lost and change.cause.kind is CauseKind.GONE and change.item in change.cause.subjects:
+        return "no longer in the catalog"
     if change.rule is not None and change.rule.code == TOP_K:  # a rank counts items
         rule = f"{rule}, of which an item may have several"
     if not change.missed_by:

@@ -146,10 +146,10 @@ def test_what_was_no_candidate_is_said_so(made):
     one = replace(made.worse(), changes=(lost, replace(lost, lost=False)))
     found = tables(document(made.check(one)).sections[0])
     assert found["Required items lost"].rows[0][2:4] == (
-        "the search did not find it",
+        "the selector did not find it",
         "0.5000 -> none, rank 2 -> none",
     )
-    assert found["Required items gained"].rows[0][2] == "the search did not find it"
+    assert found["Required items gained"].rows[0][2] == "the selector did not find it"
     assert found["Required items gained"].head[2] == "kept out before"
 
 

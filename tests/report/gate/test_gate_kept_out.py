@@ -25,7 +25,14 @@ def test_a_miss_is_never_said_to_be_nothing(missed_by, said):
     change = Change(
         query="q", item="tool:a", lost=True, required=True, cause=Cause(kind=CauseKind.UNKNOWN), missed_by=missed_by
     )
-    assert exclusion_text(change) == f"the search did not find it{said}"
+    assert exclusion_text(change) == f"the selector did not find it{said}"
+
+
+def test_what_is_gone_was_not_looked_for():
+    cause = Cause(kind=CauseKind.GONE, subjects=("tool:a",), detail="no longer in the catalog")
+    change = Change(query="q", item="tool:a", lost=True, required=True, cause=cause)
+    assert exclusion_text(change) == "no longer in the catalog"
+    assert exclusion_text(replace(change, item="tool:b")) == "the selector did not find it"
 
 
 def test_a_rule_of_chunks_is_not_taken_for_one_of_ranks():
