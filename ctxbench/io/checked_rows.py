@@ -227,6 +227,7 @@ class CheckedRows:
         if not self._writable and self._opened is None:
             return None
         target = self.path.absolute().as_uri() + ("" if self._writable else "?mode=ro")
+        before = _status(self.path)  # what is put there while it is opened is not what was opened
         connection = sqlite3.connect(
             target,
             uri=True,
@@ -237,7 +238,7 @@ class CheckedRows:
         )
         connection.__class__ = _Opened
         connection.text_factory = bytes  # damage may make a text of a value, which need not be UTF-8
-        self._opened = _status(self.path)
+        self._opened = before or _status(self.path)
         return connection
 
     def _prepared(self, connection: sqlite3.Connection) -> bool:

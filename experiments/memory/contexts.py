@@ -114,10 +114,14 @@ def page(default: Row, rows: Mapping[tuple[str, Any], Row], n: int) -> str:
     gains = [f"{one.complete - default.complete:.1f}" for one in (linked, more)]
     costs = [f"{one.tokens - default.tokens:.0f}" for one in (linked, more)]
     room, wide = DEFAULT["budget"] / default.tokens, detailed.tokens / default.tokens
+    answer = (
+        "**Keep ten memories, the template `chat` and 2,000 tokens, and follow relationships where memories have them: "
+        f"one step adds {gains[0]} points of completeness for {costs[0]} tokens, ten more memories {gains[1]} for "
+        f"{costs[1]}.**"
+    )
     return f"""# How many memories, which template, which budget?
 
-**Keep ten memories, the template `chat` and 2,000 tokens, and follow relationships where memories have them: one step
-adds {gains[0]} points of completeness for {costs[0]} tokens, ten more memories {gains[1]} for {costs[1]}.**
+{answer}
 
 Completeness is the share of requests for which all that is required stands in the context, over the {n} requests of
 `diary` that need something, with its 95% interval (requests about the same facts count together). *Linked* are those
