@@ -65,7 +65,7 @@ def _agents(gate: Path) -> Iterator[tuple[str, Place]]:
         if is_agent_file(path):
             _, lines = load_yaml(path)
             name = about.get("name") or "/".join([path.stem, *([about["preset"]] if "preset" in about else [])])
-            line = line_of(lines, ("settings",)) or line_of(lines, ("selector",))
+            line = lines.get(("settings",)) or line_of(lines, ("selector",))
             yield str(name), (in_repository(path), line)
 
 

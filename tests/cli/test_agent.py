@@ -385,6 +385,10 @@ class TestCheck:
         write(place, AGENT | {"settings": {"n": 0}})
         text = Path("agent.yaml").read_text().splitlines()
         assert f"where: agent.yaml:{text.index('settings:') + 1};" in cli("check", "gate.yaml").out
+        write(place, {key: value for key, value in AGENT.items() if key != "settings"} | {"selector": "random"})
+        line = 1 + next(n for n, one in enumerate(Path("agent.yaml").read_text().splitlines()) if "selector:" in one)
+        assert line > 1
+        assert f"where: agent.yaml:{line};" in cli("check", "gate.yaml").out
 
     def test_its_settings_hold_in_presets_too(self, agent, cli, place):
         write(place, AGENT | {"selector": "learned", "settings": {"at_most": 2}})
