@@ -36,9 +36,10 @@ def _closeness(wanted: ItemKey, other: ItemKey) -> float:
     if wanted[:2] != other[:2]:
         return 0.0
     names = [(wanted.name, other.name), (wanted.name.rpartition("/")[2], file)]
-    return min(_ratio(*pair) for pair in names)
+    return min(name_likeness(*pair) for pair in names)
 
 
-def _ratio(one: str, other: str) -> float:
+def name_likeness(one: str, other: str) -> float:
+    """How alike two names are, their case aside, from 0 to 1; below 0.7, where they are not close, it may be 0."""
     matcher = SequenceMatcher(None, one.lower(), other.lower())
     return matcher.ratio() if matcher.real_quick_ratio() >= _CLOSE and matcher.quick_ratio() >= _CLOSE else 0.0

@@ -193,10 +193,9 @@ def _wider_values(
         case "first":
             found["n"] = place
         case "margin" if place > values["at_least"] and (values["of"] != "ratio" or best > 0):
-            fallen = best - score
-            found["margin"] = _round_up(fallen / best if values["of"] == "ratio" else fallen)
-            if fallen <= values["margin"] * (best if values["of"] == "ratio" else 1.0):
-                del found["margin"]
+            unit = best if values["of"] == "ratio" else 1.0
+            if best - score > values["margin"] * unit:
+                found["margin"] = _round_up((best - score) / unit)
         case "at_least" if score < values["threshold"] and place > values["at_least"]:
             found["threshold"] = _round_down(score)
         case _:

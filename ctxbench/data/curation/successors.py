@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 
+from ctxbench.core.item_suggestions import name_likeness
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.data.curation.renames import Rename
 
@@ -37,7 +37,7 @@ def likely_successors(gone: Sequence[Item], new: Sequence[Item], *, alone: bool 
         for one in new:
             if one.type != old.type:
                 continue
-            names, words = _name_likeness(old, one), _word_likeness(old, one)
+            names, words = name_likeness(old.name, one.name), _word_likeness(old, one)
             if names >= _LIKE or words >= _SHARED:
                 what = "name" if names >= _LIKE else "description"
                 pairs.append((-max(names, words), old, one, _ALIKE.format(what)))
@@ -50,12 +50,6 @@ def likely_successors(gone: Sequence[Item], new: Sequence[Item], *, alone: bool 
             found[old.key] = Rename(old.key, one.key, how)
             taken.add(one.key)
     return tuple(found[old.key] for old in gone if old.key in found)
-
-
-def _name_likeness(one: Item, other: Item) -> float:
-    """From 0 to 1; below `_LIKE` it may be 0."""
-    matcher = SequenceMatcher(None, one.name.lower(), other.name.lower())
-    return matcher.ratio() if matcher.real_quick_ratio() >= _LIKE and matcher.quick_ratio() >= _LIKE else 0.0
 
 
 def _word_likeness(one: Item, other: Item) -> float:

@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.core.items import Catalog, Item
 from ctxbench.data.importers.formats.golden import AGAIN, PASSED_OVER, import_golden
-
-CATALOG = Catalog(
-    [
-        Item(type="tool", server="shop", name="refund_order", description="Refund."),
-        Item(type="rule", name="refunds", title="How we refund", text="Ask first."),
-    ]
-)
-
-
-def write(path, rows):
-    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    return path
-
-
-def labels_of(converted):
-    return [(one.query, one.item.id, one.grade, one.alternatives) for one in converted.dataset.labels]
-
-
-def faults_of(path):
-    with pytest.raises(InputError) as error:
-        import_golden(path, CATALOG)
-    return [(fault.line, fault.message) for fault in error.value.faults]
+from tests.data.importers.formats.golden_cases import CATALOG, faults_of, labels_of, write
 
 
 @pytest.mark.parametrize(

@@ -12,31 +12,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import create_dataset
 from ctxbench.data.importers.formats.golden import NOTHING, PASSED_OVER, UNSAID, import_golden
-
-CATALOG = Catalog(
-    [
-        Item(type="tool", server="shop", name="refund_order", description="Refund."),
-        Item(type="tool", server="shop", name="cancel_order", description="Cancel."),
-        Item(type="tool", server="crm", name="search", description="Search people."),
-        Item(type="tool", server="wiki", name="search", description="Search pages."),
-        Item(type="rule", name="refunds", title="How we refund", text="Ask first."),
-    ]
-)
-
-
-def write(path, content):
-    path.write_text(content if isinstance(content, str) else "\n".join(map(json.dumps, content)), "utf-8")
-    return path
-
-
-def labels_of(converted):
-    return [(one.query, one.item.id, one.grade, one.alternatives) for one in converted.dataset.labels]
-
-
-def faults_of(path):
-    with pytest.raises(InputError) as error:
-        import_golden(path, CATALOG)
-    return [(fault.line, fault.message) for fault in error.value.faults]
+from tests.data.importers.formats.golden_cases import CATALOG, faults_of, labels_of, write
 
 
 def test_a_record_is_a_request_with_what_it_should_and_should_not_be_offered(tmp_path):

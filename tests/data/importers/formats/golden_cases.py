@@ -1,0 +1,36 @@
+"""A catalog for hand-written evals, and what is looked at of their import."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxbench.core.errors import InputError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.data.importers.formats.golden import import_golden
+
+CATALOG = Catalog(
+    [
+        Item(type="tool", server="shop", name="refund_order", description="Refund."),
+        Item(type="tool", server="shop", name="cancel_order", description="Cancel."),
+        Item(type="tool", server="crm", name="search", description="Search people."),
+        Item(type="tool", server="wiki", name="search", description="Search pages."),
+        Item(type="rule", name="refunds", title="How we refund", text="Ask first."),
+    ]
+)
+
+
+def write(path, content):
+    path.write_text(content if isinstance(content, str) else "\n".join(map(json.dumps, content)), "utf-8")
+    return path
+
+
+def labels_of(converted):
+    return [(one.query, one.item.id, one.grade, one.alternatives) for one in converted.dataset.labels]
+
+
+def faults_of(path):
+    with pytest.raises(InputError) as error:
+        import_golden(path, CATALOG)
+    return [(fault.line, fault.message) for fault in error.value.faults]
