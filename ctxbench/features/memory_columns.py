@@ -66,10 +66,10 @@ class InConversation(RequestFamily):
     * `answers`: that of the item before it, by `created`, where that one ends with a question; else 0.
     * `near`: the highest of the three items before it and the three after; 0 where there are none.
 
-    BM25 as it is (step `bm25`), whether or not the search found these items. Source: ours; a document by its best
-    passage as in Callan, Passage-level evidence in document retrieval, SIGIR 1994, and neighbouring sentences as in
-    Fernandez, Losada and Azzopardi, Extending the language modeling framework for sentence retrieval to include local
-    context, Information Retrieval, 2011.
+    BM25 is that of the step `bm25` with `statistics: scope`, whether or not the search found these items. Source:
+    ours; a document by its best passage as in Callan, Passage-level evidence in document retrieval, SIGIR 1994, and
+    neighbouring sentences as in Fernandez, Losada and Azzopardi, Extending the language modeling framework for
+    sentence retrieval to include local context, Information Retrieval, 2011.
     """
 
     columns: ClassVar[tuple[str, ...]] = ("item", "best", "answers", "near")
@@ -85,7 +85,8 @@ class InConversation(RequestFamily):
         place = np.full(len(catalog), -1, dtype=np.int64)
         place[said] = np.arange(len(said))
         at, own = place[item], code[item]
-        fits = np.append(item_bm25(catalog, resources).scores(batch.requests[request].text), 0.0)  # the last is nothing
+        bm25 = item_bm25(catalog, resources).scores(batch.requests[request].text, counted=batch.visible[request])
+        fits = np.append(bm25, 0.0)  # the last is nothing
         asks = row_over(catalog, resources, "texts that ask", over=("text",), make=_asks)
 
         def beside(steps: int) -> IntArray:

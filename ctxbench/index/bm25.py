@@ -1,18 +1,18 @@
-"""Lexical indexes: which items hold a word, and scores made of that, BM25 over search texts and BM25F over fields."""
+"""BM25 over search texts and BM25F over fields."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, firsts, owners, starts
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
 from ctxbench.index.versions import index_over
+from ctxbench.index.word_index import Added, Occurrences, Statistics, WordIndex, by_item
 from ctxbench.index.words import WordRule, field_words, name_words, weighted_words
 from ctxbench.text.chunking.item_chunks import searched
 
@@ -39,7 +39,7 @@ class Bm25Settings(NamedTuple):
     bodies: bool = False
 
 
-class Bm25Index:
+class Bm25Index(WordIndex):
     """BM25 scores of one catalog's search texts.
 
     With N items, n of them with the term, tf times in an item, and L = 1 - b + b * length / mean length, a term adds
@@ -58,64 +58,47 @@ class Bm25Index:
 
     def __init__(self, catalog: Catalog, **settings: Any) -> None:
         self._settings = Bm25Settings(**settings)
-        self._rule = self._settings.rule
-        occurrences, length = self._read(catalog, first=0)
-        self._score(occurrences, length)
+        super().__init__(catalog)
 
-    def extended(self, catalog: Catalog) -> Bm25Index:
-        """The index of a catalog that begins with the items of this one; only what was added is split into words.
+    def scores(self, words: str | Mapping[str, float], *, counted: BoolArray | None = None) -> FloatArray:
+        """Score every item for a text, or for words with their weights; the same for all that share no word with it."""
+        return super().scores(self._asked(words), counted=counted)
 
-        The values of all words are computed again, as they depend on how many items there are, and how long.
-        """
-        whole = Bm25Index(Catalog(()), **self._settings._asdict())
-        occurrences, length = whole._read(catalog[len(self._length) :], first=len(self._length))
-        whole._score(self._occurrences.extended(occurrences), np.concatenate([self._length, length]))
-        return whole
-
-    def _read(self, items: Sequence[Item], *, first: int) -> tuple[Occurrences, FloatArray]:
-        """The words of some items, the first of them at position `first`, and how many each has."""
-        server, bodies = self._settings.server, self._settings.bodies
-        texts = [self._rule.words(_text(item, server=server, bodies=bodies)) for item in items]
-        position = np.arange(first, first + len(texts), dtype=np.int64)
-        occurrences = Occurrences.of(texts, item=position, field=np.zeros(len(texts), dtype=np.int64))
-        return occurrences, np.array([len(text) for text in texts], dtype=np.float64)
-
-    def _score(self, occurrences: Occurrences, length: FloatArray) -> None:
-        """Turn the words of all items and their lengths, shape (n_items,), into what each word adds to each score."""
-        k1, b, variant = self._settings[:3]
-        self._occurrences, self._length = occurrences, length
-        n = len(length)
-        counts = occurrences.postings(np.ones((1, n)))
-        norm = k1 * (1.0 - b + b * length / (length.sum() / n)) if len(counts.item) else length
-        idf = _idf(counts, variant)
-        share = counts.value / (counts.value + norm[counts.item])
-        if variant == "bm25+":
-            share *= k1 + 1.0
-        self._postings = replace(counts, value=idf[owners(counts.start)] * share)
-        self._absent: list[float] = (idf if variant == "bm25+" else 0.0 * idf).tolist()  # of a word that is not there
+    def shares_word(self, words: str | Mapping[str, float]) -> BoolArray:
+        """Which items have a word of a text, or any of the words, that counts, shape (n_items,)."""
+        return super().shares_word(self._asked(words))
 
     def words(self, chunks: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
         """How often each word stands in the chunks of a request, each time by the weight of its chunk."""
-        return weighted_words(self._rule.of_chunks(chunks), weights)
-
-    def scores(self, asked: str | Mapping[str, float]) -> FloatArray:
-        """Score every item for a text, or for words with their weights.
-
-        Returns:
-            Shape (n_items,), >= 0; the same for all that share no word with it.
-        """
-        words = self.words([asked], [1.0]) if isinstance(asked, str) else asked
-        number = self._postings.word
-        absent = sum(weight * self._absent[number[word]] for word, weight in words.items() if word in number)
-        return np.add(self._postings.scores(words), absent)
+        return weighted_words(self._settings.rule.of_chunks(chunks), weights)
 
     def words_by_chunk(self, chunks: Sequence[str]) -> list[dict[str, float]]:
         """How often each word stands in each chunk; which words count is decided for all of them together."""
-        return [weighted_words([row], [1.0]) for row in self._rule.of_chunks(chunks)]
+        return [weighted_words([row], [1.0]) for row in self._settings.rule.of_chunks(chunks)]
 
-    def shares_word(self, asked: str | Mapping[str, float]) -> BoolArray:
-        """Which items have a word of a text, or any of the words, that counts, shape (n_items,)."""
-        return self._postings.shares_word(self.words([asked], [1.0]) if isinstance(asked, str) else asked)
+    def _asked(self, words: str | Mapping[str, float]) -> Mapping[str, float]:
+        return self.words([words], [1.0]) if isinstance(words, str) else words
+
+    def _read(self, items: Sequence[Item], *, first: int) -> tuple[Occurrences, FloatArray]:
+        server, bodies, rule = self._settings.server, self._settings.bodies, self._settings.rule
+        texts = [rule.words(_text(item, server=server, bodies=bodies)) for item in items]
+        position = np.arange(first, first + len(texts), dtype=np.int64)
+        occurrences = Occurrences.of_texts(texts, item=position, field=np.zeros(len(texts), dtype=np.int64))
+        return occurrences, np.array([[len(text) for text in texts]], dtype=np.float64)
+
+    def _mean_length(self, length: FloatArray) -> FloatArray:
+        return np.asarray(length.sum(axis=1) / max(length.shape[1], 1))
+
+    def _weighed(self, item: IntArray, field: IntArray, statistics: Statistics) -> Added:  # noqa: ARG002
+        k1, b, variant = self._settings[:3]
+        item, count = by_item(item, np.ones(len(item)))
+        share = count / (count + k1 * (1.0 - b + b * self._length[0, item] / statistics.mean_length[0]))
+        n, counted = len(item), statistics.n_items
+        if variant == "bm25+":
+            idf = math.log((counted + 1) / n)
+            return Added(item, idf * (share * (k1 + 1.0)), absent=idf)
+        odds = (counted - n + 0.5) / (n + 0.5)
+        return Added(item, (math.log(1.0 + odds) if variant == "lucene" else max(math.log(odds), 0.0)) * share)
 
 
 def bm25_index(catalog: Catalog, resources: Resources, **given: Any) -> Bm25Index:
@@ -137,16 +120,7 @@ def _text(item: Item, *, server: bool, bodies: bool) -> str:
     return f"{item.server} {text}" if server and item.server else text
 
 
-def _idf(counts: Postings, variant: str) -> FloatArray:
-    """The inverse document frequency of every word, shape (n_words,)."""
-    n = np.diff(counts.start).astype(np.float64)
-    if variant == "bm25+":
-        return logarithms((counts.n_items + 1) / n)
-    odds = (counts.n_items - n + 0.5) / (n + 0.5)
-    return logarithms(1.0 + odds) if variant == "lucene" else np.maximum(logarithms(odds), 0.0)
-
-
-class Bm25fIndex:
+class Bm25fIndex(WordIndex):
     """BM25F scores of one catalog.
 
     A word that stands tf times in a field of weight w adds w tf / L to the item's count of it, with
@@ -159,55 +133,28 @@ class Bm25fIndex:
     """
 
     def __init__(self, catalog: Catalog, *, weights: Mapping[str, float], b: Mapping[str, float], k1: float) -> None:
-        self._weights, self._b, self._k1 = weights, b, k1
-        self._score(*self._read(catalog, first=0))
-
-    def extended(self, catalog: Catalog) -> Bm25fIndex:
-        """The index of a catalog that begins with the items of this one; only what was added is split into words.
-
-        The values of all words are computed again, as they depend on how many items there are, and how long.
-        """
-        whole = Bm25fIndex(Catalog(()), weights=self._weights, b=self._b, k1=self._k1)
-        before = self._lengths.shape[1]
-        occurrences, lengths = whole._read(catalog[before:], first=before)
-        whole._score(self._occurrences.extended(occurrences), np.concatenate([self._lengths, lengths], axis=1))
-        return whole
+        self._names = [name for name, weight in weights.items() if weight > 0]
+        self._weights, self._b = (np.array([row[name] for name in self._names], np.float64) for row in (weights, b))
+        self._k1 = k1
+        super().__init__(catalog)
 
     def _read(self, items: Sequence[Item], *, first: int) -> tuple[Occurrences, FloatArray]:
-        """The words of some items, the first of them at position `first`, and how many each field has of them.
+        fields = len(self._names)
+        texts = [words[name] for words in map(field_words, items) for name in self._names]
+        place = np.arange(len(texts), dtype=np.int64)
+        occurrences = Occurrences.of_texts(texts, item=first + place // fields, field=place % fields)
+        lengths = np.array([len(text) for text in texts], dtype=np.float64)
+        return occurrences, np.ascontiguousarray(lengths.reshape(len(items), fields).T)
 
-        Fields without a weight are left out; lengths have the shape (n_fields, n_items).
-        """
-        names = [name for name, weight in self._weights.items() if weight > 0]
-        texts = [[words[name] for name in names] for words in map(field_words, items)]
-        place = np.arange(len(texts) * len(names), dtype=np.int64)
-        occurrences = Occurrences.of(
-            [text for row in texts for text in row], item=first + place // len(names), field=place % len(names)
-        )
-        lengths = np.array([len(text) for row in texts for text in row], dtype=np.float64)
-        return occurrences, np.ascontiguousarray(lengths.reshape(len(texts), len(names)).T)
+    def _mean_length(self, length: FloatArray) -> FloatArray:
+        return np.asarray(length.sum(axis=1) / np.maximum(np.count_nonzero(length, axis=1), 1))
 
-    def _score(self, occurrences: Occurrences, lengths: FloatArray) -> None:
-        """Turn the words of all items and how long each field is into what each word adds to each score."""
-        self._occurrences, self._lengths = occurrences, lengths
-        shares = np.zeros(lengths.shape, dtype=np.float64)
-        named = [(name, weight) for name, weight in self._weights.items() if weight > 0]
-        for share, length, (name, weight) in zip(shares, lengths, named, strict=True):
-            held = length > 0
-            words, b = length[held], self._b[name]
-            share[held] = weight / (1.0 - b + b * words / (words.sum() / max(len(words), 1)))
-        counts = occurrences.postings(shares)
-        n = np.diff(counts.start)
-        idf = logarithms(1.0 + (counts.n_items - n + 0.5) / (n + 0.5))[owners(counts.start)]
-        self._postings = replace(counts, value=idf * (counts.value / (self._k1 + counts.value)))
-
-    def scores(self, words: Mapping[str, float]) -> FloatArray:
-        """Score every item for the words of a query with their weights, shape (n_items,), >= 0."""
-        return self._postings.scores(words)
-
-    def shares_word(self, words: Mapping[str, float]) -> BoolArray:
-        """Which items hold a word of the query, shape (n_items,)."""
-        return self._postings.shares_word(words)
+    def _weighed(self, item: IntArray, field: IntArray, statistics: Statistics) -> Added:
+        b = self._b[field]
+        share = self._weights[field] / (1.0 - b + b * self._length[field, item] / statistics.mean_length[field])
+        item, count = by_item(item, share)
+        n = len(item)
+        return Added(item, math.log(1.0 + (statistics.n_items - n + 0.5) / (n + 0.5)) * (count / (self._k1 + count)))
 
 
 def query_words(chunks: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
@@ -216,106 +163,3 @@ def query_words(chunks: Sequence[str], weights: Sequence[float]) -> dict[str, fl
     Identifiers are split as in names, and count whole too.
     """
     return weighted_words([name_words(chunk) for chunk in chunks], weights)
-
-
-@dataclass(frozen=True, eq=False)
-class Postings:
-    """A value for every word and item that holds it.
-
-    Attributes:
-        n_items: of the catalog.
-        word: the number of every word.
-        start: CSR starts by word, shape (n_words + 1,).
-        item: catalog position, shape (n_postings,), rising within a word.
-        value: shape (n_postings,).
-    """
-
-    n_items: int
-    word: Mapping[str, int]
-    start: IntArray
-    item: IntArray
-    value: FloatArray
-
-    def of(self, word: str) -> slice:
-        """The postings of a word; none of one that no item holds."""
-        number = self.word.get(word)
-        return slice(0, 0) if number is None else slice(int(self.start[number]), int(self.start[number + 1]))
-
-    def scores(self, words: Mapping[str, float]) -> FloatArray:
-        """The sum over words of weight times value, shape (n_items,); words are added in their order."""
-        scores: FloatArray = np.zeros(self.n_items, dtype=np.float64)
-        for word, weight in words.items():
-            rows = self.of(word)
-            scores[self.item[rows]] += weight * self.value[rows]
-        return scores
-
-    def shares_word(self, words: Mapping[str, float]) -> BoolArray:
-        """Which items hold any of the words, shape (n_items,)."""
-        shares = np.zeros(self.n_items, dtype=np.bool_)
-        for word in words:
-            shares[self.item[self.of(word)]] = True
-        return shares
-
-
-@dataclass(frozen=True, eq=False)
-class Occurrences:
-    """Every time that a word stands in an item: by word, then by item, then in the order of its fields.
-
-    Attributes:
-        word: the number of every word, in the order of first appearance.
-        start: CSR starts by word, shape (n_words + 1,).
-        item: catalog position, shape (n_occurrences,).
-        field: which field of the item, shape (n_occurrences,).
-    """
-
-    word: Mapping[str, int]
-    start: IntArray
-    item: IntArray
-    field: IntArray
-
-    @classmethod
-    def of(cls, texts: Sequence[Sequence[str]], *, item: IntArray, field: IntArray) -> Occurrences:
-        """The words of some texts.
-
-        Args:
-            texts: the words of each text.
-            item, field: which item's text each is, and which field of it, shape (n_texts,).
-        """
-        number: dict[str, int] = {}
-        word = np.array([number.setdefault(one, len(number)) for text in texts for one in text], dtype=np.int64)
-        text = owners(starts([len(text) for text in texts]))
-        order = np.lexsort((field[text], item[text], word))
-        text = text[order]
-        return cls(number, starts(np.bincount(word, minlength=len(number))), item[text], field[text])
-
-    def extended(self, more: Occurrences) -> Occurrences:
-        """These, and those of items that stand behind all items here; equal to what `of` makes of all texts."""
-        number = dict(self.word)
-        numbers = np.array([number.setdefault(word, len(number)) for word in more.word], dtype=np.int64)
-        lengths = np.zeros(len(number), dtype=np.int64)
-        lengths[: len(self.word)] = np.diff(self.start)
-        ends = starts(lengths)[1:]  # those of a word that is new here stand behind all
-        word = numbers[owners(more.start)]
-        order = np.argsort(word, kind="stable")
-        place = ends[word[order]]
-        lengths += np.bincount(word, minlength=len(number))
-        item = np.insert(self.item, place, more.item[order])
-        return Occurrences(number, starts(lengths), item, np.insert(self.field, place, more.field[order]))
-
-    def postings(self, weight: FloatArray) -> Postings:
-        """Postings whose value is the sum over a word's occurrences in an item, in their order.
-
-        Args:
-            weight: of an occurrence by its field and item, shape (n_fields, n_items).
-        """
-        word = owners(self.start)
-        new = firsts(word, self.item)
-        start = starts(new)
-        value = np.bincount(start[1:] - 1, weight[self.field, self.item], minlength=int(start[-1])).astype(np.float64)
-        return Postings(weight.shape[1], self.word, start[self.start], self.item[new], value)
-
-
-def logarithms(values: FloatArray) -> FloatArray:
-    """Natural logarithms, shape (n,), each by itself: a vectorised one may differ in the last bit by its place."""
-    distinct, place = np.unique(values, return_inverse=True)
-    return np.array([math.log(value) for value in distinct.tolist()], dtype=np.float64)[place.reshape(-1)]

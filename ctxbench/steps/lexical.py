@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
+from ctxbench.core.arrays import FloatArray
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import ParameterError, check_choice, check_range, number_within, suggest
 from ctxbench.core.items import TEXT_FIELDS
@@ -19,6 +20,7 @@ from ctxbench.index.fuzzy import FIELDS as FUZZY_FIELDS
 from ctxbench.index.fuzzy import FuzzyIndex
 from ctxbench.index.ranked import DEPTH, ranked_by
 from ctxbench.index.versions import index_over
+from ctxbench.index.word_index import WordIndex
 from ctxbench.index.words import FIELDS, WordRule
 
 _TOGETHER = 256  # requests whose words are compared with the catalog's at once, to bound memory
@@ -39,6 +41,8 @@ class Bm25(Strategy):
         stem: whether English endings are taken off.
         server: whether a tool's server is searched.
         bodies: whether the body of a skill is searched, too, which the model loads on demand.
+        statistics: over which items it is counted how rare a word and how long a text is, `catalog`, all, or `scope`,
+            those that the request may see: its scope and user, at its time. Then nothing else moves a score.
 
     Items that share no word with the request are no candidates; a blank request has none. Each item counts as
     one chunk; a word counts as often as it stands in the request's chunks, each time by the chunk's weight. The
@@ -55,6 +59,7 @@ class Bm25(Strategy):
     stem: bool = True
     server: bool = True
     bodies: bool = later(False)
+    statistics: Literal["catalog", "scope"] = later("catalog")
     version: ClassVar[int] = 3  # 3: `URLs` is one word, `class` keeps its s
 
     def __post_init__(self) -> None:
@@ -70,12 +75,19 @@ class Bm25(Strategy):
         settings = {name: getattr(self, name) for name in ("k1", "b", "variant", "server", "bodies")} | {"rule": rule}
         index = bm25_index(batch.catalog, resources, **settings)
         asked = [index.words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
-        scores = [index.scores(words) for words in asked]
+        scores = _scores(index, asked, query, self.statistics)
         found = [
             row & (score > 0) & index.shares_word(words)
             for row, score, words in zip(batch.eligible, scores, asked, strict=True)
         ]
         return ranked_by(scores, found, depth=self.depth)
+
+
+def _scores(index: WordIndex, asked: Sequence[Mapping[str, float]], query: Query, statistics: str) -> list[FloatArray]:
+    """The scores of all items for the words of each request, shape (n_items,) each."""
+    if statistics == "catalog":
+        return [index.scores(words) for words in asked]
+    return [index.scores(words, counted=row) for words, row in zip(asked, query.batch.visible, strict=True)]
 
 
 def _weights(query: Query, request: int) -> Sequence[float]:
@@ -97,6 +109,7 @@ class Bm25f(Strategy):
         b: share of length normalisation by field, 0 to 1; likewise.
         k1: saturation of the weighted term frequency, >= 0.
         depth: how many items are found for a request, >= 1.
+        statistics: `catalog` or `scope`, as of `bm25`.
 
     Names, and identifiers in a request, are split at case, digits and punctuation, and count whole too:
     `createIssue` and `create_issue` are found by "create an issue". The defaults were chosen on the tuning splits of
@@ -110,6 +123,7 @@ class Bm25f(Strategy):
     b: Mapping[str, float] = field(default_factory=dict)
     k1: float = 1.5
     depth: int = DEPTH
+    statistics: Literal["catalog", "scope"] = later("catalog")
     version: ClassVar[int] = 3  # 3: `URLs` is one word
 
     def __post_init__(self) -> None:
@@ -134,7 +148,7 @@ class Bm25f(Strategy):
         )
         asked = [query_words(query.chunks(row), _weights(query, row)) for row in range(len(batch))]
         found = [row & index.shares_word(words) for row, words in zip(batch.eligible, asked, strict=True)]
-        return ranked_by([index.scores(words) for words in asked], found, depth=self.depth)
+        return ranked_by(_scores(index, asked, query, self.statistics), found, depth=self.depth)
 
 
 def _by_field(name: str, given: Mapping[str, float], default: Mapping[str, float], *, high: float) -> dict[str, float]:

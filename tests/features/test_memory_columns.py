@@ -80,12 +80,16 @@ def test_what_the_search_did_not_find_counts_all_the_same():
 
 
 def test_what_the_request_may_not_see_does_not_count():
-    fits = bm25()
-    assert rows(*AROUND, time="2026-01-02T12:00:00")[B] == (fits[B], fits[B], 0.0, 0.0)  # the question comes later
+    seen = (A, X, B, ALONE)  # the question comes later
+    then = Catalog([CHAT[place] for place in seen])
+    fit = dict(zip(seen, bm25(catalog=then), strict=True))[B]
+    found = rows(*AROUND, time="2026-01-02T12:00:00")
+    assert found == dict(zip(seen, rows(*AROUND, catalog=then).values(), strict=True))
+    assert found[B] == (fit, fit, 0.0, 0.0)
     hidden = Catalog([replace(item, workspace="w") if item.name == "c" else item for item in CHAT])
-    fits = bm25(catalog=hidden)
-    assert rows(*AROUND, catalog=hidden)[D] == (0.0, fits[B], 0.0, fits[B])  # b stands before d then
-    assert rows(*AROUND, catalog=hidden, workspace="w")[D][2] == fits[C]
+    fit = bm25(catalog=Catalog(item for item in CHAT if item.name != "c"))[B - 1]
+    assert rows(*AROUND, catalog=hidden)[D] == (0.0, fit, 0.0, fit)  # b stands before d then
+    assert rows(*AROUND, catalog=hidden, workspace="w")[D][2] == bm25()[C]
 
 
 def test_of_one_time_the_catalog_s_order_counts():

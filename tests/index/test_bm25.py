@@ -179,3 +179,32 @@ def test_settings_left_out_and_settings_as_they_are_by_default_are_one_index():
     plain = bm25_index(CATALOG, resources, k1=1.5, b=0.75)
     assert bm25_index(CATALOG, resources, b=0.75, k1=1.5, bodies=False, server=False) is plain
     assert bm25_index(CATALOG, resources, k1=1.5, b=0.75, bodies=True) is not plain
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_over_some_items_scores_are_those_of_a_catalog_of_these(variant):
+    texts = list(dict.fromkeys(made_up(150)))
+    counted = np.random.default_rng(3).random(len(texts)) < 0.4
+    items = [Item(type="rule", name=text) for text in texts]
+    whole = Bm25Index(Catalog(items), k1=1.5, b=0.75, variant=variant)
+    part = Bm25Index(Catalog([items[n] for n in np.flatnonzero(counted)]), k1=1.5, b=0.75, variant=variant)
+    for text in [*made_up(180)[150:], "w199 nothing"]:
+        before = whole.scores(text)
+        assert np.array_equal(whole.scores(text, counted=counted)[counted], part.scores(text))
+        assert np.array_equal(whole.scores(text), before), "what is counted over all must not change"
+
+
+def test_over_no_item_nothing_scores():
+    index = Bm25Index(CATALOG, k1=1.5, b=0.75, variant="bm25+")
+    assert index.scores("apple", counted=np.zeros(4, dtype=np.bool_)).tolist() == [0.0] * 4
+
+
+def test_items_that_are_added_count_at_once():
+    index = Bm25Index(CATALOG, k1=1.5, b=0.75)
+    index.scores("apple banana")  # what words add is kept
+    longer = CATALOG.extended([Item(type="rule", name="banana fig")])
+    before = index.scores("apple banana")
+    assert np.array_equal(
+        index.extended(longer).scores("apple banana"), Bm25Index(longer, k1=1.5, b=0.75).scores("apple banana")
+    )
+    assert np.array_equal(index.scores("apple banana"), before)

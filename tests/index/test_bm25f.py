@@ -146,3 +146,12 @@ def test_words_of_a_query_count_by_the_weights_of_their_chunks():
     catalog = Catalog([Item(type="rule", name="apple"), Item(type="rule", name="pear")])
     once = index(catalog).scores({"apple": 1.0})
     assert index(catalog).scores({"apple": 0.5}) == pytest.approx(once / 2)
+
+
+def test_over_some_items_scores_are_those_of_a_catalog_of_these():
+    items = [Item(type="rule", name=f"apple {n}", description="pear " * (n % 4), text="fig " * n) for n in range(9)]
+    counted = np.arange(9) % 2 == 0
+    part = index(Catalog(items[::2]), weights={"name": 2.0, "description": 1.0, "text": 0.5})
+    whole = index(Catalog(items), weights={"name": 2.0, "description": 1.0, "text": 0.5})
+    words = asked("apple pear fig 4")
+    assert np.array_equal(whole.scores(words, counted=counted)[counted], part.scores(words))

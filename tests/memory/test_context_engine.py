@@ -144,6 +144,19 @@ def test_an_updated_memory_is_found_in_its_last_version_and_the_earlier_as_of_th
     assert "green tea" in engine.search("what tea does Ben drink", "home", then).contents[0]
 
 
+def test_what_a_search_may_not_see_moves_no_score(store, engine):
+    """How rare a word is, too, is counted over what is seen: nobody learns of others' memories by the scores."""
+    then = SearchOptions(time="2026-03-10T09:00:00Z", user="ana")
+
+    before = engine.search("flat tyre", "home", then).explained()
+    assert "conversation.best" in before[0]["scores"]
+    for n in range(5):
+        store.insert(Memory(id=f"ben{n}", workspace="home", content="A flat tyre, again.", user="ben"))
+        store.insert(Memory(id=f"late{n}", workspace="home", content="Flat, flat, flat.", created="2026-03-20"))
+    store.update("home", "tea", content="Ben's tyre is flat.")  # only now
+    assert engine.search("flat tyre", "home", then).explained() == before
+
+
 def test_a_context_is_rendered_by_its_template(engine):
     built = engine.build("flat tyre", "home", ContextOptions(limit=1))
     assert built.context == f"Relevant context from past conversations:\n\n- {TEXTS['tyre']}\n"

@@ -46,6 +46,26 @@ class TestBm25:
         got = found(Bm25(), self.ITEMS, ["apple"], resources=resources, available=(self.ITEMS[0].key,))
         assert [item for item, _ in got[0]] == [0]
 
+    def test_what_a_request_may_not_see_moves_its_scores_unless_statistics_are_of_the_scope(self, resources):
+        mine, others = (Item(type="memory", name=n, text="apple pie", user=n) for n in ("me", "her"))
+        more = Catalog([mine, Item(type="memory", name="x", text="banana", user="me"), others])
+        for step in (Bm25, Bm25f):
+            before, after, alone = (
+                found(step(statistics=of), items, ["apple"], resources=resources, user="me")
+                for of, items in (("catalog", more[:2]), ("catalog", more), ("scope", more))
+                for items in [Catalog(items)]
+            )
+            assert [item for item, _ in alone[0]] == [0]
+            assert before == alone != after
+
+    def test_what_a_request_sees_and_may_not_be_offered_counts_in_its_scope(self, resources):
+        items = Catalog([Item(type="rule", name=text) for text in ("apple pie", "apple", "banana")])
+        whole, less = (
+            found(Bm25(statistics="scope"), items, ["apple"], resources=resources, **given)[0]
+            for given in ({}, {"available": (items[0].key,)})
+        )
+        assert less == [row for row in whole if row[0] == 0]
+
     def test_no_request_and_no_item(self, resources):
         assert found(Bm25(), self.ITEMS, resources=resources) == []
         assert found(Bm25(), Catalog([]), ["apple"], resources=resources) == [[]]
