@@ -65,10 +65,7 @@ def assess_comparability(base: SelectorSnapshot, head: SelectorSnapshot, setting
     if base.dataset != head.dataset:
         what = f"{base.source} is of dataset {base.dataset}, {head.source} of {head.dataset}"
         return Comparability(reasons=(f"{what}; name the same dataset, or {_renewal_hint(base)}",))
-    gone = [fact for name, fact in base.items.items() if name not in head.items]
-    added = [fact for name, fact in head.items.items() if name not in base.items]
-    stated = {} if head.judged is None else head.judged.renames
-    renamed = {old.id: new.id for old, new in find_renames(gone, items_of(added), stated).items()}
+    renamed = renamed_items(base, head)
     questions = Questions(base, offered=head.items, scopes=scopes_of(head), renames=renamed)
     queries, left_out = _sort_queries(base, head, questions)
     differing = [*_query_differences(base, head, left_out, questions)]
@@ -281,6 +278,14 @@ def _values_on_one_side(
 
 
 # ---------------------------------------------------------------------------------------------- renames
+
+
+def renamed_items(base: SelectorSnapshot, head: SelectorSnapshot) -> dict[str, str]:
+    """Ids of the items of the base that go on under another id at the head, old to new."""
+    gone = [fact for name, fact in base.items.items() if name not in head.items]
+    added = [fact for name, fact in head.items.items() if name not in base.items]
+    stated = {} if head.judged is None else head.judged.renames
+    return {old.id: new.id for old, new in find_renames(gone, items_of(added), stated).items()}
 
 
 def find_renames(
