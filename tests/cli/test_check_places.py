@@ -76,7 +76,7 @@ def test_what_is_gone_is_at_the_file_that_it_was_in(accepted, cli, file, item):
     (accepted / file).unlink()
     assert place_of(item) == (file, 0)
     done = cli("check", "gate.yaml")
-    assert f"where: {file} (file is gone); " in " ".join(done.out.split())
+    assert f"where: {file}, file is gone; " in " ".join(done.out.split())
     (accepted / file).write_text("---\ndescription: no text\n---\n")  # which makes no item
     done = cli("check", "gate.yaml")
     assert f"where: {file}; " in " ".join(done.out.split())

@@ -65,7 +65,7 @@ class Places:
         """
         file, line = place
         if file and not line and self.gone(file):
-            return f"{file} (file is gone)"
+            return f"{file}, file is gone"
         return f"{file}:{line}" if file and line else file
 
     def in_gate(self, line: int) -> Place:
