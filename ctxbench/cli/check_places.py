@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from ctxbench.core.errors import StorageError, UserError
+from ctxbench.io.files import read_text
+from ctxbench.sources.catalogs import CORPUS
 
 if TYPE_CHECKING:
     from ctxbench.gate.gate import GateCheck
+    from ctxbench.gate.snapshots import ItemFact
     from ctxbench.report.gate.places import Place, Places
+
+Find: TypeAlias = Callable[[Path, str], tuple[Path, int]]
+"""Finds the file and the line of what has an id, in a dataset's folder."""
 
 
 def find_places(done: GateCheck) -> Places:
     """Where pins, selectors, items and queries stand, as far as that is in the repository."""
-    from ctxbench.cli.front_matter_lines import edited_line
     from ctxbench.data.datasets.layout import DatasetLines
     from ctxbench.data.datasets.lookup import dataset_folder
     from ctxbench.io.yaml_files import line_of
@@ -22,11 +31,11 @@ def find_places(done: GateCheck) -> Places:
 
     experiment, references, lines = done.file.experiment, done.references, DatasetLines()
 
-    def find_in(find: Callable[[Path, str], tuple[Path, int]], dataset: str, name: str) -> tuple[Path, int]:
+    def find_in(find: Find, dataset: str, name: str) -> tuple[Path, int]:
         own = experiment.base / references[dataset]
         return find(own if own.is_dir() else dataset_folder(references[dataset]), name)
 
-    def finding(find: Callable[[Path, str], tuple[Path, int]]) -> Callable[[str, str], Place]:
+    def finding(find: Find) -> Callable[[str, str], Place]:
         def found(dataset: str, name: str) -> Place:
             path, line = find_in(find, dataset, name)
             return in_repository(path), line
@@ -34,8 +43,11 @@ def find_places(done: GateCheck) -> Places:
         return found
 
     def item(dataset: str, name: str) -> Place:
-        path, line = find_in(lines.item, dataset, name)
-        return in_repository(path), edited_line(path, line, done.edited.get((dataset, name), ()))
+        if not name and (changed := [one for of, one in {**done.former, **done.edited} if of == dataset]):
+            return _most_common([item(dataset, one) for one in changed])
+        known = done.former.get((dataset, name))
+        path, line = find_in(partial(lines.item, former=former_path(known)), dataset, name)
+        return in_repository(path), line if known is None else _line_of_edit(done, (dataset, name), path, line)
 
     def own(name: str) -> str:
         path = experiment.base / name
@@ -47,10 +59,52 @@ def find_places(done: GateCheck) -> Places:
         files=dict(_agents(done.file.path)),
         own=own,
         embedder=line_of(experiment.lines, ("embedder",)),
+        gone=lambda file: not (_root() / file).exists(),
         item=item,
         query=finding(lines.query),
         labels=finding(lines.labels),
     )
+
+
+def former_path(known: ItemFact | None) -> str:
+    """The path that the metadata of an item of the baseline gives; empty where it gives none, or is kept out."""
+    row = None if known is None else known.row
+    return str((row or {}).get("metadata", {}).get("path", ""))
+
+
+def _line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int) -> int:
+    """The line of a file that an item of the baseline was edited in; `line` where that is not known."""
+    from ctxbench.cli.front_matter_lines import differing_line, edited_line
+
+    row = done.former[item].row
+    if row is not None:
+        return edited_line(path, line, done.edited.get(item, ()), row.get("text", ""))
+    if item not in done.edited or not line or path.name == CORPUS:
+        return line
+    before = _text_at(done.file.baseline, path)
+    try:
+        return line if before is None or (now := read_text(path)) == before else differing_line(before, now)
+    except UserError:
+        return line
+
+
+def _text_at(baseline: Path, path: Path) -> str | None:
+    """What git has of a file at the last commit that changed the baseline; None where it has none."""
+    from ctxbench.io.git import Repository
+
+    try:
+        repository = Repository.around(baseline)
+        commits = [] if repository is None else repository.commits(baseline, limit=1)
+        return repository.text(commits[0], path) if repository is not None and commits else None
+    except StorageError:
+        return None
+
+
+def _most_common(places: Sequence[Place]) -> Place:
+    """The file that most of some places are in, and the line if they share one; there is one at least."""
+    (file, _), *_ = Counter(file for file, _ in places).most_common(1)
+    lines = {line for name, line in places if name == file}
+    return file, lines.pop() if len(lines) == 1 else 0
 
 
 def _agents(gate: Path) -> Iterator[tuple[str, Place]]:
@@ -71,5 +125,9 @@ def _agents(gate: Path) -> Iterator[tuple[str, Place]]:
 
 def in_repository(path: Path) -> str:
     """The path from the root of the checkout, or from here; empty for a file elsewhere."""
-    root, found = Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve(), path.resolve()
+    root, found = _root(), path.resolve()
     return found.relative_to(root).as_posix() if found.is_relative_to(root) else ""
+
+
+def _root() -> Path:
+    return Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve()

@@ -1,8 +1,9 @@
-"""The line of a rule file that an edit of the rule stands in: of a field of its front matter, else of its text."""
+"""The line of a rule file that an edit of the rule stands in: of a field of its front matter, or of its text."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import zip_longest
 from pathlib import Path
 
 from ctxbench.core.errors import UserError
@@ -14,8 +15,19 @@ _FLAGS = ("alwaysApply", "disable-model-invocation")
 _GLOBS = ("globs", "paths", "applyTo")
 
 
-def edited_line(path: Path, line: int, edited: Collection[str]) -> int:
-    """The first line of the front matter that gave one of the fields of an item that were edited; else `line`."""
+def edited_line(path: Path, line: int, edited: Collection[str], former: str | None = None) -> int:
+    """The first line of a rule file that is another one than it was.
+
+    Args:
+        path: of the file.
+        line: in which the text of the rule begins, 1-based.
+        edited: fields of the item that differ.
+        former: the text that the rule had; None = not known.
+
+    Returns:
+        The first line of the front matter that gave one of the fields, or of the text that differs; `line` where
+        neither is known, or where the file is of another kind.
+    """
     if not edited or path.suffix not in _ENDINGS:
         return line
     try:
@@ -26,7 +38,16 @@ def edited_line(path: Path, line: int, edited: Collection[str]) -> int:
     for one in edited:
         names = [name for name in _sources(one, page, edited) if name in page.lines]
         found += [page.lines[name] for name in names[:1]]
+    if "text" in edited and former is not None:
+        found.append(page.line + differing_line(former, page.text) - 1)
     return min(found, default=line)
+
+
+def differing_line(was: str, now: str) -> int:
+    """The first line of a text that differs from what it was, 1-based; the last one where only its end is gone."""
+    lines = now.split("\n")
+    pairs = enumerate(zip_longest(was.split("\n"), lines), 1)
+    return min(next((place for place, (before, after) in pairs if before != after), 1), len(lines))
 
 
 def _sources(item_field: str, page: Page, edited: Collection[str]) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from functools import cached_property
 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.gate.flat_steps import FlatStep
-from ctxbench.gate.input_differences import SettingDifference, edit_text
+from ctxbench.gate.input_differences import edit_text
 from ctxbench.gate.model import Cause, CauseKind
+from ctxbench.gate.setting_differences import SettingDifference
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
 from ctxbench.text.prompt_budget import BUDGET
 
@@ -240,9 +241,13 @@ def _expansion_excludes(steps: Sequence[FlatStep], score: float | None) -> bool:
 
 
 def setting_cause(settings: Sequence[SettingDifference], kind: CauseKind = CauseKind.PARAMETER) -> Cause:
-    """The cause where settings differ: those of the user, a model, or code."""
+    """The cause where settings differ: those of the user, a model, or code.
+
+    Files that only lie beside a command's own are its subjects where nothing else is.
+    """
     said = ", ".join(dict.fromkeys(map(str, settings)))
-    return Cause(kind=kind, subjects=tuple(sorted({one.name for one in settings})), detail=said)
+    likely = [one for one in settings if not one.beside] or settings
+    return Cause(kind=kind, subjects=tuple(sorted({one.name for one in likely})), detail=said)
 
 
 def crowd_text(subjects: Sequence[str], pair: SnapshotPair, way: str, *, lost: bool) -> str:

@@ -182,10 +182,16 @@ class _PairCheck:
             unsteady=len({*self.base.unsteady, *self.head.unsteady}.intersection(needing)),
             allowed=allowed,
             notices=(*same.notices, *self._notices(metrics), *passed_over),
-            differs="" if _has_same_inputs(self.base, self.head) or not self._inputs else str(self._inputs),
+            differs=self._differs(changes),
             texts=_change_texts(changes, self.base, self.head),
             reused=self.head.reused,
         )
+
+    def _differs(self, changes: Sequence[Change]) -> str:
+        """What differs in items, parameters, model and code; empty where nothing does."""
+        if _has_same_inputs(self.base, self.head) or not self._inputs:
+            return ""
+        return self._inputs.text(same=not changes and not self.differences.swaps)
 
     @property
     def _is_nondeterministic(self) -> bool:

@@ -20,7 +20,7 @@ from ctxbench.gate.gate_file import GateFile, examine_gate
 from ctxbench.gate.model import Check
 from ctxbench.gate.pins import pin_failures, unknown_pins
 from ctxbench.gate.reused_answers import GateAnswers, reuse_answers, with_unasked
-from ctxbench.gate.snapshots import SelectorSnapshot, failures
+from ctxbench.gate.snapshots import ItemFact, SelectorSnapshot, failures
 from ctxbench.io.visible import count
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ class GateCheck:
         texts: whether the baseline holds texts.
         vectors: whether it holds vectors.
         failed: whether a selector failed on a query now, so that `accept` would refuse.
-        edited: by dataset and item, the fields in which the item differs.
+        former: by dataset and item, what the baseline has of an item that was edited, renamed (under its new id) or is
+            gone.
+        edited: by dataset and item, the fields in which an item differs that was edited or renamed; none of a new
+            one.
     """
 
     check: Check
@@ -48,6 +51,7 @@ class GateCheck:
     texts: bool
     vectors: bool
     failed: bool = False
+    former: Mapping[tuple[str, str], ItemFact] = field(default_factory=dict)
     edited: Mapping[tuple[str, str], Collection[str]] = field(default_factory=dict)
 
 
@@ -96,6 +100,7 @@ def check_gate(
             from ctxbench.gate.warm_latency import add_latency  # most checks time nothing
 
             found = add_latency(found, pairing.pairs, settings, resources=now.resources, progress=progress)
+        former, edited = _changed_items(pairing.pairs)
         return GateCheck(
             check=found,
             file=file,
@@ -103,21 +108,35 @@ def check_gate(
             texts=any(item.row is not None for base in bases for item in base.items.values()),
             vectors=(file.baseline / VECTORS).exists(),
             failed=any(failures(one.answers) for one in now.snapshots),
-            edited=_edited(pairing.pairs),
+            former=former,
+            edited=edited,
         )
 
 
-def _edited(pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]) -> dict[tuple[str, str], Collection[str]]:
-    """By dataset and item, the fields in which an item that both sides hold differs."""
-    from ctxbench.gate.input_differences import edited_fields  # most checks find no difference
+def _changed_items(
+    pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]],
+) -> tuple[dict[tuple[str, str], ItemFact], dict[tuple[str, str], Collection[str]]]:
+    """What `GateCheck` says of the items that are not as they were: `former` and `edited`."""
+    from ctxbench.gate.comparability import renamed_items  # most checks find no difference
+    from ctxbench.gate.input_differences import edited_fields
 
-    found: dict[tuple[str, str], Collection[str]] = {}
-    for base, head in pairs:
-        for name, after in head.items.items():
-            before = base.items.get(name)
-            if before is not None and before.hash != after.hash:
-                found[base.dataset, name] = edited_fields(before, after)
-    return found
+    former: dict[tuple[str, str], ItemFact] = {}
+    edited: dict[tuple[str, str], Collection[str]] = {}
+    for base, head in {base.dataset: (base, head) for base, head in reversed(pairs)}.values():
+        if base.contents == head.contents:
+            continue
+        renamed = renamed_items(base, head)
+        for name, before in base.items.items():
+            new = renamed.get(name, name)
+            after = head.items.get(new)
+            if after is not None and before.hash == after.hash:
+                continue
+            former[base.dataset, new] = before
+            if after is not None:
+                edited[base.dataset, new] = edited_fields(before, after)
+        came = {*base.items, *renamed.values()}
+        edited |= {(base.dataset, name): () for name in head.items if name not in came}
+    return former, edited
 
 
 def accept(

@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ctxbench.core.items import ItemKey
+from ctxbench.gate.description_differences import description_differences
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.questions import items_without_scope, scopes_of
+from ctxbench.gate.setting_differences import NONE, SettingDifference, shown_value, told_together
 from ctxbench.gate.snapshots import Identity, ItemFact, SelectorSnapshot
-from ctxbench.gate.value_texts import shortened
-from ctxbench.io.json_files import dump_json
 
 ORDER = "refine"  # the path of the order of steps
-NONE = "none"  # what a parameter is shown as on the side that lacks it
 _NAME_FIELDS = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
 _HASHES = {"definition_sha256", "sha256"}  # what readers of sources note of what an item was made from
 _VALUE_FIELDS = ("enabled", "include", "type", "server")  # fields shown with their values
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingDifference:
-    """One setting that differs.
-
-    Attributes:
-        name: as the user knows it: of the selector's parameter where one has the same two values, else the path.
-        path: `refine.standard.topN`; a step as a whole where it was added or taken out; `ORDER` where steps moved.
-        step, parameter: the path of its step, and which parameter of that it is; empty where it is of none.
-        was, now: values as text; `none` where there is none.
-        scoring: whether it decides scores; else what is kept of them.
-        code: whether it is no setting of the user's, but the version or the code of something.
-        words: how it is said where the values say less than words do (hashes of files); empty elsewhere.
-    """
-
-    name: str
-    path: str
-    was: str
-    now: str
-    scoring: bool = True
-    code: bool = False
-    words: str = ""
-    step: str = ""
-    parameter: str = ""
-
-    def __str__(self) -> str:
-        return self.words or f"{self.name} {self.was} -> {self.now}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -102,13 +71,18 @@ class InputDifferences:
 
     def __str__(self) -> str:
         """All differences on one line: `2 items edited, 1 new, contextTopN 5 -> 3`; `nothing` where nothing differs."""
+        return self.text()
+
+    def text(self, *, same: bool = False) -> str:
+        """All differences on one line; `same`: the answers do not differ, so that files need not be told apart."""
         counts = ((self.edited, "edited"), (self.new, "new"), (self.gone, "gone"), (self.renamed, "renamed"))
         parts = [f"{len(held)} {what}" for held, what in counts if held]
         if parts:
             first, what = next((len(held), what) for held, what in counts if held)
             parts[0] = f"{first} item{'' if first == 1 else 's'} {what}"
         named = [one for one in (self.embedder, self.tokens) if one is not None]
-        own = [one for one in (*self.settings, *self.outside) if not one.code]
+        outside = told_together(self.outside) if same else self.outside
+        own = [one for one in (*self.settings, *outside) if not one.code]
         return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *own, *self.code]))]) or "nothing"
 
 
@@ -198,7 +172,7 @@ def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
     rest = [one for one in fields if one not in _VALUE_FIELDS]
     parts = [f"renamed from {before.id}"] if renamed else []
     parts += [
-        f"{name} {' -> '.join(_shown(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
+        f"{name} {' -> '.join(shown_value(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
         for name in fields
         if name in _VALUE_FIELDS
     ]
@@ -218,7 +192,7 @@ def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
         found["settings"] = (*named, *_resource_differences(base.selector, head.selector))
     else:
         own = "outside" if base.outside or head.outside else "settings"
-        found[own] = tuple(_description_differences(base.selector, head.selector))
+        found[own] = tuple(description_differences(base.selector, head.selector))
     if base.embedder != head.embedder:
         found["embedder"] = SettingDifference(
             name="model", path="embedder", was=base.embedder or NONE, now=head.embedder or NONE
@@ -268,8 +242,8 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
                 yield SettingDifference(
                     name=f"{path}.{name}",
                     path=f"{path}.{name}",
-                    was=_shown(older.get(name)),
-                    now=_shown(newer.get(name)),
+                    was=shown_value(older.get(name)),
+                    now=shown_value(newer.get(name)),
                     scoring=new.scores,
                     code=not own and name != "content",  # what stands in a file that a step reads is the user's own
                     step=path,
@@ -286,7 +260,9 @@ def _with_user_names(
     settings: Sequence[SettingDifference], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[SettingDifference]:
     """Settings under the names of the selector's parameters, where one was changed between the same two values."""
-    changed = {name: (_shown(before.get(name)), _shown(after.get(name))) for name in _differing(before, after)}
+    changed = {
+        name: (shown_value(before.get(name)), shown_value(after.get(name))) for name in _differing(before, after)
+    }
     for one in settings:
         last = one.parameter.lower()
         alike = [name for name, values in changed.items() if last and values == (one.was, one.now)]
@@ -298,97 +274,7 @@ def _with_user_names(
         yield replace(one, name=name)
 
 
-_KINDS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is
-_FILE_KEYS = ("sha256", "modules", "files", "unnamed")  # said in words
-
-
-def _description_differences(
-    before: Mapping[str, Any], after: Mapping[str, Any], path: str = ""
-) -> Iterator[SettingDifference]:
-    """The differences of two descriptions that are no pipelines, without the identities of models."""
-    one, other = (next((way for way in _KINDS if way in side), "") for side in (before, after))
-    if one and other and one != other:
-        yield _in_words(other, f"{path}{other}", f"{_kind_text(before, one)} -> {_kind_text(after, other)}")
-        return
-    if one and one != "pipeline":
-        yield from _file_differences(before, after, one, path)
-    for key in dict.fromkeys([*before, *after]):
-        was, now, where = before.get(key), after.get(key), f"{path}{key}"
-        if key == "identities" or (one and key in _FILE_KEYS) or dump_json(was) == dump_json(now):
-            continue
-        if key == one and one != "pipeline":
-            yield _in_words(
-                key, where, f"{key}: {' -> '.join(_distinct_texts(_command_line(was), _command_line(now)))}"
-            )
-        elif isinstance(was, Mapping) and isinstance(now, Mapping):
-            yield from _description_differences(was, now, f"{where}.")
-        else:
-            yield SettingDifference(name=where, path=where, was=_short_hash(was), now=_short_hash(now))
-
-
-def _file_differences(
-    before: Mapping[str, Any], after: Mapping[str, Any], way: str, path: str
-) -> Iterator[SettingDifference]:
-    """The files of a user's selector that were edited; for another command or file, its name alone."""
-    files = [
-        str(side[way]).rpartition(":")[0] if way == "callable" else _command_line(side[way]) for side in (before, after)
-    ]
-    if files[0] == files[1] and before.get("sha256") != after.get("sha256"):
-        where = f"{path}sha256" if way == "answers" else f"{path}{way}.sha256"
-        yield _in_words(files[0], where, f"{files[0]} was edited")
-    if before[way] == after[way] and {"unnamed"} & {*before, *after} and before.get("unnamed") != after.get("unnamed"):
-        what = "cannot be told from another version of itself: name a function as module:function"
-        yield _in_words(files[0], f"{path}unnamed", f"callable {before[way]} {what}")
-    program = before[way][0] if way == "command" and isinstance(before[way], list) and before[way] else None
-    for key, kind in (("modules", "module "), ("files", "")):
-        was, now = (side[key] if isinstance(side.get(key), Mapping) else {} for side in (before, after))
-        for name in dict.fromkeys([*was, *now]):
-            if name in was and name in now:
-                done = "" if was[name] == now[name] else "is another program" if name == program else "was edited"
-            elif before[way] != after[way]:
-                done = ""
-            else:
-                done = "is new" if name in now else "is no longer used" if key == "modules" else "is gone"
-            if done:
-                yield _in_words(name, f"{path}{key}.{name}", f"{kind}{name} {done}")
-
-
-def _in_words(name: str, path: str, words: str) -> SettingDifference:
-    return SettingDifference(name=name, path=path, was="", now="", words=words)
-
-
-def _kind_text(description: Mapping[str, Any], way: str) -> str:
-    return "a pipeline of ctxbench" if way == "pipeline" else f"{way} {_shown(_command_line(description[way]))}"
-
-
-def _command_line(value: Any) -> str:
-    """A command as it is typed; any other text as it is."""
-    if isinstance(value, list | tuple):
-        return shlex.join(map(str, value))
-    return value if isinstance(value, str) else dump_json(value)
-
-
-def _distinct_texts(was: str, now: str) -> tuple[str, str]:
-    """Two texts, shortened so that their difference shows."""
-    if _shown(was) == _shown(now):
-        alike = next((at for at, pair in enumerate(zip(was, now, strict=False)) if len({*pair}) > 1), 0)
-        first = was.rfind(" ", 0, alike) + 1 or max(alike - 20, 0)
-        was, now = (f"...{text[first:]}" for text in (was, now))
-    return _shown(was), _shown(now)
-
-
-def _short_hash(value: Any) -> str:
-    """A value as short text; a hash by its first eight digits."""
-    return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else _shown(value)
-
-
 def _step_text(step: FlatStep) -> str:
     """A step as text: its parameters that are not empty."""
-    held = [f"{name}={_shown(value)}" for name, value in step.values.items() if value not in (None, "", [], {})]
+    held = [f"{name}={shown_value(value)}" for name, value in step.values.items() if value not in (None, "", [], {})]
     return f"({', '.join(held)})" if held else "there"
-
-
-def _shown(value: Any) -> str:
-    """A value as short text: JSON, or a text without quotes, cut where it is long."""
-    text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
-    return shortened(text, 60)

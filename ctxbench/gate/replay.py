@@ -21,7 +21,8 @@ from ctxbench.core.candidates import Candidates, Mode, Origin, place_among
 from ctxbench.core.errors import UserError
 from ctxbench.core.rules import Rule
 from ctxbench.gate.flat_steps import FlatStep
-from ctxbench.gate.input_differences import ORDER, SettingDifference
+from ctxbench.gate.input_differences import ORDER
+from ctxbench.gate.setting_differences import SettingDifference
 from ctxbench.steps.cut import TOP_K
 
 REPLAYED = ("standard", "first", "margin", "gap", "at_least", "per_chunk", "budget")

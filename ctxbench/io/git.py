@@ -96,6 +96,18 @@ class Repository:
                 found[os.fsdecode(path[start:])] = digest
         return found
 
+    def text(self, commit: Commit, file: Path) -> str | None:
+        """What a file held at a commit; None where it was not there.
+
+        Args:
+            file: in the checkout; it need not be there any more.
+
+        Raises:
+            StorageError: git refuses.
+        """
+        digest = self.files(commit, file.parent).get(file.name)
+        return None if digest is None else _text(self._contents([digest])[0])
+
     def write(self, files: Mapping[str, str], target: Path) -> None:
         """Write files into a folder as git has them: no filters, and line ends as they were committed.
 

@@ -34,7 +34,7 @@ from ctxbench.selectors.protocol import (
     request_message,
     shown_path,
 )
-from ctxbench.selectors.source_files import source_files
+from ctxbench.selectors.source_files import code_of, source_files
 from ctxbench.text.secrets import shown_arguments
 
 _ASKED_AT_MOST = 2  # a query during which the process ends is asked once more, of a new process
@@ -54,6 +54,7 @@ class CommandOptions:
         start_timeout: seconds more until the first answer of a process, which may have a model to load, >= 0.
         concurrency: processes side by side, 1 to 64.
         in_flight: requests that a process is sent before it has answered, 1 to 1000.
+        source: the files and folders of its code; None = what `source_files` finds.
     """
 
     send: str = "items"
@@ -61,6 +62,7 @@ class CommandOptions:
     start_timeout: float = 60.0
     concurrency: int = 1
     in_flight: int = 1
+    source: list[str] | str | None = None
 
     def __post_init__(self) -> None:
         check_choice("send", self.send, SENDS)
@@ -140,7 +142,7 @@ class CommandSource(Source):
         if not argv or not all(isinstance(part, str) and part and "\0" not in part for part in argv):
             raise ParameterError("command must be a list of texts that are not empty, the program first")
         self._argv = [_program(argv[0], self._base), *argv[1:]]
-        self._description = _describe(argv, self._base)
+        self._description = _describe(argv, self._base, self._options.source)
         self._events: queue.Queue[OutputLine] = queue.Queue(_EVENTS)
         self._slots = [_Slot() for _ in range(self._options.concurrency)]
         self._told: tuple[str, str] = ("", "")
@@ -370,10 +372,13 @@ def _program(name: str, base: Path) -> str:
     return str(place)
 
 
-def _describe(argv: Sequence[str], base: Path) -> dict[str, Any]:
+def _describe(argv: Sequence[str], base: Path, source: list[str] | str | None) -> dict[str, Any]:
     """The arguments without absolute paths and secrets, and the SHA-256 of their source files (`--option=file` too).
 
     Where a secret is left out, the SHA-256 of the arguments with it stands for it.
+
+    Raises:
+        ParameterError: what `source` names is not there.
     """
     shown, files = [], []
     for part in argv:
@@ -385,8 +390,10 @@ def _describe(argv: Sequence[str], base: Path) -> dict[str, Any]:
         files += [path] if is_file else []
     told = shown_arguments(shown)
     whole = "\0".join(shown).encode("utf-8", "surrogateescape")
+    hashes, own = source_files(files, base, code_of(source, base))
     return {
         "command": told,
         **({"command_sha256": hashlib.sha256(whole).hexdigest()} if told != shown else {}),
-        "files": source_files(files, base),
+        "files": hashes,
+        "own": own,
     }

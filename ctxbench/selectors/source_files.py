@@ -7,6 +7,8 @@ import os
 from collections.abc import Container, Sequence
 from pathlib import Path
 
+from ctxbench.core.errors import ParameterError
+from ctxbench.selectors.imported_files import imported_files
 from ctxbench.selectors.protocol import shown_path
 
 MOST = 200
@@ -24,28 +26,49 @@ _SETTINGS = frozenset({"package.json", "tsconfig.json", "pyproject.toml", "Cargo
 _PASSED_OVER = frozenset({"node_modules", "venv", "__pycache__", "runs", "target", "site-packages"})
 
 
-def source_files(argv_files: Sequence[Path], base: Path) -> dict[str, str]:
-    """The SHA-256 of the files of a command, by name.
+def code_of(source: Sequence[str] | str | None, base: Path) -> list[Path]:
+    """The files and folders that a user says hold the code of a command; none where nothing is said.
+
+    Raises:
+        ParameterError: one is not there.
+    """
+    found = [base / one for one in ([source] if isinstance(source, str) else source or ())]
+    if missing := [one for one in found if not one.exists()]:
+        raise ParameterError(
+            f"source: there is no {shown_path(missing[0], base)!r}; name files and folders of its code"
+        )
+    return found
+
+
+def source_files(
+    argv_files: Sequence[Path], base: Path, source: Sequence[Path] = ()
+) -> tuple[dict[str, str], list[str]]:
+    """The SHA-256 of the files of a command, by name, and which of them are known to be its own.
 
     These are the files that it names, and the source code in the folder that it runs in and below, or, of a file that
-    lies elsewhere, in that file's folder and below. Hidden folders, `node_modules` and the like are passed over, and
-    so are data: what else a command reads is not known here.
+    lies elsewhere, in that file's folder and below; where `source` says what its code is, that in place of the folders.
+    Hidden folders, `node_modules` and the like are passed over, and so are data: what else a command reads is not
+    known here.
 
     Args:
         argv_files: that the command names; they are there.
         base: the folder that the command runs in.
+        source: files and folders that hold its code; none = not said.
 
     Returns:
         Names relative to `base` where they lie below it, else to the folder that was searched; one hash for files of
         one name. Where there are more than `MOST` that are not named, one hash for all those that are in no folder of
-        a named file, and where even these are more, for all.
+        a named file, and where even these are more, for all. Behind it the names of its own files, sorted: those that
+        it names, and that these import; all where it names no source code, or `source` does.
     """
     found: dict[str, str] = {}
-    named = dict.fromkeys(argv_files)
+    named = dict.fromkeys((*argv_files, *(path for path in source if not path.is_dir())))
     for path in named:
         _add(found, shown_path(path, base), _sha256(path))
     own = dict.fromkeys(path.parent for path in named if path.suffix in _CODE)
-    for folder in dict.fromkeys(base if one.is_relative_to(base) else one for one in own or [base]):
+    known = {shown_path(path, base) for path in named}
+    folders = [path for path in source if path.is_dir()] if source else [*(own or [base])]
+    for folder in dict.fromkeys(base if one.is_relative_to(base) and not source else one for one in folders):
         top = "" if folder == base else f"{shown_path(folder, base)}/"
         beside = {path: f"{top}{path.relative_to(folder).as_posix()}" for path in _code_below(folder, named)}
         near = {path for path in beside if any(path.is_relative_to(one) for one in own)}
@@ -54,7 +77,8 @@ def source_files(argv_files: Sequence[Path], base: Path) -> dict[str, str]:
             _add(found, beside[path], _sha256(path))
         if rest := [path for path in beside if path not in apart]:
             _add(found, top or "./", _joined(*(beside[path] for path in rest), *map(_sha256, rest)))
-    return found
+        known |= {beside[path] for path in imported_files([*named], apart, base)}
+    return found, sorted(known if own and not source else found)
 
 
 def _add(found: dict[str, str], name: str, sha256: str) -> None:

@@ -494,7 +494,7 @@ class TestServers:
         Path("agent.snapshot/corpus.jsonl").write_text("".join(others))
         done = cli("check", "gate.yaml")
         assert (done.code, done.out.split(":")[0]) == (1, "worse")
-        assert "where: agent.yaml;" in " ".join(done.out.split())
+        assert "where: agent.snapshot/corpus.jsonl;" in " ".join(done.out.split())
 
     def test_a_check_that_cannot_ask_them_names_the_command_that_goes_on_without(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.cli.front_matter_lines import edited_line
+from ctxbench.cli.front_matter_lines import differing_line, edited_line
 
 RULE = "---\nglobs: '*.ts'\ndescription: Refunds\nalwaysApply: true\n---\nAsk finance.\n"
 
@@ -37,3 +37,20 @@ def test_patterns_give_the_mode_where_no_flag_is_on(tmp_path):
 def test_it_stays_where_there_is_no_front_matter(name, tmp_path):
     (tmp_path / "tools.json").write_text(RULE)
     assert edited_line(tmp_path / name, 7, ("description",)) == 7
+
+
+@pytest.mark.parametrize(
+    ("was", "line"),
+    [("Ask finance.", 6), ("Ask finance.\nTwice.", 6), ("Ask us.", 6), ("", 6)],
+)
+def test_a_text_of_one_line_is_edited_there(was, line, tmp_path):
+    path = tmp_path / "refunds.mdc"
+    path.write_text(RULE)
+    assert edited_line(path, 6, ("text",), was) == line
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "line"), [("a\nb", "a\nc", 2), ("a", "a\nb", 2), ("a\nb\nc", "a\nb", 2), ("a\nb", "b", 1)]
+)
+def test_the_line_is_the_first_that_differs(was, now, line):
+    assert differing_line(was, now) == line

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.gate.flat_steps import flat_steps
-from ctxbench.gate.input_differences import ORDER, SettingDifference, input_differences
+from ctxbench.gate.input_differences import ORDER, input_differences
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_setting
+from ctxbench.gate.setting_differences import SettingDifference
 from ctxbench.gate.snapshot_pair import SnapshotPair
 from tests.gate.cause_cases import scored
 

@@ -189,6 +189,24 @@ def test_a_check_of_nothing_can_judge_nothing():
 # ---------------------------------------------------------------------------------------------- notices
 
 
+@pytest.mark.parametrize(
+    ("now", "differs"),
+    [
+        ("a", "2 source files edited (lib.py, x.py); the answers are the same"),
+        ("b", "lib.py was edited, x.py was edited"),
+    ],
+)
+def test_edited_files_of_a_command_are_told_apart_where_answers_differ(now, differs):
+    def side(offered, sha256):
+        files = {"lib.py": sha256, "x.py": sha256}
+        said = {"command": ["node", "x.js"], "files": files, "own": [*files]}
+        outside = identity(selector=said, values={}, outside=True)
+        items = {"a": "", "b": ""}
+        return snapshot({"q": [offered]}, required={"q": ["a"]}, items=items, identity=outside)
+
+    assert only(side("a", "1" * 64), side(now, "2" * 64)).differs == differs
+
+
 def test_swaps_are_counted_and_change_no_metric():
     given = {"required": {"q": ["a"]}, "items": {"a": "", "b": ""}}
     base = snapshot({"q": ([("a", 0.5000001)], [("b", 0.5)])}, **given)

@@ -261,6 +261,29 @@ def stating(snapshot, **renames):
     return replace(snapshot, judged=replace(snapshot.judged, about={"renames": card}))
 
 
+def test_items_that_exchanged_their_names_are_the_same_where_it_is_stated_and_they_say_the_same():
+    texts = {"a": "Wholly new words.", "b": "Quite other ones.", "c": "Stays."}
+    before = snapshot({"q1": ["a"]}, required={"q1": ["a"]}, items=texts)
+    swapped = snapshot({"q1": ["b"]}, required={"q1": ["b"]}, items={**texts, "a": texts["b"], "b": texts["a"]})
+    both = {item_id("a"): item_id("b"), item_id("b"): item_id("a")}
+    found = assess_comparability(before, stating(swapped, a="b", b="a"), SETTINGS)
+    assert (found.renamed, found.left_out, found.reasons) == (both, {}, ())
+    for head in (swapped, stating(swapped, a="b"), stating(swapped, a="b", b="b")):
+        assert assess_comparability(before, head, SETTINGS).renamed == {}
+    accepted = stating(swapped, a="b", b="a")
+    assert assess_comparability(swapped, accepted, SETTINGS).renamed == {}  # the baseline has the new names
+    half = snapshot({"q1": ["b"]}, required={"q1": ["b"]}, items={**texts, "b": texts["a"]})
+    assert assess_comparability(before, stating(half, a="b", b="a"), SETTINGS).renamed == {}
+
+
+def test_an_item_may_take_the_name_that_another_gave_up():
+    before = snapshot({"q1": ["a"]}, required={"q1": ["a"]}, items={"a": "First words.", "b": "Other ones."})
+    head = snapshot({"q1": ["b"]}, required={"q1": ["b"]}, items={"b": "First words.", "c": "Other ones."})
+    found = assess_comparability(before, stating(head, a="b", b="c"), SETTINGS)
+    assert found.renamed == {item_id("a"): item_id("b"), item_id("b"): item_id("c")}
+    assert found.left_out == {}
+
+
 @pytest.mark.parametrize("texts", [lambda side: side, without_texts], ids=["with texts", "without"])
 def test_an_item_with_other_texts_is_the_same_one_if_the_card_says_so(texts):
     other = renamed(items=[item("z", "Wholly new words."), *OLD[1:]])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ctxbench.gate.cause_finder import setting_cause
 from ctxbench.gate.input_differences import input_differences
+from ctxbench.gate.model import CauseKind
 from tests.gate.gate_cases import identity, snapshot
 
 ONE, TWO = "1" * 64, "2" * 64
@@ -69,6 +71,38 @@ def told(before, after):
 )
 def test_of_a_selector_outside_it_is_said_which_file_was_edited(before, after, words):
     assert told(before, after) == words
+
+
+MANY = {
+    "command": ["python", "x.py"],
+    "files": dict.fromkeys(["x.py", "lib.py", "a.py", "b.py", "c.py", "d.py"], ONE),
+    "own": ["lib.py", "x.py"],
+}
+
+
+@pytest.mark.parametrize(
+    ("edited", "words", "same"),
+    [
+        (["lib.py"], "lib.py was edited", "lib.py was edited"),
+        (
+            ["a.py"],
+            "1 source file beside its own changed (a.py)",
+            "1 source file beside its own changed (a.py)",
+        ),
+        (
+            ["lib.py", "a.py", "b.py", "c.py", "d.py"],
+            "lib.py was edited, 4 source files beside its own changed (a.py, b.py, c.py, ...)",
+            "5 source files edited (lib.py, a.py, b.py, ...); the answers are the same",
+        ),
+    ],
+)
+def test_files_beside_a_command_s_own_are_counted_and_all_are_where_answers_are_the_same(edited, words, same):
+    after = {**MANY, "files": {**MANY["files"], **dict.fromkeys(edited, TWO)}}
+    sides = [snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (MANY, after)]
+    found = input_differences(*sides, {})
+    assert (found.text(), found.text(same=True)) == (words, same)
+    cause = setting_cause(found.outside, CauseKind.OUTSIDE)
+    assert cause.subjects == (edited[0],)  # where it is placed
 
 
 def test_a_file_of_answers_keeps_its_path_and_a_callable_has_one_of_its_own():

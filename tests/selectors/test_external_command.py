@@ -544,6 +544,7 @@ def test_the_description_holds_hashes_and_no_absolute_path(tmp_path):
             "mine.py": hashlib.sha256(b"1").hexdigest(),
             "data.bin": hashlib.sha256(b"2").hexdigest(),
         },
+        "own": sorted([python, "mine.py", "data.bin"]),
         "send": "items",
         "timeout": 60.0,
         "start_timeout": 60.0,
@@ -575,6 +576,37 @@ def test_a_command_that_names_no_source_file_is_followed_in_the_folder_that_it_r
         (tmp_path / name).write_text(name)
     found = files_of([sys.executable, "run", "select"], tmp_path)
     assert {*found} == {Path(sys.executable).name, "package.json", "select.ts"}
+
+
+def test_of_the_files_those_are_its_own_that_it_names_and_that_these_import(tmp_path):
+    (tmp_path / "lib").mkdir()
+    for name, text in (("mine.py", "import lib.words"), ("lib/words.py", "from . import parts"), ("lib/parts.py", "")):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "other.py").write_text("import mine")
+    described = external_from_config({"command": [sys.executable, "mine.py"]}, base=tmp_path).describe()
+    python = Path(sys.executable).name
+    assert {*described["files"]} == {python, "mine.py", "lib/words.py", "lib/parts.py", "other.py"}
+    assert described["own"] == sorted([python, "mine.py", "lib/words.py", "lib/parts.py"])
+    described = external_from_config({"command": [sys.executable, "-m", "mine"]}, base=tmp_path).describe()
+    assert described["own"] == sorted(described["files"])  # it names no file
+
+
+@pytest.mark.parametrize("source", [["lib", "notes.txt"], "lib"])
+def test_its_source_files_are_those_that_the_user_says(tmp_path, source):
+    (tmp_path / "lib").mkdir()
+    for name in ("mine.py", "lib/words.py", "lib/data.bin", "other.py", "notes.txt"):
+        (tmp_path / name).write_text(name)
+    command = {"command": [sys.executable, "mine.py"], "source": source}
+    described = external_from_config(command, base=tmp_path).describe()
+    said = {"notes.txt"} if "notes.txt" in source else set()
+    assert {*described["files"]} == {Path(sys.executable).name, "mine.py", "lib/words.py", *said}
+    assert described["own"] == sorted(described["files"])
+
+
+def test_a_source_that_is_not_there_is_an_error(tmp_path):
+    (tmp_path / "mine.py").write_text("")
+    with pytest.raises(ParameterError, match=r"source: there is no 'lib'; name files and folders"):
+        external_from_config({"command": [sys.executable, "mine.py"], "source": ["mine.py", "lib"]}, base=tmp_path)
 
 
 def test_files_of_one_name_outside_the_folder_are_told_apart(tmp_path):

@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import UserError
-from ctxbench.core.items import ItemKey
 from ctxbench.io.files import read_bytes, read_text, write_atomic
 from ctxbench.io.json_files import iter_jsonl
-from ctxbench.io.jsonc import entry_lines, read_jsonc
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.sources.agent_file import read_agent
 from ctxbench.sources.catalogs import CORPUS
-from ctxbench.sources.mcp.server_config import server_names
+from ctxbench.sources.former_places import former_place
 
 CARD, QUERIES, QRELS = "dataset.yaml", "queries.jsonl", "qrels"
 AGENT, RENAMES = "agent", "renames"
@@ -121,14 +119,14 @@ class DatasetLines:
         self._lines_of = cache(_lines_of)
         self._places_of = cache(_places_of)
 
-    def item(self, folder: Path, item: str) -> tuple[Path, int]:
+    def item(self, folder: Path, item: str, former: str = "") -> tuple[Path, int]:
         """The catalog of a dataset and the line of an item in it.
 
-        Of an agent's item it is the file that it comes from; of a tool that the agent no longer has, the configuration
-        of its servers, and the line of the tool's server where that is still there.
+        Of an agent's item it is the file that it comes from; of one that the agent no longer has, the file that it
+        came from, or the configuration of its server; `former` is the path that its metadata gave.
         """
         if (agent := agent_of(folder)) is not None:
-            return self._places_of(agent).get(item) or _place_of_server(agent, item)
+            return self._places_of(agent).get(item) or _former_place(agent, item, former)
         return folder / CORPUS, self._lines_of(folder / CORPUS).get(item, 0)
 
     def query(self, folder: Path, query: str) -> tuple[Path, int]:
@@ -150,16 +148,12 @@ def _places_of(agent: Path) -> Mapping[str, tuple[Path, int]]:
         return {}
 
 
-def _place_of_server(agent: Path, item: str) -> tuple[Path, int]:
-    """The place of the server of a tool; the agent file where that is not known."""
+def _former_place(agent: Path, item: str, path: str) -> tuple[Path, int]:
+    """The place of an item that the agent no longer has; the agent file where that cannot be read."""
     try:
-        config, server = read_agent(agent).mcp, ItemKey.parse(item).server
-        if config is None or server is None or server in server_names(config):
-            return agent, 0  # the server is there, and says what it has
-        lines = entry_lines(read_jsonc(config)[1])
+        return former_place(read_agent(agent), item, path)
     except UserError:
         return agent, 0
-    return config, next((line for path, line in lines.items() if path[-1:] == (server,)), 0)
 
 
 def _lines_of(path: Path) -> Mapping[str, int]:

@@ -15,7 +15,7 @@ from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
 from ctxbench.report.gate.check_conclusion import COMMAND, Speech, conclusion
 from ctxbench.report.gate.check_summary import summary_sentences, tokens_decided
-from ctxbench.report.gate.places import Places, place_text
+from ctxbench.report.gate.places import Places
 
 MORE = (
     "A cause is told once, for all. Metrics, and items lost and gained with their causes: --verbose, with the first of "
@@ -260,7 +260,7 @@ def _unmet(check: SelectorCheck, places: Places) -> Table:
     rows = [
         (
             check_texts.sentence(" or ".join(one.items)),
-            place_text(places.of_items(one.items, check.dataset)),
+            places.text(places.of_items(one.items, check.dataset)),
             one.why,
             f"{len(one.queries):,} ({check_texts.first_ones(one.queries)})",
         )
@@ -285,7 +285,7 @@ def _repriced(check: SelectorCheck, places: Places) -> Table:
     rows = [
         (
             Quoted(one.item),
-            place_text(places.item(check.dataset, one.item)),
+            places.text(places.item(check.dataset, one.item)),
             f"{one.base:,} -> {one.head:,}",
             one.why,
             f"{len(one.queries):,}",
@@ -360,7 +360,7 @@ def _causes(check: SelectorCheck, places: Places) -> Table:
     rows = [
         (
             check_texts.sentence(check_texts.cause_text(one.cause)),
-            place_text(places.of_cause(one.cause, check.dataset, [check.selector])),
+            places.text(places.of_cause(one.cause, check.dataset, [check.selector])),
             f"{one.lost:,}",
             f"{one.gained:,}",
             f"{one.others:,}",

@@ -17,7 +17,7 @@ from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
 from ctxbench.report import wording
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.check_summary import metric_cause
-from ctxbench.report.gate.places import Places, place_text
+from ctxbench.report.gate.places import Places
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production [2]
 _KINDS = ("failure", "error", "skipped")
@@ -123,7 +123,7 @@ def _metrics(check: SelectorCheck, strict: bool, places: Places) -> Iterator[_Ca
         )
         outcome = _outcome(one.verdict, strict)
         if outcome and (group := metric_cause(check, one)) is not None:
-            where = place_text(places.of_cause(group.cause, check.dataset, [check.selector]))
+            where = places.text(places.of_cause(group.cause, check.dataset, [check.selector]))
             told += f"; {check_texts.cause_text(group.cause)}{f' ({where})' if where else ''}"
         yield _Case(f"metric: {one.metric}", outcome, str(one.verdict), told if outcome else "")
 

@@ -23,6 +23,10 @@ def _no_file(_name: str) -> str:
     return ""
 
 
+def _never(_file: str) -> bool:
+    return False
+
+
 def unknown_place() -> Place:
     """The place of what stands at no known place."""
     return _NOWHERE
@@ -38,6 +42,7 @@ class Places:
         files: places of selectors that stand in a file of their own, such as an agent file, likewise.
         own: the file that a selector of the user's names so, relative to the repository; empty where there is none.
         embedder: the line of the gate file that names the model; 0 = none does.
+        gone: whether a file of a place is no longer there.
         item: the place of an item by dataset and id.
         query: that of a query, likewise.
         labels: that of the first label of a query, likewise.
@@ -48,9 +53,20 @@ class Places:
     files: Mapping[str, Place] = field(default_factory=dict)
     own: Callable[[str], str] = _no_file
     embedder: int = 0
+    gone: Callable[[str], bool] = _never
     item: Callable[[str, str], Place] = _nowhere
     query: Callable[[str, str], Place] = _nowhere
     labels: Callable[[str, str], Place] = _nowhere
+
+    def text(self, place: Place) -> str:
+        """A place as `datasets/desk/corpus.jsonl:12`; the file alone where no line is known, which may be gone.
+
+        Empty where no file is known.
+        """
+        file, line = place
+        if file and not line and self.gone(file):
+            return f"{file}, file is gone"
+        return f"{file}:{line}" if file and line else file
 
     def in_gate(self, line: int) -> Place:
         """A line of the gate file; 0 = the file."""
@@ -83,9 +99,3 @@ class Places:
             for query in check.left_out.get(why, ())[:1]:
                 return place(check.dataset, query)
         return _NOWHERE
-
-
-def place_text(place: Place) -> str:
-    """A place as `datasets/desk/corpus.jsonl:12`; the file alone where no line is known, empty where nothing is."""
-    file, line = place
-    return f"{file}:{line}" if file and line else file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import sys
 import threading
@@ -20,8 +21,12 @@ from ctxbench.sources.mcp.server_config import ServerSpec, read_mcp_config
 from ctxbench.sources.mcp.watching import Watch, WatchingLoop, quiet_sdk
 from ctxbench.sources.tools import read_definition
 
+_log = logging.getLogger(__name__)
+
 Progress: TypeAlias = Callable[[int, int], None]
 _AT_ONCE = 4  # servers that are asked side by side
+_SILENCE = 2.0  # seconds of one step until it is said that it is waited for
+_PROBE = 10  # seconds that the SDK gives a server to answer `server/discover`, before it asks as of old
 _SIGNALS = [one for one in signal.Signals if one.name in ("SIGHUP", "SIGINT", "SIGTERM")]  # Windows has no SIGHUP
 
 
@@ -114,7 +119,10 @@ async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
     trouble = ""
     try:
         with anyio.fail_after(limits.timeout):
-            await list_tools(spec, limits, watch, listing)
+            async with anyio.create_task_group() as group:
+                group.start_soon(_tell_waiting, spec.name, listing, limits)
+                await list_tools(spec, limits, watch, listing)
+                group.cancel_scope.cancel()
     except TimeoutError:
         trouble = watch.told(f"it did not answer within {limits.timeout:g} s: {listing.step}")
     except Exception as error:  # noqa: BLE001 - servers fail in as many ways as there are; the part says how
@@ -130,6 +138,22 @@ async def _server(spec: ServerSpec, limits: Limits) -> SnapshotPart:
     if any(tool != spec.secrets.hide_in(tool) for tool in listing.tools):
         notes.append("its tools hold values of 'env' or 'headers', which are hidden in the snapshot")
     return SnapshotPart(name=spec.name, kind=SERVER, items=items, details=details, notes=tuple(notes))
+
+
+async def _tell_waiting(name: str, listing: ServerListing, limits: Limits) -> None:
+    """Say once a step what is waited for, and for how long at most; goes on until it is cancelled."""
+    import anyio
+
+    told = ""
+    while True:
+        step = listing.step
+        await anyio.sleep(_SILENCE)
+        if step == listing.step != told:
+            told = step
+            first = step == ServerListing().step
+            why = f"; one that passes over `server/discover` answers only after {_PROBE} s" if first else ""
+            most = f"it is given {limits.timeout:g} s in all"
+            _log.warning("server %s has not answered for %g s (%s); %s%s", name, _SILENCE, step, most, why)
 
 
 def _items(spec: ServerSpec, listing: ServerListing) -> tuple[Item, ...]:

@@ -19,6 +19,7 @@ from ctxbench.sources.mcp.watching import ListingError, Watch
 
 _GRACE = 2.0  # seconds that what a server leaves behind gets to end by SIGTERM, and then by SIGKILL
 _POLL = 0.02  # seconds between two looks at it
+_UNDECLARED = 2.0  # seconds for the tools of a server that declares none; it need not answer at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,13 @@ class ServerListing:
 async def list_tools(spec: ServerSpec, limits: Limits, watch: Watch, listing: ServerListing) -> None:
     """Connect to a server and fill `listing`; the server is stopped or left before this returns.
 
+    One that declares no tools and gives none soon has none.
+
     Raises:
         ListingError: the listing has no end, is too long, or has a name twice.
         Exception: whatever the SDK raises; `Watch.explain` says what it means.
     """
+    import anyio
     from mcp import Client
 
     async with _transport(spec, limits, watch) as transport:
@@ -78,7 +82,9 @@ async def list_tools(spec: ServerSpec, limits: Limits, watch: Watch, listing: Se
                 info = client.server_info
                 listing.name, listing.version = (info.name, info.version) if info else ("", "")
                 listing.protocol = client.protocol_version
-                await _all_pages(client, limits, listing, hide=spec.secrets.hide)
+                declared = client.server_capabilities.tools is not None
+                with anyio.move_on_after(None if declared else _UNDECLARED):
+                    await _all_pages(client, limits, listing, hide=spec.secrets.hide)
                 listing.complete = True
 
 

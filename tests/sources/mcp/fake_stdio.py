@@ -89,7 +89,7 @@ def serve(mode):
         method = request.get("method")
         if method == "initialize":
             info = {"name": f"fake-{mode}", "version": "1.2.3"}
-            capabilities = {"tools": {}}
+            capabilities = {} if mode in ("undeclared", "silent") else {"tools": {}}
             version = request["params"]["protocolVersion"]
             answer(request, {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})
         elif method == "tools/list" and mode == "hang_later":
@@ -99,10 +99,10 @@ def serve(mode):
             print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
         elif method == "tools/list" and mode == "exit_later":
             sys.exit("the database is gone")
-        elif method == "tools/list" and mode != "no_tools":
+        elif method == "tools/list" and mode not in ("no_tools", "silent"):
             tools, cursor = page(mode, (request.get("params") or {}).get("cursor"))
             answer(request, {"tools": tools, **({"nextCursor": cursor} if cursor else {})})
-        elif "id" in request:
+        elif "id" in request and not (mode == "mute" or (mode == "silent" and method == "tools/list")):
             error = {"code": -32601, "message": "Method not found"}
             print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
 

@@ -22,7 +22,7 @@ import pytest
 
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.sources.catalog_snapshots import SnapshotPart, capture, write_snapshot
-from ctxbench.sources.mcp import client
+from ctxbench.sources.mcp import capturing, client
 from ctxbench.sources.mcp.capturing import capture_servers, mcp_servers
 from ctxbench.sources.mcp.client import Limits
 from ctxbench.sources.mcp.server_config import read_mcp_config
@@ -143,6 +143,35 @@ def test_noise_does_not_stand_in_the_way(fake: Callable[..., Path]) -> None:
     assert parts["chatty"].notes == (
         "it wrote 1 line on standard output that are no messages of MCP, the first: 'Server is ready!'",
     )
+
+
+def test_a_server_that_declares_no_tools_need_not_answer_for_them(
+    fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_UNDECLARED", 0.5)
+    parts = parts_of(fake("silent", "undeclared"), Limits(timeout=20))
+    assert parts["silent"].state == "captured"
+    assert list(parts["silent"].notes) == ["it lists no tools"]
+    assert [item.name for item in parts["undeclared"].items] == ["add", "echo"]  # it has some all the same
+
+
+def test_what_is_waited_for_is_told_once_a_step_and_for_how_long(
+    fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(capturing, "_SILENCE", 1.0)
+    parts_of(fake("mute", "hang_later", "rich"), SHORT)
+    probe = "; one that passes over `server/discover` answers only after 10 s"
+    assert {said for said in caplog.messages if "rich" not in said} == {
+        f"server mute has not answered for 1 s (it was being started); it is given 4 s in all{probe}",
+        "server hang_later has not answered for 1 s (page 1 of its tools was being read); it is given 4 s in all",
+    }
+    assert sum("mute" in said for said in caplog.messages) == 1
+
+
+def test_the_time_that_is_told_of_the_probe_is_that_of_the_sdk() -> None:
+    from mcp.client.session import DISCOVER_TIMEOUT_SECONDS
+
+    assert capturing._PROBE == DISCOVER_TIMEOUT_SECONDS
 
 
 def test_lists_without_end_are_cut(fake: Callable[..., Path]) -> None:
