@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ctxbench.gate.model import Cause, CauseGroup, MetricVerdict, SelectorCheck, Verdict
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, MetricVerdict, SelectorCheck, Verdict
 from ctxbench.io.visible import count
 from ctxbench.report.gate import check_texts
 
@@ -118,10 +118,22 @@ def tokens_decided(check: SelectorCheck) -> bool:
 
 
 def metric_cause(check: SelectorCheck, judged: MetricVerdict) -> CauseGroup | None:
-    """The cause that did most to a metric: to tokens the one that adds most, else the first; None where none is."""
+    """The cause that did most to a metric: to tokens the one that adds most, else the first; None where none is.
+
+    What new items add is less by what they pushed out, which they replace.
+    """
     if check_texts.counts_tokens(judged):
-        return max(check.causes, key=lambda group: group.tokens, default=None)
+        return max(check.causes, key=lambda group: group.tokens + _replaced_tokens(group, check.causes), default=None)
     return next((group for group in check.causes if group.lost or group.gained or group.others), None)
+
+
+def _replaced_tokens(group: CauseGroup, groups: Sequence[CauseGroup]) -> int:
+    """The tokens, 0 or less, of what was pushed out by the new items of a group; 0 for groups of other causes."""
+    if group.cause.kind is not CauseKind.NEW:
+        return 0
+    new = set(group.cause.subjects)
+    pushed = (one for one in groups if one.cause.kind is CauseKind.CROWDED)
+    return sum(one.tokens for one in pushed if new.issuperset(one.cause.subjects) and one.cause.subjects)
 
 
 def _clipped(text: str) -> str:
