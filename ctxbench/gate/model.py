@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from ctxbench.bench.stats import Comparison, Estimate
 from ctxbench.core.rules import Rule
@@ -101,12 +102,18 @@ class Remedy:
         amount: to which the phrase raises or lowers a setting; None where it does neither.
         lower: whether it lowers it.
         quoted: another way, which quotes what someone wrote; empty where there is none.
+        changed: the parameters that it changes, each as the path of its step, its name there, and the value.
+        possible: False where the phrase says that nothing is known to help.
+        price: what it costs, for the end of the sentence; empty where that is not known.
     """
 
     phrase: str = ""
     amount: float | None = None
     lower: bool = False
     quoted: str = ""
+    changed: tuple[tuple[str, str, Any], ...] = field(default=(), compare=False)
+    possible: bool = True
+    price: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.phrase)
@@ -114,6 +121,7 @@ class Remedy:
     def __str__(self) -> str:
         amount = f"{self.amount:g}" if isinstance(self.amount, float) else self.amount
         told = self.phrase if amount is None else f"{self.phrase} {amount}"
+        told = f"{told} ({self.price})" if self.price else told
         return f"{told}, or {self.quoted}" if self.quoted else told
 
 

@@ -175,6 +175,8 @@ class Identity:
     Attributes:
         selector: what the selector says of itself: steps with all their parameters, or a command with its hash.
         values: its parameters by the names that users know; empty for outside selectors.
+        ranges: the first and last value that its numbers may take, by parameter; empty where they are not at hand, as
+            in a baseline or a finished run.
         embedder: key of the model; empty = the selector uses none.
         tokens: the counter.
         versions: of Python, ctxbench, its code, and libraries.
@@ -185,6 +187,7 @@ class Identity:
     embedder: str
     tokens: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     outside: bool = False
 

@@ -190,8 +190,7 @@ def _metrics(check: SelectorCheck) -> Table:
             (
                 check_texts.metric_title(one),
                 str(one.verdict),
-                wording.mean(metric, one.base),
-                wording.mean(metric, one.head),
+                *check_texts.sides(one),
                 check_texts.difference(metric, one.comparison),
                 *([check_texts.p_value(one.comparison)] if p else []),
                 check_texts.size_text(metric, one.tolerance),

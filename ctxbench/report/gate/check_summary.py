@@ -9,7 +9,8 @@ from ctxbench.io.visible import count
 from ctxbench.report.gate import check_texts
 
 _NAMED = 3  # lost items, and selectors, that are named
-_LONGEST = 150  # characters of a reason and a cause; a mend that is longer stands below only
+_LONGEST = 150  # characters of a reason and a cause
+_LONGEST_MEND = 250  # characters, with its price; one that is longer stands below only
 _MEANT = {Verdict.BETTER: "so that the gain is held", Verdict.NOT_COMPARABLE: "if what differs is meant"}
 
 
@@ -55,7 +56,9 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         cause, remedy = found
         only = len({group.cause for one in selectors for group in one.causes}) == 1
         what = f"{'cause' if only else 'most costly cause'}: {_clipped(check_texts.cause_text(cause))}"
-        yield f"{what}; to mend it: {remedy}" if remedy and len(remedy) <= _LONGEST else what  # half a mend is none
+        yield (
+            f"{what}; to mend it: {remedy}" if remedy and len(remedy) <= _LONGEST_MEND else what
+        )  # half a mend is none
     if pins:
         yield pins
     if differ and accept:

@@ -85,8 +85,15 @@ def metric_title(judged: MetricVerdict) -> str:
 
 def means(judged: MetricVerdict) -> str:
     """The means of both sides: `93.1 (90.2-95.5) -> 90.0 (87.1-92.4)`."""
+    return " -> ".join(sides(judged))
+
+
+def sides(judged: MetricVerdict) -> tuple[str, str]:
+    """The means of baseline and now, with as many decimals as their difference is told with, so that they show it."""
     metric = parse_metric(judged.metric)
-    return f"{wording.mean(metric, judged.base)} -> {wording.mean(metric, judged.head)}"
+    _, _, decimals = wording.signed(metric, judged.comparison.difference).partition(".")
+    least = len(decimals) if judged.comparison.difference else 0
+    return wording.mean(metric, judged.base, least=least), wording.mean(metric, judged.head, least=least)
 
 
 def difference(metric: Metric, found: Comparison) -> str:
