@@ -10,16 +10,13 @@ from typing import Any
 
 from ctxbench.core.items import ItemKey
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
+from ctxbench.gate.item_edits import NAME_FIELDS, differing, edited_fields
 from ctxbench.gate.questions import items_without_scope, scopes_of
-from ctxbench.gate.snapshots import Identity, ItemFact, SelectorSnapshot
-from ctxbench.gate.value_texts import shortened
+from ctxbench.gate.snapshots import Identity, SelectorSnapshot
+from ctxbench.gate.value_texts import NONE, shown_value
 from ctxbench.io.json_files import dump_json
 
 ORDER = "refine"  # the path of the order of steps
-NONE = "none"  # what a parameter is shown as on the side that lacks it
-_NAME_FIELDS = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
-_HASHES = {"definition_sha256", "sha256"}  # what readers of sources note of what an item was made from
-_VALUE_FIELDS = ("enabled", "include", "type", "server")  # fields shown with their values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +124,8 @@ def input_differences(base: SelectorSnapshot, head: SelectorSnapshot, renamed: M
         fields = edited_fields(item, other)
         if name not in renamed:
             edited[name] = fields
-        elif set(fields) - set(_NAME_FIELDS):
-            edited[renamed[name]] = tuple(one for one in fields if one not in _NAME_FIELDS)
+        elif set(fields) - set(NAME_FIELDS):
+            edited[renamed[name]] = tuple(one for one in fields if one not in NAME_FIELDS)
     edited |= _disabled_differences(base, head)
     came = set(renamed.values())
     here = {name: new for name, new in renamed.items() if name in base.items and new in head.items}
@@ -168,48 +165,6 @@ def server_of(item: str) -> str:
     return ItemKey.parse(item).server or ""
 
 
-def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
-    """The fields in which an item differs, sorted; none where the texts of either side are kept out."""
-    if before.row is None or after.row is None:
-        return ()
-    found = {*_differing(before.row, after.row)} - {"_id"}
-    if found - {"metadata"} and _same_but_hashes(before.row, after.row):
-        found -= {"metadata"}
-    return tuple(sorted(found - {"title"} if "name" in found else found))
-
-
-def _same_but_hashes(*rows: Mapping[str, Any]) -> bool:
-    """Whether the metadata of two items is the same but for hashes of their definitions, which other fields tell."""
-    was, now = (row.get("metadata") or {} for row in rows)
-    return {*_differing(was, now)} <= _HASHES
-
-
-def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
-    """Say how an item was edited: `description and text edited`, `renamed from tool:a, enabled true -> false`.
-
-    Without texts, no more is known than that it is not the same.
-    """
-    if before is None or after is None:
-        return "edited"
-    if before.row is None or after.row is None:
-        return "its content hash is another"
-    renamed = before.id != after.id
-    fields = [one for one in edited_fields(before, after) if not (renamed and one in _NAME_FIELDS)]
-    rest = [one for one in fields if one not in _VALUE_FIELDS]
-    parts = [f"renamed from {before.id}"] if renamed else []
-    parts += [
-        f"{name} {' -> '.join(_shown(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
-        for name in fields
-        if name in _VALUE_FIELDS
-    ]
-    if rest:
-        parts.append(f"{' and '.join([', '.join(rest[:-1]), rest[-1]]) if len(rest) > 1 else rest[0]} edited")
-    return ", ".join(parts) or "edited"
-
-
-_DEFAULTS = {"enabled": True, "include": "agent"}
-
-
 def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
     before, after = flat_steps(base.selector), flat_steps(head.selector)
     found: dict[str, Any] = {}
@@ -235,14 +190,9 @@ def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
             now=head.versions.get(name, NONE),
             code=True,
         )
-        for name in _differing(base.versions, head.versions)
+        for name in differing(base.versions, head.versions)
     )
     return found
-
-
-def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """The names in either mapping that stand for different values, or in one of them only."""
-    return [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
 
 
 def _resource_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SettingDifference]:
@@ -264,12 +214,12 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
             yield SettingDifference(name=path, path=path, step=path, was=was, now=now, scoring=scores)
             continue
         for older, newer, own in ((old.values, new.values, True), (old.source, new.source, False)):
-            for name in _differing(older, newer):
+            for name in differing(older, newer):
                 yield SettingDifference(
                     name=f"{path}.{name}",
                     path=f"{path}.{name}",
-                    was=_shown(older.get(name)),
-                    now=_shown(newer.get(name)),
+                    was=shown_value(older.get(name)),
+                    now=shown_value(newer.get(name)),
                     scoring=new.scores,
                     code=not own and name != "content",  # what stands in a file that a step reads is the user's own
                     step=path,
@@ -286,7 +236,7 @@ def _with_user_names(
     settings: Sequence[SettingDifference], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[SettingDifference]:
     """Settings under the names of the selector's parameters, where one was changed between the same two values."""
-    changed = {name: (_shown(before.get(name)), _shown(after.get(name))) for name in _differing(before, after)}
+    changed = {name: (shown_value(before.get(name)), shown_value(after.get(name))) for name in differing(before, after)}
     for one in settings:
         last = one.parameter.lower()
         alike = [name for name, values in changed.items() if last and values == (one.was, one.now)]
@@ -358,7 +308,7 @@ def _in_words(name: str, path: str, words: str) -> SettingDifference:
 
 
 def _kind_text(description: Mapping[str, Any], way: str) -> str:
-    return "a pipeline of ctxbench" if way == "pipeline" else f"{way} {_shown(_command_line(description[way]))}"
+    return "a pipeline of ctxbench" if way == "pipeline" else f"{way} {shown_value(_command_line(description[way]))}"
 
 
 def _command_line(value: Any) -> str:
@@ -370,25 +320,19 @@ def _command_line(value: Any) -> str:
 
 def _distinct_texts(was: str, now: str) -> tuple[str, str]:
     """Two texts, shortened so that their difference shows."""
-    if _shown(was) == _shown(now):
+    if shown_value(was) == shown_value(now):
         alike = next((at for at, pair in enumerate(zip(was, now, strict=False)) if len({*pair}) > 1), 0)
         first = was.rfind(" ", 0, alike) + 1 or max(alike - 20, 0)
         was, now = (f"...{text[first:]}" for text in (was, now))
-    return _shown(was), _shown(now)
+    return shown_value(was), shown_value(now)
 
 
 def _short_hash(value: Any) -> str:
-    """A value as short text; a hash by its first eight digits."""
-    return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else _shown(value)
+    """As `shown_value`; a hash by its first eight digits."""
+    return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else shown_value(value)
 
 
 def _step_text(step: FlatStep) -> str:
     """A step as text: its parameters that are not empty."""
-    held = [f"{name}={_shown(value)}" for name, value in step.values.items() if value not in (None, "", [], {})]
+    held = [f"{name}={shown_value(value)}" for name, value in step.values.items() if value not in (None, "", [], {})]
     return f"({', '.join(held)})" if held else "there"
-
-
-def _shown(value: Any) -> str:
-    """A value as short text: JSON, or a text without quotes, cut where it is long."""
-    text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
-    return shortened(text, 60)

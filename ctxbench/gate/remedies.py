@@ -16,12 +16,12 @@ from ctxbench.core.errors import UserError
 from ctxbench.gate.cause_finder import is_steady, item_change
 from ctxbench.gate.comparability import item_of
 from ctxbench.gate.flat_steps import FlatStep
-from ctxbench.gate.input_differences import NONE, server_of
+from ctxbench.gate.input_differences import server_of
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_values
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
 from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.value_texts import shortened
+from ctxbench.gate.value_texts import NONE, shortened
 from ctxbench.text.chunking.item_chunks import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
 

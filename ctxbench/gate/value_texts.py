@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ctxbench.bench.metrics import Metric
+from ctxbench.io.json_files import dump_json
 
+NONE = "none"  # what a value is shown as where there is none
 _SHARES = ("yes/no", "share")
 _MAX_NAMED = 3  # ids that a message names
 _ROUNDING = 1e-9  # of sums in floating point, as a share
@@ -116,3 +119,9 @@ def _digits(metric: Metric, value: float, *, least: int = 0) -> str:
         return f"{value * 100.0:.{max(1, least)}f}"
     usual = (0 if abs(value) >= 10 else 1) if metric.declaration.unit == "tokens" else 2 if abs(value) < 100 else 0
     return f"{value:,.{max(usual, least)}f}"
+
+
+def shown_value(value: Any) -> str:
+    """A value as short text: JSON, or a text without quotes, cut where it is long."""
+    text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
+    return shortened(text, 60)

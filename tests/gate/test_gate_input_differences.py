@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.gate.input_differences import input_differences
-from tests.gate.gate_cases import identity, snapshot
+from ctxbench.gate.item_edits import edit_text
+from ctxbench.gate.snapshots import ItemFact
+from tests.gate.gate_cases import identity, item, snapshot
 
 ONE, TWO = "1" * 64, "2" * 64
 SEL = {"protocol": 1, "callable": "sel.py:f", "sha256": ONE, "modules": {"helper": ONE}, "send": "items"}
@@ -97,3 +99,22 @@ def test_a_resource_of_a_plugin_that_is_another_is_told(was, now, words):
         for one in (was, now)
     ]
     assert str(input_differences(*sides, {})) == words
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ({"owner": "a"}, {"owner": "b"}, "metadata (owner) edited"),
+        ({}, {"owner": "b", "sha256": TWO}, "metadata (owner) edited"),  # the hash says nothing beside it
+        ({"sha256": ONE}, {"sha256": TWO}, "metadata (sha256) edited"),
+        ({}, dict.fromkeys("abcde", 1), "metadata (a, b, c and 2 more) edited"),
+    ],
+)
+def test_of_edited_metadata_the_keys_are_named(was, now, words):
+    sides = [ItemFact.of(item("a", "The same.", metadata=one), 10, ()) for one in (was, now)]
+    assert edit_text(*sides) == words
+
+
+def test_edited_metadata_stands_among_other_fields():
+    sides = [ItemFact.of(item("a", text, metadata={"owner": text}), 10, ()) for text in ("One.", "Two.")]
+    assert edit_text(*sides) == "description and metadata (owner) edited"

@@ -63,8 +63,8 @@ def summary_dict(found: AcceptedFigures) -> dict[str, Any]:
 def pin_dict(failure: PinFailure) -> dict[str, Any]:
     """A pin that does not hold in JSON's types."""
     fields = asdict(failure)
-    fields["mend"] = fields.pop("remedy")
-    return fields
+    del fields["remedy"]
+    return {**fields, "mend": str(failure.remedy)}
 
 
 def refusal_dict(name: str, error: Exception) -> dict[str, Any]:
