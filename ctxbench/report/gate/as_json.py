@@ -98,6 +98,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
         "reasons": list(check.reasons),
         "notices": list(check.notices),
         "differs": check.differs,
+        "renamed": dict(check.renamed),
         "reused": check.reused,
         "compared": check.compared,
         "left_out": {why: list(ids) for why, ids in check.left_out.items()},

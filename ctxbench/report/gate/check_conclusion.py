@@ -67,3 +67,5 @@ def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: S
             yield Text(f"{told} To take new queries in, {how}:" if new and accept else told)
     if accept:
         yield Code(accept)
+    elif first:
+        yield Text(f"`ctxbench run` and `ctxbench check --accept` stop with this dataset: {first}.")
