@@ -306,7 +306,7 @@ class _ExperimentReader(YamlForm):
                 continue  # what has no effect beside the others makes no selector of its own
             make = _pipeline_maker(name, found.pipeline(values))
             own = found.in_force(values)
-            specs.append(SelectorSpec(name, make, about, own, entry.get("like"), ranges=found.ranges))
+            specs.append(SelectorSpec(name, make, about, own, entry.get("like"), parameters=found.parameters))
         if idle:
             raise ParameterError("; ".join(idle.values()))
         return specs

@@ -184,6 +184,7 @@ class _PairCheck:
             notices=(*same.notices, *self._notices(metrics), *passed_over),
             differs="" if _has_same_inputs(self.base, self.head) or not self._inputs else str(self._inputs),
             texts=_change_texts(changes, self.base, self.head),
+            helps={name: one.help for name, one in self.head.identity.parameters.items() if one.help},
             renamed=same.renamed,
             reused=self.head.reused,
         )

@@ -218,12 +218,13 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
                 yield SettingDifference(
                     name=f"{path}.{name}",
                     path=f"{path}.{name}",
-                    was=shown_value(older.get(name)),
-                    now=shown_value(newer.get(name)),
+                    was=_short_hash(older.get(name)),
+                    now=_short_hash(newer.get(name)),
                     scoring=new.scores,
                     code=not own and name != "content",  # what stands in a file that a step reads is the user's own
                     step=path,
                     parameter=name if own else "",
+                    words=f"the file that {path} reads differs" if not own and name == "content" else "",
                 )
     kept = [path for path in olds if path in news]
     moved = [path for path in news if path in olds]

@@ -327,6 +327,7 @@ class SelectorCheck:
         differs: what is under test and differs, such as `2 items edited, contextTopN 5 -> 3`; empty = nothing.
         texts: by item and query id, what was asked and what an item says at the head, for reports; empty without.
         latency: judged; None where it was not asked for, or could not be timed, which a notice says.
+        helps: what each parameter of the selector does, by name; empty where that is not at hand.
         renamed: ids of items that go on under another id, old to new.
         reused: whether the selector was not asked, since nothing that decides its answers has changed since the
             baseline was accepted.
@@ -355,6 +356,7 @@ class SelectorCheck:
     differs: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
     latency: LatencyVerdict | None = None
+    helps: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, str] = field(default_factory=dict)
     reused: bool = False
 

@@ -6,7 +6,6 @@ What a text should say is a hint: no scores are computed for it.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -150,9 +149,12 @@ def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
     inputs = pair.inputs
     counter = () if inputs.tokens is None else (inputs.tokens,)
     told = [one for one in (*inputs.settings, *counter) if one.name in cause.subjects]
+    files = dict.fromkeys(one.step for one in told if one.words)
+    told = [one for one in told if not one.words]
     back = dict.fromkeys(f"{one.name} back to {one.was}" for one in told if one.was != NONE)
     out = dict.fromkeys(one.name for one in told if one.was == NONE)
-    said = [
+    said = [f"put the file back that {name} reads" for name in files]
+    said += [
         f"{verb} {', '.join(names)}{end}" for verb, names, end in (("set", back, ""), ("take", out, " out")) if names
     ]
     return " and ".join(said)
@@ -191,9 +193,9 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
     told = [(one, name, value) for one in behind for name, value in wider.get(one.path, {}).items()]
     for one, name, value in told:
         own = user_name(name, one, pair)
-        low, high = pair.head.identity.ranges.get(own, (-math.inf, math.inf))
-        if not low <= value <= high:
-            return Remedy(f"no value that {own} may have ({low:g} to {high:g}) is enough", possible=False)
+        held = pair.head.identity.parameters.get(own)
+        if held is not None and not held.low <= value <= held.high:
+            return Remedy(f"no value that {own} may have ({held.low:g} to {held.high:g}) is enough", possible=False)
     phrase, verb, amount = "", "", 0.0
     for place, (one, name, value) in enumerate(told):
         last, verb = verb, "lower" if name == "threshold" else "raise"

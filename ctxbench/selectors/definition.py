@@ -75,12 +75,6 @@ class Definition:
             raise ParameterError(f"selector {self.name!r} has no parameter {name!r}{suggest(name, self.parameters)}")
         return self.parameters[name].checked(value)
 
-    @property
-    def ranges(self) -> dict[str, tuple[float, float]]:
-        """The first and the last value of every number, by its parameter's name."""
-        held = {name: one for name, one in self.parameters.items() if not one.choices}
-        return {name: (one.low, one.high) for name, one in held.items() if not isinstance(one.default, bool)}
-
     def with_defaults(self, *layers: Mapping[str, Value]) -> dict[str, Value]:
         """Every parameter's value from checked ones: a later layer goes over an earlier one, and all over defaults."""
         defaults = {name: one.default for name, one in self.parameters.items() if one.default is not None}

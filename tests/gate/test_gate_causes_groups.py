@@ -13,6 +13,7 @@ from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind
 from ctxbench.gate.remedies import _widen_cut
 from ctxbench.gate.snapshot_pair import SnapshotPair
+from ctxbench.selectors.parameters import Parameter
 from tests.gate.cause_cases import explained, groups, scored
 from tests.gate.gate_cases import item_id
 
@@ -230,7 +231,8 @@ def test_a_wider_cut_that_would_not_bring_the_item_back_is_not_said():
 
 def ranged(side, **ranges):
     """With the ranges of parameters, which a run knows."""
-    return replace(side, identity=replace(side.identity, ranges=ranges))
+    held = {name: Parameter(name=name, default=low, low=low, high=high) for name, (low, high) in ranges.items()}
+    return replace(side, identity=replace(side.identity, parameters=held))
 
 
 def test_no_remedy_asks_for_a_value_that_a_parameter_may_not_have():

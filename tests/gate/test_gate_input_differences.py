@@ -118,3 +118,11 @@ def test_of_edited_metadata_the_keys_are_named(was, now, words):
 def test_edited_metadata_stands_among_other_fields():
     sides = [ItemFact.of(item("a", text, metadata={"owner": text}), 10, ()) for text in ("One.", "Two.")]
     assert edit_text(*sides) == "description and metadata (owner) edited"
+
+
+def test_of_a_file_that_a_step_reads_no_hash_is_told():
+    retrieve = {"step": "retrieve:dense"}
+    probability = {"step": "rank:probability", "version": 1, "calibration": "fit.json"}
+    pipelines = [{"retrieve": retrieve, "refine": [{**probability, "content": one}]} for one in (ONE, TWO)]
+    sides = [snapshot({"q": []}, identity=identity(selector={"pipeline": one}, values={})) for one in pipelines]
+    assert str(input_differences(*sides, {})) == "the file that refine.probability reads differs"

@@ -98,6 +98,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
         "reasons": list(check.reasons),
         "notices": list(check.notices),
         "differs": check.differs,
+        "helps": dict(check.helps),
         "renamed": dict(check.renamed),
         "reused": check.reused,
         "compared": check.compared,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ctxbench.bench.metrics import Metric, parse_metric
@@ -51,6 +51,14 @@ def shared_notices(check: Check) -> tuple[str, ...]:
     if first is None or not others:
         return ()
     return tuple(one for one in first.notices if all(one in other.notices for other in others))
+
+
+def unsteady_notes(selectors: Sequence[SelectorCheck]) -> Iterator[str]:
+    """The notes that lost and gained items leave out unsteady queries, of selectors of which others are counted."""
+    for one in selectors:
+        if one.counted and one.unsteady > 0:
+            n = f"{one.unsteady:,} of {count(one.needing, 'query', 'queries')} that need something"
+            yield f"required items lost and gained of {selector_name(one)} leave out {n}: unsteady between repeats"
 
 
 def counts_tokens(judged: MetricVerdict) -> bool:
