@@ -157,7 +157,7 @@ def price_changes(
 
     asked = [query for query in comparability.queries if query not in passed_over]
     held = group_pairs((item, query) for query in asked for item in offered_twice(query))
-    from ctxbench.gate.item_edits import edit_text  # most checks find no other price
+    from ctxbench.gate.item_edit_texts import edit_text  # most checks find no other price
 
     found = [
         PriceChange(

@@ -109,7 +109,7 @@ def check_gate(
 
 def _edited(pairs: Sequence[tuple[SelectorSnapshot, SelectorSnapshot]]) -> dict[tuple[str, str], Collection[str]]:
     """By dataset and item, the fields in which an item that both sides hold differs."""
-    from ctxbench.gate.item_edits import edited_fields  # most checks find no difference
+    from ctxbench.gate.item_edit_texts import edited_fields  # most checks find no difference
 
     found: dict[tuple[str, str], Collection[str]] = {}
     for base, head in pairs:

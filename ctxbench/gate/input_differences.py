@@ -10,7 +10,7 @@ from typing import Any
 
 from ctxbench.core.items import ItemKey
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
-from ctxbench.gate.item_edits import NAME_FIELDS, differing, edited_fields
+from ctxbench.gate.item_edit_texts import NAME_FIELDS, differing, edited_fields
 from ctxbench.gate.questions import items_without_scope, scopes_of
 from ctxbench.gate.snapshots import Identity, SelectorSnapshot
 from ctxbench.gate.value_texts import NONE, shown_value
@@ -224,7 +224,7 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
                     code=not own and name != "content",  # what stands in a file that a step reads is the user's own
                     step=path,
                     parameter=name if own else "",
-                    words=f"the file that {path} reads differs" if not own and name == "content" else "",
+                    words=f"the file that {path} reads is another" if not own and name == "content" else "",
                 )
     kept = [path for path in olds if path in news]
     moved = [path for path in news if path in olds]
@@ -245,7 +245,7 @@ def _with_user_names(
         if len(suited) > 1:  # two domains may have the same change of the same parameter
             domain = one.step.lower().replace("*", "rules")
             suited = [name for name in suited if name.lower().removesuffix(last).rstrip("s") in domain] or suited
-        name = suited[0] if suited and not one.code else one.path
+        name = suited[0] if suited and not one.code else one.step if one.words else one.path
         yield replace(one, name=name)
 
 

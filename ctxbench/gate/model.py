@@ -75,8 +75,7 @@ class Cause:
         subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
             what they add or save.
         detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
-        way: how subjects that crowd out or make room did so, a key of `cause_finder.WAYS`; empty for other kinds, and
-            where subjects are not named.
+        way: how subjects crowd out or make room, a key of `cause_finder.WAYS`; empty elsewhere, or without subjects.
     """
 
     kind: CauseKind
@@ -204,8 +203,7 @@ class CauseGroup:
         cause: why.
         lost, gained: required items of queries that went out and came in, over all queries.
         others: changes of items that are not required.
-        tokens: prompt tokens, the session's among them, that the changes add (less those that they save), summed over
-            queries.
+        tokens: prompt tokens, the session's among them, that the changes add over all queries; below 0 they save.
         queries: ids of the queries concerned, those that lost something required first, then in their order.
         remedy: what would undo most of it.
     """
@@ -230,8 +228,7 @@ class MetricVerdict:
         base, head: means with intervals, over the queries compared.
         comparison: paired, by group, Holm-corrected over all metrics of all selectors and datasets of the check.
         tolerance: differences up to this, in the unit of the metric, are the same.
-        detectable: the smallest change for the worse that would be told apart at this n with power 0.8; None where
-            none would be, or nothing can be said.
+        detectable: the smallest change for the worse that would be told with power 0.8; None where none can be named.
     """
 
     metric: str
@@ -284,8 +281,7 @@ class PinFailure:
         line: where it stands there; 0 = nowhere.
         query: id.
         message: what is wrong, by how much, and in a check why, as far as that is known.
-        about: what it is about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no
-            answer.
+        about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no answer.
         cause: why the item went out or came in; None where it did not, or it is about no item.
         remedy: what would bring back an item that went out.
     """
@@ -317,8 +313,7 @@ class SelectorCheck:
         pins: that do not hold.
         unmet: what queries require, and nothing can meet any more; empty where that was allowed.
         repriced: items that cost otherwise, those that add most tokens first.
-        deterministic: whether it is known to answer alike whenever it is asked: what it loses are then facts, and
-            reports set no p-value beside them.
+        deterministic: whether it is known to answer alike whenever it is asked: what it loses are then facts.
         lost, gained: required items over all queries compared but those that are unsteady.
         needing: how many of the queries compared need something.
         unsteady: how many of those got other answers from time to time, so that `lost` and `gained` leave them out.
@@ -329,8 +324,7 @@ class SelectorCheck:
         latency: judged; None where it was not asked for, or could not be timed, which a notice says.
         helps: what each parameter of the selector does, by name; empty where that is not at hand.
         renamed: ids of items that go on under another id, old to new.
-        reused: whether the selector was not asked, since nothing that decides its answers has changed since the
-            baseline was accepted.
+        reused: whether it was not asked: nothing that decides its answers has changed since it was accepted.
     """
 
     dataset: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.gate.input_differences import input_differences
-from ctxbench.gate.item_edits import edit_text
+from ctxbench.gate.item_edit_texts import edit_text
 from ctxbench.gate.snapshots import ItemFact
 from tests.gate.gate_cases import identity, item, snapshot
 
@@ -125,4 +125,6 @@ def test_of_a_file_that_a_step_reads_no_hash_is_told():
     probability = {"step": "rank:probability", "version": 1, "calibration": "fit.json"}
     pipelines = [{"retrieve": retrieve, "refine": [{**probability, "content": one}]} for one in (ONE, TWO)]
     sides = [snapshot({"q": []}, identity=identity(selector={"pipeline": one}, values={})) for one in pipelines]
-    assert str(input_differences(*sides, {})) == "the file that refine.probability reads differs"
+    found = input_differences(*sides, {})
+    assert str(found) == "the file that refine.probability reads is another"
+    assert [one.name for one in found.settings] == ["refine.probability"]  # which stands in what is said
