@@ -305,7 +305,8 @@ class _ExperimentReader(YamlForm):
             if len(said) < len(varied) and name in {spec.name for spec in specs}:
                 continue  # what has no effect beside the others makes no selector of its own
             make = _pipeline_maker(name, found.pipeline(values))
-            specs.append(SelectorSpec(name, make, about, found.in_force(values), entry.get("like")))
+            own = found.in_force(values)
+            specs.append(SelectorSpec(name, make, about, own, entry.get("like"), parameters=found.parameters))
         if idle:
             raise ParameterError("; ".join(idle.values()))
         return specs

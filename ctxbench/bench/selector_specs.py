@@ -10,7 +10,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Resources
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition
-from ctxbench.selectors.parameters import Value
+from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.selectors.pipelines import ABOUT, ORACLE, Oracle, PipelineSelector
 from ctxbench.selectors.selector import Selector
 
@@ -26,6 +26,7 @@ class SelectorSpec:
         make: makes it from resources and a memo for shared steps.
         about: one line for reports: the preset's or the selector's.
         values: its parameters that have an effect, by name; empty for outside selectors.
+        parameters: all of them, by name; empty where they have no names.
         like: the selector whose sizes it takes, or None.
         outside: True for a selector of the user's.
         line: where it stands in the file, 1-based; 0 = in none.
@@ -38,6 +39,7 @@ class SelectorSpec:
     like: str | None = None
     outside: bool = False
     line: int = 0
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
 
 def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
@@ -56,7 +58,7 @@ def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
 def definition_spec(name: str, definition: Definition, values: Mapping[str, Value], about: str = "") -> SelectorSpec:
     """A definition with values of its parameters."""
     made = _pipeline_maker(name, definition.pipeline(values))
-    return SelectorSpec(name, made, about, definition.in_force(values))
+    return SelectorSpec(name, made, about, definition.in_force(values), parameters=definition.parameters)
 
 
 def pipeline_spec(name: str, pipeline: Pipeline) -> SelectorSpec:

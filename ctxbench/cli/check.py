@@ -240,7 +240,7 @@ class _Result:
         check: with texts only if they may stand in outputs.
         places: where things stand.
         accept: the command that would accept it; empty where it would fail, or there is nothing to accept.
-        first: what must be done before that; empty = nothing.
+        first: what must be done before that, and before the labels are read elsewhere; empty = nothing.
     """
 
     check: Check
@@ -268,26 +268,31 @@ def _run_check(request: CheckRequest) -> _Result:
             options = {"allow_removed": request.allow_removed, "latency": request.latency}
             done = check_gate(_gate_path(request), **options, notify=shown.say, progress=shown)
             accept = "" if done.failed else _accept_command(request, done)
-            first = _steps_before_accepting(done) if accept else ""
+            first = _steps_before_accepting(done)
             found = _Result(check=done.check, places=find_places(done), accept=accept, first=first)
             texts = request.texts and done.texts
     return found if texts else replace(found, check=without_texts(found.check))
 
 
 def _steps_before_accepting(done: GateCheck) -> str:
-    """What must be done before accepting: labels that name gone items are judged, but not accepted."""
-    from ctxbench.report.gate.acceptance import is_acceptable
+    """What must be done before accepting, and before other commands read a dataset whose labels name renamed items.
 
-    if not is_acceptable(done.check):
+    Labels that name gone items are judged, but not accepted.
+    """
+    from ctxbench.report.gate.acceptance import is_acceptable, label_advice
+
+    renamed = {one.dataset: one.renamed for one in done.check.selectors if one.renamed}
+    if not (renamed or is_acceptable(done.check)):
         return ""
+    from ctxbench.data.datasets.lookup import user_folder
     from ctxbench.gate.edited_dataset import open_edited  # most checks find nothing to accept
 
-    try:
-        for reference in done.file.experiment.datasets:
+    for name, reference in done.references.items():
+        try:
             open_edited(reference, bases=(), base=done.file.experiment.base)
-    except InputError:
-        again = "`ctxbench data rebase`, or put back what is gone or can no longer be offered"
-        return f"labels must fit the catalog again ({again})"
+        except InputError:
+            folder = user_folder(reference, done.file.experiment.base)
+            return label_advice(renamed.get(name, {}), reference if folder is None else str(folder))
     return ""
 
 

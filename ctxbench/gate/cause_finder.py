@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ctxbench.core.candidates import MARGIN
 from ctxbench.gate.flat_steps import FlatStep
-from ctxbench.gate.input_differences import edit_text
+from ctxbench.gate.item_edit_texts import edit_text
 from ctxbench.gate.model import Cause, CauseKind
 from ctxbench.gate.setting_differences import SettingDifference
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair

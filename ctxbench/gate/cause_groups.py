@@ -65,9 +65,13 @@ def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> Cause
 
 
 def _group_remedy(remedies: Sequence[Remedy]) -> Remedy:
-    """The remedy for most changes; of amounts for one setting, the one that is enough for at least half of them."""
+    """The remedy for most changes; of amounts for one setting, the one that is enough for at least half of them.
+
+    That nothing is known to help is said only where it is so of all.
+    """
     if not remedies:
         return Remedy()
+    remedies = [one for one in remedies if one.possible] or remedies
     numbers = group_pairs((replace(one, amount=None), one) for one in remedies if one.amount is not None)
     best, most = min(Counter(remedies).items(), key=lambda pair: (-pair[1], str(pair[0])))
     for stem, held in sorted(numbers.items(), key=lambda pair: str(pair[0])):
@@ -153,7 +157,7 @@ def price_changes(
 
     asked = [query for query in comparability.queries if query not in passed_over]
     held = group_pairs((item, query) for query in asked for item in offered_twice(query))
-    from ctxbench.gate.input_differences import edit_text  # most checks find no other price
+    from ctxbench.gate.item_edit_texts import edit_text  # most checks find no other price
 
     found = [
         PriceChange(

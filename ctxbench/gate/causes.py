@@ -4,7 +4,9 @@ Three things decide whether an item is offered: its own score, its rivals (who e
 many tokens), and the cut. Where the cuts are ours (`replay`), each of the three is set back to the other side, alone
 and together, and the change is shared among them as Shapley values: the marginal part of each, averaged over the six
 orders. The largest part is the cause; of equal parts the item's own comes before the rivals', and those before the
-cut's. The first row that fits holds:
+cut's. Where what was done to the catalog makes the change by itself and the cut's settings do not, or the other way
+round, the other has no part in it: scores that depend on the whole catalog cannot be set back one by one, and say
+nothing of that. The first row that fits holds:
 
 ============================================  ==========================================================================
 lost X                                        cause
@@ -164,13 +166,24 @@ class _ChangeExplainer:
             }
             if goes[False, False, False] or not goes[True, True, True]:
                 continue
-            parts = shapley(goes)
-            factor = _FACTORS[max(range(3), key=lambda i: (round(parts[i], 9), -i))]
+            factor = self._largest_part(goes, one)
             if factor == "cut":
                 by_cut.append(one)
             else:
                 self.found[one] = self.finder.own_cause(one) if factor == "own" else self.finder.rival_cause(one)
         self._explain_by_settings(by_cut)
+
+    def _largest_part(self, goes: Mapping[tuple[bool, ...], bool], context: ChangeContext) -> str:
+        """The factor that made most of a change; `goes` as for `shapley`."""
+        by_catalog, by_cut = goes[True, True, False], goes[False, False, True]
+        if by_cut and not by_catalog:
+            return "cut"
+        cut_counts = by_catalog == by_cut  # either would do, or both are needed
+        untouched = context.item not in self.pair.changed_items and not self.finder.blockers(context)[0]
+        if cut_counts and self.pair.inputs.cutting and self.pair.weighs_the_catalog and untouched:
+            return "cut"  # a setting is plainer than that scores moved everywhere
+        parts = shapley(goes)
+        return _FACTORS[max(range(3 if cut_counts else 2), key=lambda i: (round(parts[i], 9), -i))]
 
     def _replay_case(self, context: ChangeContext, state: tuple[bool, ...]) -> ReplayCase:
         own, rivals, cut = state

@@ -142,7 +142,7 @@ class _PairCheck:
         self, settings: CheckSettings, metrics: tuple[MetricVerdict, ...], pins: tuple[PinFailure, ...]
     ) -> SelectorCheck:
         same, differ = self.comparability, self.differences
-        changes, causes = self._explain_changes()
+        changes, causes = self._explain_changes(metrics)
         prices = price_changes(self.base, self.head, same, passed_over=differ.swaps)
         unmet = unmet_requirements(self.base, self.head, same)
         if pins:
@@ -184,6 +184,8 @@ class _PairCheck:
             notices=(*same.notices, *self._notices(metrics), *passed_over),
             differs=self._differs(changes),
             texts=_change_texts(changes, self.base, self.head),
+            helps={name: one.help for name, one in self.head.identity.parameters.items() if one.help},
+            renamed=same.renamed,
             reused=self.head.reused,
         )
 
@@ -217,14 +219,17 @@ class _PairCheck:
 
         return SnapshotPair(self.base, self.head, self._inputs)
 
-    def _explain_changes(self) -> tuple[tuple[Change, ...], tuple[CauseGroup, ...]]:
-        """The changes with their causes, and their groups by cause."""
+    def _explain_changes(self, metrics: Sequence[MetricVerdict]) -> tuple[tuple[Change, ...], tuple[CauseGroup, ...]]:
+        """The changes with their causes, and their groups by cause, with what remedies cost."""
         if not self.differences.changes:
             return (), ()
         from ctxbench.gate.causes import explain
+        from ctxbench.gate.remedy_prices import with_remedy_prices
 
-        explained = explain(self._snapshot_pair, self.differences.changes)
-        return explained, group_changes(self._snapshot_pair, explained)
+        pair = self._snapshot_pair
+        explained = explain(pair, self.differences.changes)
+        groups = group_changes(pair, explained)
+        return explained, with_remedy_prices(groups, pair, self.comparability.queries, metrics)
 
     def _net_by_group(self) -> tuple[int, int]:
         """How many groups of queries lost more required items than they gained, and how many gained more."""

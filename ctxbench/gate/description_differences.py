@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ctxbench.gate.setting_differences import SettingDifference, in_words, shown_value
-from ctxbench.gate.value_texts import first_ids
+from ctxbench.gate.setting_differences import SettingDifference, in_words
+from ctxbench.gate.value_texts import first_ids, short_hash, shown_value
 from ctxbench.io.json_files import dump_json
 
 _KINDS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is
@@ -34,7 +33,7 @@ def description_differences(
         elif isinstance(was, Mapping) and isinstance(now, Mapping):
             yield from description_differences(was, now, f"{where}.")
         else:
-            yield SettingDifference(name=where, path=where, was=_short_hash(was), now=_short_hash(now))
+            yield SettingDifference(name=where, path=where, was=short_hash(was), now=short_hash(now))
 
 
 def _file_differences(
@@ -124,8 +123,3 @@ def _distinct_texts(was: str, now: str) -> tuple[str, str]:
         first = was.rfind(" ", 0, alike) + 1 or max(alike - 20, 0)
         was, now = (f"...{text[first:]}" for text in (was, now))
     return shown_value(was), shown_value(now)
-
-
-def _short_hash(value: Any) -> str:
-    """A value as short text; a hash by its first eight digits."""
-    return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else shown_value(value)

@@ -118,7 +118,7 @@ def _changed_items(
 ) -> tuple[dict[tuple[str, str], ItemFact], dict[tuple[str, str], Collection[str]]]:
     """What `GateCheck` says of the items that are not as they were: `former` and `edited`."""
     from ctxbench.gate.comparability import renamed_items  # most checks find no difference
-    from ctxbench.gate.input_differences import edited_fields
+    from ctxbench.gate.item_edit_texts import edited_fields
 
     former: dict[tuple[str, str], ItemFact] = {}
     edited: dict[tuple[str, str], Collection[str]] = {}

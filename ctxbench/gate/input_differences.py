@@ -9,14 +9,13 @@ from typing import Any
 from ctxbench.core.items import ItemKey
 from ctxbench.gate.description_differences import description_differences
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
+from ctxbench.gate.item_edit_texts import NAME_FIELDS, differing, edited_fields
 from ctxbench.gate.questions import items_without_scope, scopes_of
-from ctxbench.gate.setting_differences import NONE, SettingDifference, shown_value, told_together
-from ctxbench.gate.snapshots import Identity, ItemFact, SelectorSnapshot
+from ctxbench.gate.setting_differences import SettingDifference, told_together
+from ctxbench.gate.snapshots import Identity, SelectorSnapshot
+from ctxbench.gate.value_texts import NONE, short_hash, shown_value
 
 ORDER = "refine"  # the path of the order of steps
-_NAME_FIELDS = ("_id", "name", "server", "title")  # fields in which an item and its renamed successor may differ
-_HASHES = {"definition_sha256", "sha256"}  # what readers of sources note of what an item was made from
-_VALUE_FIELDS = ("enabled", "include", "type", "server")  # fields shown with their values
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,8 +100,8 @@ def input_differences(base: SelectorSnapshot, head: SelectorSnapshot, renamed: M
         fields = edited_fields(item, other)
         if name not in renamed:
             edited[name] = fields
-        elif set(fields) - set(_NAME_FIELDS):
-            edited[renamed[name]] = tuple(one for one in fields if one not in _NAME_FIELDS)
+        elif set(fields) - set(NAME_FIELDS):
+            edited[renamed[name]] = tuple(one for one in fields if one not in NAME_FIELDS)
     edited |= _disabled_differences(base, head)
     came = set(renamed.values())
     here = {name: new for name, new in renamed.items() if name in base.items and new in head.items}
@@ -142,48 +141,6 @@ def server_of(item: str) -> str:
     return ItemKey.parse(item).server or ""
 
 
-def edited_fields(before: ItemFact, after: ItemFact) -> tuple[str, ...]:
-    """The fields in which an item differs, sorted; none where the texts of either side are kept out."""
-    if before.row is None or after.row is None:
-        return ()
-    found = {*_differing(before.row, after.row)} - {"_id"}
-    if found - {"metadata"} and _same_but_hashes(before.row, after.row):
-        found -= {"metadata"}
-    return tuple(sorted(found - {"title"} if "name" in found else found))
-
-
-def _same_but_hashes(*rows: Mapping[str, Any]) -> bool:
-    """Whether the metadata of two items is the same but for hashes of their definitions, which other fields tell."""
-    was, now = (row.get("metadata") or {} for row in rows)
-    return {*_differing(was, now)} <= _HASHES
-
-
-def edit_text(before: ItemFact | None, after: ItemFact | None) -> str:
-    """Say how an item was edited: `description and text edited`, `renamed from tool:a, enabled true -> false`.
-
-    Without texts, no more is known than that it is not the same.
-    """
-    if before is None or after is None:
-        return "edited"
-    if before.row is None or after.row is None:
-        return "its content hash is another"
-    renamed = before.id != after.id
-    fields = [one for one in edited_fields(before, after) if not (renamed and one in _NAME_FIELDS)]
-    rest = [one for one in fields if one not in _VALUE_FIELDS]
-    parts = [f"renamed from {before.id}"] if renamed else []
-    parts += [
-        f"{name} {' -> '.join(shown_value(row.get(name, _DEFAULTS.get(name))) for row in (before.row, after.row))}"
-        for name in fields
-        if name in _VALUE_FIELDS
-    ]
-    if rest:
-        parts.append(f"{' and '.join([', '.join(rest[:-1]), rest[-1]]) if len(rest) > 1 else rest[0]} edited")
-    return ", ".join(parts) or "edited"
-
-
-_DEFAULTS = {"enabled": True, "include": "agent"}
-
-
 def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
     before, after = flat_steps(base.selector), flat_steps(head.selector)
     found: dict[str, Any] = {}
@@ -209,14 +166,9 @@ def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
             now=head.versions.get(name, NONE),
             code=True,
         )
-        for name in _differing(base.versions, head.versions)
+        for name in differing(base.versions, head.versions)
     )
     return found
-
-
-def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """The names in either mapping that stand for different values, or in one of them only."""
-    return [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
 
 
 def _resource_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SettingDifference]:
@@ -238,16 +190,17 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
             yield SettingDifference(name=path, path=path, step=path, was=was, now=now, scoring=scores)
             continue
         for older, newer, own in ((old.values, new.values, True), (old.source, new.source, False)):
-            for name in _differing(older, newer):
+            for name in differing(older, newer):
                 yield SettingDifference(
                     name=f"{path}.{name}",
                     path=f"{path}.{name}",
-                    was=shown_value(older.get(name)),
-                    now=shown_value(newer.get(name)),
+                    was=short_hash(older.get(name)),
+                    now=short_hash(newer.get(name)),
                     scoring=new.scores,
                     code=not own and name != "content",  # what stands in a file that a step reads is the user's own
                     step=path,
                     parameter=name if own else "",
+                    words=f"the file that {path} reads is another" if not own and name == "content" else "",
                 )
     kept = [path for path in olds if path in news]
     moved = [path for path in news if path in olds]
@@ -260,9 +213,7 @@ def _with_user_names(
     settings: Sequence[SettingDifference], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[SettingDifference]:
     """Settings under the names of the selector's parameters, where one was changed between the same two values."""
-    changed = {
-        name: (shown_value(before.get(name)), shown_value(after.get(name))) for name in _differing(before, after)
-    }
+    changed = {name: (shown_value(before.get(name)), shown_value(after.get(name))) for name in differing(before, after)}
     for one in settings:
         last = one.parameter.lower()
         alike = [name for name, values in changed.items() if last and values == (one.was, one.now)]
@@ -270,7 +221,7 @@ def _with_user_names(
         if len(suited) > 1:  # two domains may have the same change of the same parameter
             domain = one.step.lower().replace("*", "rules")
             suited = [name for name in suited if name.lower().removesuffix(last).rstrip("s") in domain] or suited
-        name = suited[0] if suited and not one.code else one.path
+        name = suited[0] if suited and not one.code else one.step if one.words else one.path
         yield replace(one, name=name)
 
 

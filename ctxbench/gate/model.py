@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from ctxbench.bench.stats import Comparison, Estimate
 from ctxbench.core.rules import Rule
@@ -74,8 +75,7 @@ class Cause:
         subjects: what exactly: item ids (those that crowd out, the new name ...), or parameters; sorted, of prices by
             what they add or save.
         detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
-        way: how subjects that crowd out or make room did so, a key of `cause_finder.WAYS`; empty for other kinds, and
-            where subjects are not named.
+        way: how subjects crowd out or make room, a key of `cause_finder.WAYS`; empty elsewhere, or without subjects.
     """
 
     kind: CauseKind
@@ -101,12 +101,18 @@ class Remedy:
         amount: to which the phrase raises or lowers a setting; None where it does neither.
         lower: whether it lowers it.
         quoted: another way, which quotes what someone wrote; empty where there is none.
+        changed: the parameters that it changes, each as the path of its step, its name there, and the value.
+        possible: False where the phrase says that nothing is known to help.
+        price: what it costs, for the end of the sentence; empty where that is not known.
     """
 
     phrase: str = ""
     amount: float | None = None
     lower: bool = False
     quoted: str = ""
+    changed: tuple[tuple[str, str, Any], ...] = field(default=(), compare=False)
+    possible: bool = True
+    price: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.phrase)
@@ -114,6 +120,7 @@ class Remedy:
     def __str__(self) -> str:
         amount = f"{self.amount:g}" if isinstance(self.amount, float) else self.amount
         told = self.phrase if amount is None else f"{self.phrase} {amount}"
+        told = f"{told} ({self.price})" if self.price else told
         return f"{told}, or {self.quoted}" if self.quoted else told
 
 
@@ -196,8 +203,7 @@ class CauseGroup:
         cause: why.
         lost, gained: required items of queries that went out and came in, over all queries.
         others: changes of items that are not required.
-        tokens: prompt tokens, the session's among them, that the changes add (less those that they save), summed over
-            queries.
+        tokens: prompt tokens, the session's among them, that the changes add over all queries; below 0 they save.
         queries: ids of the queries concerned, those that lost something required first, then in their order.
         remedy: what would undo most of it.
     """
@@ -222,8 +228,7 @@ class MetricVerdict:
         base, head: means with intervals, over the queries compared.
         comparison: paired, by group, Holm-corrected over all metrics of all selectors and datasets of the check.
         tolerance: differences up to this, in the unit of the metric, are the same.
-        detectable: the smallest change for the worse that would be told apart at this n with power 0.8; None where
-            none would be, or nothing can be said.
+        detectable: the smallest change for the worse that would be told with power 0.8; None where none can be named.
     """
 
     metric: str
@@ -276,8 +281,7 @@ class PinFailure:
         line: where it stands there; 0 = nowhere.
         query: id.
         message: what is wrong, by how much, and in a check why, as far as that is known.
-        about: what it is about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no
-            answer.
+        about: the id of an item, as the pin has it, `items` or `tokens`; empty where there is no answer.
         cause: why the item went out or came in; None where it did not, or it is about no item.
         remedy: what would bring back an item that went out.
     """
@@ -309,8 +313,7 @@ class SelectorCheck:
         pins: that do not hold.
         unmet: what queries require, and nothing can meet any more; empty where that was allowed.
         repriced: items that cost otherwise, those that add most tokens first.
-        deterministic: whether it is known to answer alike whenever it is asked: what it loses are then facts, and
-            reports set no p-value beside them.
+        deterministic: whether it is known to answer alike whenever it is asked: what it loses are then facts.
         lost, gained: required items over all queries compared but those that are unsteady.
         needing: how many of the queries compared need something.
         unsteady: how many of those got other answers from time to time, so that `lost` and `gained` leave them out.
@@ -319,8 +322,9 @@ class SelectorCheck:
         differs: what is under test and differs, such as `2 items edited, contextTopN 5 -> 3`; empty = nothing.
         texts: by item and query id, what was asked and what an item says at the head, for reports; empty without.
         latency: judged; None where it was not asked for, or could not be timed, which a notice says.
-        reused: whether the selector was not asked, since nothing that decides its answers has changed since the
-            baseline was accepted.
+        helps: what each parameter of the selector does, by name; empty where that is not at hand.
+        renamed: ids of items that go on under another id, old to new.
+        reused: whether it was not asked: nothing that decides its answers has changed since it was accepted.
     """
 
     dataset: str
@@ -346,6 +350,8 @@ class SelectorCheck:
     differs: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
     latency: LatencyVerdict | None = None
+    helps: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
     reused: bool = False
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ctxbench.core.errors import UserError
 from ctxbench.gate.cause_finder import is_steady, item_change
@@ -17,10 +18,9 @@ from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import server_of
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_values
-from ctxbench.gate.setting_differences import NONE
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
 from ctxbench.gate.snapshots import SelectorSnapshot
-from ctxbench.gate.value_texts import shortened
+from ctxbench.gate.value_texts import NONE, shortened
 from ctxbench.text.chunking.item_chunks import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
 
@@ -60,9 +60,11 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
                 return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
             return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
         case CauseKind.CROWDED:
-            return _separate_items(change, cause, pair) or _widen_cut(change, pair) or Remedy(_undo_items(cause, pair))
+            wider = _widen_cut(change, pair)
+            apart, undone = _separate_items(change, cause, pair, wider), Remedy(_undo_items(cause, pair))
+            return apart or (wider if wider.possible else undone) or undone or wider
         case CauseKind.PARAMETER:
-            return Remedy(_undo_settings(cause, pair))
+            return Remedy(_undo_settings(cause, pair), changed=_settings_of_base(cause, pair))
         case CauseKind.MODEL:
             return Remedy("tune the cut for the new model (`ctxbench tune`), or keep the old one")
         case CauseKind.UNKNOWN if not pair.inputs:
@@ -84,8 +86,8 @@ def _put_back(item: str, head: SelectorSnapshot) -> str:
 
 
 def _with_alternative(said: str, other: Remedy) -> Remedy:
-    """A remedy with a text in front of it; an empty one stays empty."""
-    return replace(other, phrase=f"{said} {other.phrase}") if other else other
+    """A remedy with a text in front of it; empty where there is none that helps."""
+    return replace(other, phrase=f"{said} {other.phrase}") if other and other.possible else Remedy()
 
 
 def lost_words(change: ChangeContext, pair: SnapshotPair) -> str:
@@ -121,7 +123,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word for word in re.findall(r"\w+", text.lower()) if len(word) > _SHORT)
 
 
-def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair) -> Remedy:
+def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair, wider: Remedy) -> Remedy:
     """Advise to tell an item apart from those in front with nearly the same score, where scores are similarities."""
     if pair.weighs_the_catalog:
         return Remedy()
@@ -132,7 +134,7 @@ def _separate_items(change: ChangeContext, cause: Cause, pair: SnapshotPair) -> 
     alike.sort(key=lambda name: (abs(after.score(name) - after.score(item)), name))
     more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
     said = f"say in its text what tells {item} from {alike[0]}{more}, or merge them"
-    return _with_alternative(f"{said}; or", _widen_cut(change, pair)) or Remedy(said)
+    return _with_alternative(f"{said}; or", wider) or Remedy(said)
 
 
 def _undo_items(cause: Cause, pair: SnapshotPair) -> str:
@@ -147,18 +149,34 @@ def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
     inputs = pair.inputs
     counter = () if inputs.tokens is None else (inputs.tokens,)
     told = [one for one in (*inputs.settings, *counter) if one.name in cause.subjects]
+    files = dict.fromkeys(one.step for one in told if one.words)
+    told = [one for one in told if not one.words]
     back = dict.fromkeys(f"{one.name} back to {one.was}" for one in told if one.was != NONE)
     out = dict.fromkeys(one.name for one in told if one.was == NONE)
-    said = [
+    said = [f"put the file back that {name} reads" for name in files]
+    said += [
         f"{verb} {', '.join(names)}{end}" for verb, names, end in (("set", back, ""), ("take", out, " out")) if names
     ]
     return " and ".join(said)
 
 
+def _settings_of_base(cause: Cause, pair: SnapshotPair) -> tuple[tuple[str, str, Any], ...]:
+    """What sets the parameters of cuts back that a cause names; empty where it names another setting, too."""
+    own = [one for one in pair.inputs.settings if one.name in cause.subjects]
+    base = {one.path: one.values for one in pair.steps[0] or ()}
+    # how many chunks stand before an item is not kept, so that another topK cannot be tried
+    cuts = [one for one in own if not one.scoring and one.parameter != "topK"]
+    known = [one for one in cuts if one.parameter in base.get(one.step, {})]
+    if not own or len(known) < len(own) or pair.inputs.tokens is not None:
+        return ()
+    return tuple((one.step, one.parameter, base[one.step][one.parameter]) for one in known)
+
+
 def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
     """Advise to change the parameters of the cuts that keep the item out, to values that let it in.
 
-    Empty where that would not bring it back: cuts that can be replayed are tried with these values.
+    Empty where that would not bring it back: cuts that can be replayed are tried with these values. Where a parameter
+    may not have its value, it says so and nothing else.
     """
     after, item = change.head, change.item
     row, steps = after.rows.get(item), pair.steps[1] or ()
@@ -173,12 +191,18 @@ def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:
     if step.path not in wider or kept:
         return Remedy()
     told = [(one, name, value) for one in behind for name, value in wider.get(one.path, {}).items()]
+    for one, name, value in told:
+        own = user_name(name, one, pair)
+        held = pair.head.identity.parameters.get(own)
+        if held is not None and not held.low <= value <= held.high:
+            return Remedy(f"no value that {own} may have ({held.low:g} to {held.high:g}) is enough", possible=False)
     phrase, verb, amount = "", "", 0.0
     for place, (one, name, value) in enumerate(told):
         last, verb = verb, "lower" if name == "threshold" else "raise"
         said = user_name(name, one, pair) if verb == last else f"{verb} {user_name(name, one, pair)}"
         phrase, amount = f"{phrase} {amount:g} and {said} to" if place else f"{said} to", value
-    return Remedy(phrase, amount, lower=verb == "lower")
+    changed = tuple((one.path, name, value) for one, name, value in told)
+    return Remedy(phrase, amount, lower=verb == "lower", changed=changed)
 
 
 def _wider_values(

@@ -107,15 +107,37 @@ def replay_cuts(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[
     if not known:
         return [False] * len(cases)
     rows = [(number, row) for number, case in enumerate(known) for row in _in_catalog_order(case)]
-    table, types = _table(len(known), rows, np.array([case.bar for case in known]))
+    chosen = _chosen(steps, known, rows)
+    number = {(case, row.id): place for place, (case, row) in enumerate(rows)}
+    answers = iter([number[n, case.own.id] in chosen for n, case in enumerate(known) if case.own is not None])
+    return [False if case.own is None else next(answers) for case in cases]
+
+
+def replay_offers(steps: Sequence[FlatStep], cases: Sequence[ReplayCase]) -> list[list[Candidate]]:
+    """Replay the cuts among `steps`: all candidates of each case that they keep, the order as in the catalog.
+
+    Args:
+        steps: as for `replay_cuts`.
+        cases: each on its own; where `own` is None, all candidates are rivals.
+    """
+    rows = [(number, row) for number, case in enumerate(cases) for row in _in_catalog_order(case)]
+    kept: list[list[Candidate]] = [[] for _ in cases]
+    for place in sorted(_chosen(steps, cases, rows)):
+        number, row = rows[place]
+        kept[number].append(row)
+    return kept
+
+
+def _chosen(steps: Sequence[FlatStep], cases: Sequence[ReplayCase], rows: Sequence[tuple[int, Candidate]]) -> set[int]:
+    """The places among `rows` that the cuts keep; each row has the number of its case."""
+    if not rows:
+        return set()
+    table, types = _table(len(cases), rows, np.array([case.bar for case in cases]))
     costs = np.array([row.tokens for _, row in rows], dtype=np.int64)
     for step in steps:
         if step.name in REPLAYED and step.kind in ("cut", "fit"):
             table = _apply_cut(table, step, types, costs)
-    number = {(case, row.id): place for place, (case, row) in enumerate(rows)}
-    chosen = {int(item) for item in table.item[table.chosen]}
-    answers = iter([number[n, case.own.id] in chosen for n, case in enumerate(known) if case.own is not None])
-    return [False if case.own is None else next(answers) for case in cases]
+    return {int(item) for item in table.item[table.chosen]}
 
 
 def _without_lower_rivals(case: ReplayCase) -> ReplayCase:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ctxbench.gate.value_texts import first_ids, shortened
-from ctxbench.io.json_files import dump_json
-
-NONE = "none"  # what a parameter is shown as on the side that lacks it
+from ctxbench.gate.value_texts import first_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +56,3 @@ def told_together(settings: Sequence[SettingDifference]) -> tuple[SettingDiffere
     words = f"{len(files)} source files edited ({first_ids(files)}); the answers are the same"
     together = in_words(files[0], about[0].path, words, files=tuple(files))
     return (*(one for one in settings if not one.files), together)
-
-
-def shown_value(value: Any) -> str:
-    """A value as short text: JSON, or a text without quotes, cut where it is long."""
-    text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
-    return shortened(text, 60)

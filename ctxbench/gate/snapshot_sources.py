@@ -165,6 +165,7 @@ class _Taking:
         identity = Identity(
             selector=description,
             values=_as_json(dict(spec.values)),
+            parameters=spec.parameters,
             embedder=_embedder(description),
             tokens=self.prepared.counter.name,
             versions=versions(),

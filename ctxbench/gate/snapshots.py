@@ -22,6 +22,7 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.io.json_files import dump_json
+from ctxbench.selectors.parameters import Parameter
 
 if TYPE_CHECKING:
     from ctxbench.bench.slices import Slice
@@ -175,6 +176,7 @@ class Identity:
     Attributes:
         selector: what the selector says of itself: steps with all their parameters, or a command with its hash.
         values: its parameters by the names that users know; empty for outside selectors.
+        parameters: what each may be and does; empty where that is not at hand, as in a baseline or a finished run.
         embedder: key of the model; empty = the selector uses none.
         tokens: the counter.
         versions: of Python, ctxbench, its code, and libraries.
@@ -185,6 +187,7 @@ class Identity:
     embedder: str
     tokens: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     outside: bool = False
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 from ctxbench.bench.metrics import Metric
+from ctxbench.io.json_files import dump_json
 
+NONE = "none"  # what a value is shown as where there is none
 _SHARES = ("yes/no", "share")
 _MAX_NAMED = 3  # ids that a message names
 _ROUNDING = 1e-9  # of sums in floating point, as a share
@@ -61,6 +65,14 @@ def level(metric: Metric, value: float) -> str:
     return f"{_digits(metric, value)}{'%' if _is_share(metric) else ''}"
 
 
+def levels(metric: Metric, was: float, now: float) -> str:
+    """Two means, `151.2 -> 151.9`: with as many decimals as their difference is told with, so that they show it."""
+    _, _, decimals = _size(metric, abs(now - was)).partition(".")
+    least = len(decimals) if was != now and decimals.isdigit() else 0
+    unit = "%" if _is_share(metric) else ""
+    return " -> ".join(f"{_digits(metric, one, least=least)}{unit}" for one in (was, now))
+
+
 def signed_difference(metric: Metric, difference: float, *, beyond: float | None = None) -> str:
     """A difference with its sign: `-3.3 points`, `+12`; what would be rounded to 0 keeps two digits that say it.
 
@@ -99,10 +111,23 @@ def _size(metric: Metric, value: float) -> str:
     return text
 
 
-def _digits(metric: Metric, value: float) -> str:
-    """A value without its unit: one decimal for per cent, none for tokens from 10 on, two for others below 100."""
+def _digits(metric: Metric, value: float, *, least: int = 0) -> str:
+    """A value without its unit: one decimal for per cent, none for tokens from 10 on, two for others below 100.
+
+    `least` asks for more decimals.
+    """
     if _is_share(metric):
-        return f"{value * 100.0:.1f}"
-    if metric.declaration.unit == "tokens":
-        return f"{value:,.{0 if abs(value) >= 10 else 1}f}"
-    return f"{value:,.{2 if abs(value) < 100 else 0}f}"
+        return f"{value * 100.0:.{max(1, least)}f}"
+    usual = (0 if abs(value) >= 10 else 1) if metric.declaration.unit == "tokens" else 2 if abs(value) < 100 else 0
+    return f"{value:,.{max(usual, least)}f}"
+
+
+def shown_value(value: Any) -> str:
+    """A value as short text: JSON, or a text without quotes, cut where it is long."""
+    text = NONE if value is None else value if isinstance(value, str) else dump_json(value)
+    return shortened(text, 60)
+
+
+def short_hash(value: Any) -> str:
+    """As `shown_value`; a hash by its first eight digits."""
+    return value[:8] if isinstance(value, str) and re.fullmatch("[0-9a-f]{40,64}", value) else shown_value(value)

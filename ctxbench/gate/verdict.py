@@ -17,7 +17,7 @@ from ctxbench.gate.metric_verdicts import exceeds
 from ctxbench.gate.model import MetricVerdict, PinFailure, UnmetRequirement, Verdict
 from ctxbench.gate.pins import exclusion_reason
 from ctxbench.gate.snapshots import SelectorSnapshot, offered_ids
-from ctxbench.gate.value_texts import first_ids, level, signed_difference, size
+from ctxbench.gate.value_texts import first_ids, levels, signed_difference, size
 from ctxbench.io.visible import count
 
 _ADDED, _TOTAL = "tokens", "total_tokens"  # of what is added to a prompt; and with what its session holds
@@ -109,9 +109,9 @@ def _moved_into_sessions(metrics: Sequence[MetricVerdict]) -> tuple[str, ...]:
 def _change_text(one: MetricVerdict) -> str:
     found = one.comparison
     metric = parse_metric(one.metric)
-    levels = f"{level(metric, found.base)} -> {level(metric, found.other)}"
+    sides = levels(metric, found.base, found.other)
     exceeds = one.tolerance if abs(found.difference) > one.tolerance else None
-    return f"{one.metric} {levels} ({signed_difference(metric, found.difference, beyond=exceeds)})"
+    return f"{one.metric} {sides} ({signed_difference(metric, found.difference, beyond=exceeds)})"
 
 
 def _tolerance_text(one: MetricVerdict) -> str:

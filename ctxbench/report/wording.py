@@ -24,18 +24,21 @@ _LOOSE_END = re.compile(rf"[\d\u221e]{LOOSE}(?=\)|$)")
 _PLAIN = str.maketrans({MINUS: "-", DASH: "-", "\u221e": "inf"})
 
 
-def number(metric: Metric, value: float) -> str:
-    """A metric's mean: a share in per cent without the sign, tokens whole, other amounts to two decimals."""
+def number(metric: Metric, value: float, *, least: int = 0) -> str:
+    """A metric's mean: a share in per cent without the sign, tokens whole, other amounts to two decimals.
+
+    `least` asks for more decimals.
+    """
     if not math.isfinite(value):
         return NONE
-    decimals = _decimals(metric, value)
+    decimals = max(least, _decimals(metric, value))
     return _minus(f"{value * _factor(metric):,.{decimals}f}")
 
 
-def mean(metric: Metric, found: Estimate) -> str:
-    """A mean with its interval, if there is one: `93.1 (90.2-95.5)`."""
+def mean(metric: Metric, found: Estimate, *, least: int = 0) -> str:
+    """A mean with its interval, if there is one: `93.1 (90.2-95.5)`; `least` asks for more decimals of the mean."""
     interval = estimate_interval(metric, found)
-    return f"{number(metric, found.value)}{f' ({interval})' if interval else ''}"
+    return f"{number(metric, found.value, least=least)}{f' ({interval})' if interval else ''}"
 
 
 def signed(metric: Metric, value: float) -> str:

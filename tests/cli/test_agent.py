@@ -379,6 +379,21 @@ class TestCheck:
         assert "1 item renamed" in text
         assert "edited" not in text
 
+    def test_labels_that_name_a_renamed_tool_are_said_to_with_the_command_that_mends_them(self, gate, cli):
+        tools = json.loads(Path("tools.json").read_text())
+        Path("tools.json").write_text(json.dumps([{**tools[0], "name": "trace_parcel"}, tools[1]]))
+        done = cli("check", "gate.yaml")
+        assert (done.code, done.out.split(":")[0]) == (0, "same"), done.out
+        command = ["data", "rebase", "evals", "--renames", "renames.yaml", "--in-place"]
+        text = " ".join(done.out.split())
+        assert f"stop with this dataset: labels must fit the catalog again (`ctxbench {' '.join(command)}`" in text
+        assert "renames.yaml has the line `tool:track_parcel: tool:trace_parcel`)" in text
+        assert cli("check", "gate.yaml", "--accept").code == 2
+        Path("renames.yaml").write_text("tool:track_parcel: tool:trace_parcel\n")
+        assert cli(*command).code == 0
+        assert "stop with this dataset" not in cli("check", "gate.yaml").out
+        assert cli("check", "gate.yaml", "--accept").code == 0
+
     def test_a_setting_of_the_agent_is_a_cause(self, gate, cli, place):
         write(place, AGENT | {"settings": {"n": 3}})
         assert "1 -> 3" in cli("check", "gate.yaml", "--verbose").out

@@ -214,6 +214,26 @@ def test_where_scores_weigh_the_whole_catalog_all_that_was_touched_is_one_cause(
     assert causes(base, head)["-c"][1:] == ((), "6 new items together moved the scores of others")
 
 
+def test_a_cut_that_alone_makes_the_change_is_the_cause_whatever_else_was_touched():
+    spec = {"spec": {"retrieve": "bm25"}}
+    base = scored({"q": SCORES}, [{"first": {"n": 3}}], **spec)
+    louder = {name: score + 0.15 for name, score in SCORES.items()}  # rare words weigh more: no item changes its place
+    head = scored({"q": {**louder, "x": 0.01}}, [{"first": {"n": 2}}], **spec)
+    assert causes(base, head) == {"-c": ("parameter", ("refine.first.n",), "refine.first.n 3 -> 2")}
+    both = scored({"q": {**louder, "b": 0.8, "c": 0.85, "x": 0.01}}, [{"first": {"n": 2}}], **spec)
+    assert causes(base, both)["-b"] == ("parameter", ("refine.first.n",), "refine.first.n 3 -> 2")  # each is needed
+    front = scored({"q": {**louder, "x": 0.99}}, [{"first": {"n": 2}}], **spec)
+    assert causes(base, front)["-b"] == ("crowded out", ("x",), "1 new item came in front")
+
+
+def test_what_the_catalog_alone_does_is_not_laid_to_a_cut():
+    spec = {"spec": {"retrieve": "bm25"}}
+    base = scored({"q": SCORES}, [{"first": {"n": 3}}, {"at_least": {"threshold": 0.0}}], **spec)
+    louder = {name: score + 0.05 for name, score in SCORES.items()}
+    head = scored({"q": {**louder, "x": 0.9}}, [{"first": {"n": 3}}, {"at_least": {"threshold": 0.1}}], **spec)
+    assert causes(base, head)["-c"] == ("crowded out", ("x",), "1 new item came in front")
+
+
 def test_more_chunks_of_an_item_that_stood_in_front_before():
     cut = [{"standard": {"topK": 3, "topN": 5, "includeScore": 1.0}}]
     base = scored({"q": SCORES}, cut)

@@ -13,6 +13,7 @@ from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind
 from ctxbench.gate.remedies import _widen_cut
 from ctxbench.gate.snapshot_pair import SnapshotPair
+from ctxbench.selectors.parameters import Parameter
 from tests.gate.cause_cases import explained, groups, scored
 from tests.gate.gate_cases import item_id
 
@@ -226,6 +227,39 @@ def test_a_wider_cut_that_would_not_bring_the_item_back_is_not_said():
     base = scored({"q": ROW}, both, required={"q": ["b"]})
     head = scored({"q": {**ROW, "b": 0.65}}, both, required={"q": ["b"]}, texts={"b": "else"})
     assert wider_cut(base, head) == "raise refine.margin.margin to 0.251 and refine.first.n to 3"
+
+
+def ranged(side, **ranges):
+    """With the ranges of parameters, which a run knows."""
+    held = {name: Parameter(name=name, default=low, low=low, high=high) for name, (low, high) in ranges.items()}
+    return replace(side, identity=replace(side.identity, parameters=held))
+
+
+def test_no_remedy_asks_for_a_value_that_a_parameter_may_not_have():
+    spec = {"required": {"q": ["b"]}, "values": {"n": 2}}
+    base = scored({"q": ROW}, [{"first": {"n": 2}}], **spec)
+    head = scored({"q": {**ROW, "x": 0.88}}, [{"first": {"n": 2}}], **spec)
+    assert remedy(base, ranged(head, n=(0, 3))) == "raise n to 3"
+    assert remedy(base, ranged(head, n=(0, 2))) == f"take {item_id('x')} out"
+    many = scored({"q": {**ROW, **{f"x{n}": 0.88 - n / 1000 for n in range(4)}}}, [{"first": {"n": 2}}], **spec)
+    assert remedy(base, ranged(many, n=(0, 9))) == "raise n to 6"
+    (none,) = [one.remedy for one in explained(base, ranged(many, n=(0, 5))) if one.remedy]
+    assert (str(none), none.possible) == ("no value that n may have (0 to 5) is enough", False)
+    close = scored({"q": {**ROW, "x": 0.81}}, [{"first": {"n": 2}}], **spec)
+    apart = f"say in its text what tells {item_id('b')} from {item_id('x')}, or merge them"
+    assert remedy(base, ranged(close, n=(0, 2))) == apart
+
+
+def test_that_nothing_helps_is_said_of_a_cause_only_where_it_is_so_of_all_its_losses():
+    queries = {"q1": row("a", "b"), "q2": row("a", "b", "c", "d", "e", "f")}
+    needs = {"required": {"q1": ["b"], "q2": ["b"]}, "values": {"n": 2}}
+    base = scored(queries, [{"first": {"n": 2}}], **needs)
+    new = {"q1": {"x0": 0.88}, "q2": {f"x{n}": 0.88 - n / 1000 for n in range(4)}}
+    head = scored({name: {**queries[name], **new[name]} for name in queries}, [{"first": {"n": 2}}], **needs)
+    (found,) = [one for one in groups(base, ranged(head, n=(0, 5))) if one.lost]
+    assert (found.lost, str(found.remedy)) == (2, "raise n to 3")
+    (found,) = [one for one in groups(base, ranged(head, n=(0, 9))) if one.lost]
+    assert str(found.remedy) in ("raise n to 3", "raise n to 6")
 
 
 def test_another_model_is_to_be_tuned_for():

@@ -6,8 +6,10 @@ import pytest
 
 from ctxbench.gate.cause_finder import setting_cause
 from ctxbench.gate.input_differences import input_differences
+from ctxbench.gate.item_edit_texts import edit_text
 from ctxbench.gate.model import CauseKind
-from tests.gate.gate_cases import identity, snapshot
+from ctxbench.gate.snapshots import ItemFact
+from tests.gate.gate_cases import identity, item, snapshot
 
 ONE, TWO = "1" * 64, "2" * 64
 SEL = {"protocol": 1, "callable": "sel.py:f", "sha256": ONE, "modules": {"helper": ONE}, "send": "items"}
@@ -131,3 +133,32 @@ def test_a_resource_of_a_plugin_that_is_another_is_told(was, now, words):
         for one in (was, now)
     ]
     assert str(input_differences(*sides, {})) == words
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ({"owner": "a"}, {"owner": "b"}, "metadata (owner) edited"),
+        ({}, {"owner": "b", "sha256": TWO}, "metadata (owner) edited"),  # the hash says nothing beside it
+        ({"sha256": ONE}, {"sha256": TWO}, "metadata (sha256) edited"),
+        ({}, dict.fromkeys("abcde", 1), "metadata (a, b, c and 2 more) edited"),
+    ],
+)
+def test_of_edited_metadata_the_keys_are_named(was, now, words):
+    sides = [ItemFact.of(item("a", "The same.", metadata=one), 10, ()) for one in (was, now)]
+    assert edit_text(*sides) == words
+
+
+def test_edited_metadata_stands_among_other_fields():
+    sides = [ItemFact.of(item("a", text, metadata={"owner": text}), 10, ()) for text in ("One.", "Two.")]
+    assert edit_text(*sides) == "description and metadata (owner) edited"
+
+
+def test_of_a_file_that_a_step_reads_no_hash_is_told():
+    retrieve = {"step": "retrieve:dense"}
+    probability = {"step": "rank:probability", "version": 1, "calibration": "fit.json"}
+    pipelines = [{"retrieve": retrieve, "refine": [{**probability, "content": one}]} for one in (ONE, TWO)]
+    sides = [snapshot({"q": []}, identity=identity(selector={"pipeline": one}, values={})) for one in pipelines]
+    found = input_differences(*sides, {})
+    assert str(found) == "the file that refine.probability reads is another"
+    assert [one.name for one in found.settings] == ["refine.probability"]  # which stands in what is said

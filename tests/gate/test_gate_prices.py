@@ -14,6 +14,7 @@ from ctxbench.gate.cause_groups import with_prices
 from ctxbench.gate.check_settings import CheckSettings
 from ctxbench.gate.checks import SnapshotPairs, check
 from ctxbench.gate.model import CauseKind, PriceChange, Verdict
+from tests.gate.cause_cases import as_baseline, scored
 from tests.gate.gate_cases import identity, item, item_id, offered, snapshot
 
 TOKENS, TOTAL = map(parse_metric, ("tokens", "total_tokens"))
@@ -150,3 +151,46 @@ def test_the_causes_add_up_to_what_is_paid_more(drawn):
     one = only(base, head)
     more = head.metrics[TOTAL].sum() - base.metrics[TOTAL].sum()
     assert sum(group.tokens for group in one.causes) == more
+
+
+# --------------------------------------------------------------------------------------------------- what remedies cost
+
+ROWS = {f"q{n:02}": {"a": 0.9, "b": 0.8 + n / 1000, "c": 0.7, "d": 0.6} for n in range(20)}
+NEEDS = {
+    "required": {query: ["b"] for query in ROWS},
+    "values": {"n": 2},
+    "tokens": {"a": 10, "b": 20, "c": 40, "x": 70},
+}
+
+
+def asked(rows, refine, **given):
+    return with_prices(scored(rows, refine, **{**NEEDS, **given}))
+
+
+def remedies(base, head, **given):
+    """What is said to mend the causes that lost something."""
+    return [one.remedy for one in only(with_prices(as_baseline(base)), head, **given).causes if one.lost]
+
+
+def test_what_a_remedy_costs_is_what_the_selector_costs_with_it():
+    base, crowded = asked(ROWS, [{"first": {"n": 2}}]), {query: {**row, "x": 0.89} for query, row in ROWS.items()}
+    (found,) = remedies(base, asked(crowded, [{"first": {"n": 2}}]))
+    worse = "which is worse: 1.5 tokens over the baseline's 30 are tolerated"
+    assert str(found) == f"raise n to 3 (80 -> 100 prompt tokens on average, {worse})"
+    assert asked(crowded, [{"first": {"n": 3}}]).metrics[TOKENS].mean() == 100
+
+
+def test_setting_a_parameter_back_has_its_price_too_and_within_the_tolerance_no_warning():
+    base, narrow = asked(ROWS, [{"first": {"n": 2}}]), asked(ROWS, [{"first": {"n": 1}}], values={"n": 1})
+    (found,) = remedies(base, narrow)
+    assert str(found) == "set n back to 2 (10 -> 30 prompt tokens on average)"
+
+
+def test_no_price_is_said_that_a_replay_does_not_give():
+    base, crowded = asked(ROWS, [{"first": {"n": 2}}]), {query: {**row, "x": 0.89} for query, row in ROWS.items()}
+    head = asked(crowded, [{"first": {"n": 2}}])
+    other = replace(head.answers["q00"], near=head.answers["q00"].near[:1], offered=head.answers["q00"].offered[:1])
+    odd = replace(head, answers={**head.answers, "q00": other})
+    assert "raise n to 3" in map(str, remedies(base, odd))
+    completeness = (parse_metric("completeness"),)
+    assert [one.price for one in remedies(base, head, metrics=completeness)] == [""]  # tokens are not judged

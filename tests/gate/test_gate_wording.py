@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.bench.metrics import parse_metric
-from ctxbench.gate.value_texts import level, shortened, signed_difference, size
+from ctxbench.gate.value_texts import level, levels, shortened, signed_difference, size
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,22 @@ from ctxbench.gate.value_texts import level, shortened, signed_difference, size
 def test_shares_are_in_per_cent_and_differences_say_what_they_are(metric, value, texts):
     found = parse_metric(metric)
     assert (level(found, value), signed_difference(found, value), size(found, value)) == texts
+
+
+@pytest.mark.parametrize(
+    ("metric", "was", "now", "text"),
+    [
+        ("tokens", 150.9, 151.4, "150.9 -> 151.4"),
+        ("tokens", 151.0, 151.02, "151.00 -> 151.02"),
+        ("tokens", 151.0, 151.0, "151 -> 151"),
+        ("tokens", 151.0, 190.2, "151 -> 190"),
+        ("completeness", 0.9671, 0.9671, "96.7% -> 96.7%"),
+        ("completeness", 0.9671, 0.9673, "96.71% -> 96.73%"),
+        ("items", 3.25, 4.5, "3.25 -> 4.50"),
+    ],
+)
+def test_two_means_show_their_difference(metric, was, now, text):
+    assert levels(parse_metric(metric), was, now) == text
 
 
 def test_a_difference_has_its_sign():

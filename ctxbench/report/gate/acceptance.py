@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 
 from ctxbench.gate.model import Check, SelectorCheck, Verdict
 from ctxbench.report.gate import check_texts
@@ -15,6 +16,22 @@ def is_acceptable(check: Check) -> bool:
     if check.verdict is Verdict.SAME:
         return any(one.left_out.get("new") for one in check.selectors)
     return check.verdict is not Verdict.WORSE or any(map(_is_worse_without_pins, check.selectors))
+
+
+def label_advice(renamed: Mapping[str, str], dataset: str) -> str:
+    """What to do about labels that name items which the catalog lacks, as a clause.
+
+    Args:
+        renamed: old ids to new, of items that go on under another id; empty = there are none.
+        dataset: what opens it: its folder or its name.
+    """
+    must = "labels must fit the catalog again"
+    if not renamed:
+        return f"{must} (`ctxbench data rebase`, or put back what is gone or can no longer be offered)"
+    command = shlex.join(["ctxbench", "data", "rebase", dataset, "--renames", "renames.yaml", "--in-place"])
+    lines = [f"`{old}: {new}`" for old, new in renamed.items()]
+    what = "line" if len(lines) == 1 else "lines"
+    return f"{must} (`{command}`; renames.yaml has the {what} {check_texts.first_ones(lines, _SHOWN)})"
 
 
 def pin_advice(check: Check) -> str:

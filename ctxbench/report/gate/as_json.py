@@ -63,8 +63,8 @@ def summary_dict(found: AcceptedFigures) -> dict[str, Any]:
 def pin_dict(failure: PinFailure) -> dict[str, Any]:
     """A pin that does not hold in JSON's types."""
     fields = asdict(failure)
-    fields["mend"] = fields.pop("remedy")
-    return fields
+    del fields["remedy"]
+    return {**fields, "mend": str(failure.remedy)}
 
 
 def refusal_dict(name: str, error: Exception) -> dict[str, Any]:
@@ -98,6 +98,7 @@ def _selector(check: SelectorCheck, places: Places) -> dict[str, Any]:
         "reasons": list(check.reasons),
         "notices": list(check.notices),
         "differs": check.differs,
+        "renamed": dict(check.renamed),
         "reused": check.reused,
         "compared": check.compared,
         "left_out": {why: list(ids) for why, ids in check.left_out.items()},

@@ -52,7 +52,7 @@ def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: S
                 told += "does not fail for that alone."
             if pins := pin_advice(check):
                 told, rest = f"{told} {pins[0].upper()}{pins[1:]}.", "the rest"
-            said = any(group.remedy for one in check.selectors for group in one.causes)
+            said = any(group.remedy and group.remedy.possible for one in check.selectors for group in one.causes)
             mend = f"Mend {rest} as said above, or, if" if said or any(one.unmet for one in check.selectors) else "If"
             yield Text(f"{told} {mend} it is meant, {how}:" if accept else told)
         case Verdict.CANNOT_TELL:
@@ -67,3 +67,5 @@ def conclusion(check: Check, *, strict: bool, accept: str, first: str, speech: S
             yield Text(f"{told} To take new queries in, {how}:" if new and accept else told)
     if accept:
         yield Code(accept)
+    elif first:
+        yield Text(f"`ctxbench run` and `ctxbench check --accept` stop with this dataset: {first}.")

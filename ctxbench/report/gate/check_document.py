@@ -8,13 +8,13 @@ from dataclasses import replace
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import SHOWN, faults_of
 from ctxbench.gate.model import Change, Check, SelectorCheck, Verdict
-from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.document import Block, Bullets, Cell, Document, Quoted, Section, Table, Text, Weight
 from ctxbench.report.gate import check_texts
 from ctxbench.report.gate.acceptance import is_acceptable, pin_advice
 from ctxbench.report.gate.check_conclusion import COMMAND, Speech, conclusion
 from ctxbench.report.gate.check_summary import summary_sentences, tokens_decided
+from ctxbench.report.gate.check_words import explained_words
 from ctxbench.report.gate.places import Places
 
 MORE = (
@@ -65,15 +65,16 @@ def document(
     differ = {one.differs for one in ranked}
     if len(ranked) > 1 and len(differ) == 1 and (what := differ.pop()):
         shared = (*shared, f"what differs: {what}")
-    notices = [*check.notices, *shared, *_reuse_notice(ranked), *map(_unsteady_note, filter(_partly_counted, ranked))]
+    notices = [*check.notices, *shared, *_reuse_notice(ranked), *check_texts.unsteady_notes(ranked)]
     if notices:
         opening.append(Bullets(tuple(map(check_texts.sentence, notices))))
+    sections = tuple(_section(one, shared, places) for one in ranked)
     return replace(
         _CHECK,
         title=f"{check.verdict}: {check.name}, {check.head} against {check.base}",
         opening=tuple(opening),
-        sections=tuple(_section(one, shared, places) for one in ranked),
-        closing=tuple(_closing(check, strict, accept, first, speech)),
+        sections=sections,
+        closing=(*explained_words(ranked, opening, sections), *_closing(check, strict, accept, first, speech)),
         whole_in=speech.whole_in,
     )
 
@@ -100,18 +101,6 @@ def _reuse_notice(selectors: list[SelectorCheck]) -> Iterator[str]:
         all_of_them = "no selector was asked again" if len(names) > 1 else f"{names[0]} was not asked again"
         what = all_of_them if len(names) == len(selectors) else f"not asked again: {check_texts.first_ones(names)}"
         yield f"{what}: nothing that decides the answers has changed since the baseline was accepted"
-
-
-def _partly_counted(check: SelectorCheck) -> bool:
-    return check.counted and check.unsteady > 0
-
-
-def _unsteady_note(check: SelectorCheck) -> str:
-    """The note that lost and gained items leave out unsteady queries."""
-    n = f"{check.unsteady:,} of {count(check.needing, 'query', 'queries')} that need something"
-    return (
-        f"required items lost and gained of {check_texts.selector_name(check)} leave out {n}: unsteady between repeats"
-    )
 
 
 def _verdicts(selectors: list[SelectorCheck]) -> Table:
@@ -149,7 +138,7 @@ def _counts(check: SelectorCheck) -> dict[str, int]:
         "swaps": len(check.swaps),
         "required lost": check.lost,
         "gained": check.gained,
-        "loss allowed": check.allowed,
+        "may be lost": check.allowed,
     }
 
 
@@ -190,8 +179,7 @@ def _metrics(check: SelectorCheck) -> Table:
             (
                 check_texts.metric_title(one),
                 str(one.verdict),
-                wording.mean(metric, one.base),
-                wording.mean(metric, one.head),
+                *check_texts.sides(one),
                 check_texts.difference(metric, one.comparison),
                 *([check_texts.p_value(one.comparison)] if p else []),
                 check_texts.size_text(metric, one.tolerance),
@@ -370,7 +358,16 @@ def _causes(check: SelectorCheck, places: Places) -> Table:
         )
         for one in causes
     ]
-    head = ("cause", "where", "required items lost", "gained", "other items", "prompt tokens in all", "queries", "mend")
+    head = (
+        "cause",
+        "where",
+        "required items lost",
+        "gained",
+        "not required, in or out",
+        "prompt tokens in all",
+        "queries",
+        "mend",
+    )
     return _without_empty_places(
         Table(
             title=f"Causes, most costly first: {len(rows):,}",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ctxbench.gate.model import Cause, CauseGroup, MetricVerdict, SelectorCheck, Verdict
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, MetricVerdict, SelectorCheck, Verdict
 from ctxbench.io.visible import count
 from ctxbench.report.gate import check_texts
 
 _NAMED = 3  # lost items, and selectors, that are named
-_LONGEST = 150  # characters of a reason and a cause; a mend that is longer stands below only
+_LONGEST = 150  # characters of a reason and a cause
+_LONGEST_MEND = 250  # characters, with its price; one that is longer stands below only
 _MEANT = {Verdict.BETTER: "so that the gain is held", Verdict.NOT_COMPARABLE: "if what differs is meant"}
 
 
@@ -55,7 +56,9 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         cause, remedy = found
         only = len({group.cause for one in selectors for group in one.causes}) == 1
         what = f"{'cause' if only else 'most costly cause'}: {_clipped(check_texts.cause_text(cause))}"
-        yield f"{what}; to mend it: {remedy}" if remedy and len(remedy) <= _LONGEST else what  # half a mend is none
+        yield (
+            f"{what}; to mend it: {remedy}" if remedy and len(remedy) <= _LONGEST_MEND else what
+        )  # half a mend is none
     if pins:
         yield pins
     if differ and accept:
@@ -118,10 +121,22 @@ def tokens_decided(check: SelectorCheck) -> bool:
 
 
 def metric_cause(check: SelectorCheck, judged: MetricVerdict) -> CauseGroup | None:
-    """The cause that did most to a metric: to tokens the one that adds most, else the first; None where none is."""
+    """The cause that did most to a metric: to tokens the one that adds most, else the first; None where none is.
+
+    What new items add is less by what they pushed out, which they replace.
+    """
     if check_texts.counts_tokens(judged):
-        return max(check.causes, key=lambda group: group.tokens, default=None)
+        return max(check.causes, key=lambda group: group.tokens + _replaced_tokens(group, check.causes), default=None)
     return next((group for group in check.causes if group.lost or group.gained or group.others), None)
+
+
+def _replaced_tokens(group: CauseGroup, groups: Sequence[CauseGroup]) -> int:
+    """The tokens, 0 or less, of what was pushed out by the new items of a group; 0 for groups of other causes."""
+    if group.cause.kind is not CauseKind.NEW:
+        return 0
+    new = set(group.cause.subjects)
+    pushed = (one for one in groups if one.cause.kind is CauseKind.CROWDED)
+    return sum(one.tokens for one in pushed if new.issuperset(one.cause.subjects) and one.cause.subjects)
 
 
 def _clipped(text: str) -> str:

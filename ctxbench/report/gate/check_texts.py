@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ctxbench.bench.metrics import Metric, parse_metric
@@ -53,6 +53,14 @@ def shared_notices(check: Check) -> tuple[str, ...]:
     return tuple(one for one in first.notices if all(one in other.notices for other in others))
 
 
+def unsteady_notes(selectors: Sequence[SelectorCheck]) -> Iterator[str]:
+    """The notes that lost and gained items leave out unsteady queries, of selectors of which others are counted."""
+    for one in selectors:
+        if one.counted and one.unsteady > 0:
+            n = f"{one.unsteady:,} of {count(one.needing, 'query', 'queries')} that need something"
+            yield f"required items lost and gained of {selector_name(one)} leave out {n}: unsteady between repeats"
+
+
 def counts_tokens(judged: MetricVerdict) -> bool:
     """Whether a metric counts prompt tokens."""
     return parse_metric(judged.metric).declaration.unit == "tokens"
@@ -85,8 +93,15 @@ def metric_title(judged: MetricVerdict) -> str:
 
 def means(judged: MetricVerdict) -> str:
     """The means of both sides: `93.1 (90.2-95.5) -> 90.0 (87.1-92.4)`."""
+    return " -> ".join(sides(judged))
+
+
+def sides(judged: MetricVerdict) -> tuple[str, str]:
+    """The means of baseline and now, with as many decimals as their difference is told with, so that they show it."""
     metric = parse_metric(judged.metric)
-    return f"{wording.mean(metric, judged.base)} -> {wording.mean(metric, judged.head)}"
+    _, _, decimals = wording.signed(metric, judged.comparison.difference).partition(".")
+    least = len(decimals) if judged.comparison.difference else 0
+    return wording.mean(metric, judged.base, least=least), wording.mean(metric, judged.head, least=least)
 
 
 def difference(metric: Metric, found: Comparison) -> str:

@@ -130,6 +130,23 @@ def test_where_nothing_was_lost_the_cause_is_that_of_the_metric_that_decided(mad
     assert costliest_cause((replace(one, metrics=()),)) is None
 
 
+def test_new_items_are_not_to_blame_for_the_tokens_of_what_they_replaced(made):
+    def group(kind, tokens, *subjects):
+        cause = Cause(kind=kind, subjects=subjects, detail=str(kind))
+        return CauseGroup(cause=cause, lost=0, gained=0, others=1, tokens=tokens, queries=("q",))
+
+    metrics = (made.judged("tokens", Verdict.WORSE, [100.0, 1.0] * 5, [101.0, 2.0] * 5),)
+    new, raised = group(CauseKind.NEW, 50, "tool:a", "tool:b"), group(CauseKind.PARAMETER, 40, "n")
+
+    def blamed(*groups):
+        return costliest_cause((replace(made.worse(), changes=(), lost=0, causes=groups, metrics=metrics),))[0].kind
+
+    assert blamed(new, raised) is CauseKind.NEW
+    assert blamed(new, raised, group(CauseKind.CROWDED, -20, "tool:a")) is CauseKind.PARAMETER
+    assert blamed(new, raised, group(CauseKind.CROWDED, -20, "tool:other")) is CauseKind.NEW
+    assert blamed(new, raised, group(CauseKind.CROWDED, -20)) is CauseKind.NEW  # of which is not known
+
+
 def test_what_became_dearer_is_to_blame_for_tokens_and_for_nothing_else(made):
     assert costliest_cause((made.dearer(),))[0].kind is CauseKind.DEARER
     judged = (made.worse().metrics[0],)

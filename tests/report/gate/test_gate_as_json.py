@@ -30,6 +30,7 @@ def test_everything_is_there(made):
         one["causes"][0]
     )
     assert {keys.get(field.name, field.name) for field in fields(PinFailure)} == set(one["pins"][0])
+    assert one["pins"][0]["mend"] == str(made.worse().pins[0].remedy)
     assert len(one["changes"]) == 2
     assert one["changes"][0] == {
         "query": "q2",

@@ -12,7 +12,7 @@ from ctxbench.report.document import Code, Document, Section, Table
 from ctxbench.report.document_console import console_text
 from ctxbench.report.gate.check_document import MORE, document
 
-COUNTS = "queries  left out  swaps  required lost  gained  loss allowed"
+COUNTS = "queries  left out  swaps  required lost  gained  may be lost"
 
 
 def test_the_verdict_comes_first_then_what_matters_then_every_verdict(made):
@@ -30,7 +30,7 @@ def test_the_verdict_comes_first_then_what_matters_then_every_verdict(made):
         "  - to accept it, if what differs is meant: ctxbench check --accept",
         "",
         f"    verdict         dataset  selector         {COUNTS}",
-        "    not comparable  desk     mine                   -         -      -              -       -             -",
+        "    not comparable  desk     mine                   -         -      -              -       -            -",
     ]
     assert lines[15].split()[:3] == ["same", "desk", "bm25"]
 

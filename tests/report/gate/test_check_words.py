@@ -1,0 +1,69 @@
+"""Words that a check explains, where they are told and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Remedy, Verdict
+from ctxbench.report.document import Text
+from ctxbench.report.gate.check_document import document
+from ctxbench.report.gate.check_words import explained_words
+
+HELPS = {"margin": "how far below the best.", "n": "items offered", "at_most": "items at most"}
+
+
+def told(made, *, detail="", remedy="", reasons=("it is so",), metrics=()):
+    group = CauseGroup(
+        cause=Cause(kind=CauseKind.PARAMETER, detail=detail),
+        lost=1,
+        gained=0,
+        others=0,
+        tokens=0,
+        queries=("q2",),
+        remedy=Remedy(remedy),
+    )
+    one = replace(made.worse(), reasons=reasons, metrics=metrics, causes=(group,), helps=HELPS, changes=(), pins=())
+    found = document(made.check(one))
+    return [(text.text, text.note) for text in explained_words([one], found.opening, found.sections)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"detail": "margin 5 -> 4"}, "margin: how far below the best."),
+        ({"remedy": "raise n to 3"}, "n: items offered."),
+        ({"remedy": "set n back to 3 and margin to 0.5"}, "margin: how far below the best; n: items offered."),
+        ({"reasons": ("kept out by margin=0.4",)}, "margin: how far below the best."),
+        (
+            {"reasons": ("total_tokens 1 -> 2",)},
+            "tokens: of what the selector adds to a prompt; total_tokens: with what the session holds.",
+        ),
+        (
+            {"detail": "refine.probability.calibration a -> b"},
+            "refine.probability.calibration: where it stands in the selector's pipeline, from its stage `refine` on.",
+        ),
+    ],
+)
+def test_a_word_is_explained_where_it_is_told(made, given, words):
+    assert told(made, **given) == [(words, False)]
+
+
+@pytest.mark.parametrize("detail", ["", "a wide margin of n items", "contextmargin 5 -> 4", "tool:n was edited"])
+def test_a_word_that_names_no_parameter_is_not(made, detail):
+    assert told(made, detail=detail) == []
+
+
+def test_what_the_full_form_alone_has_is_a_note(made):
+    metrics = (replace(made.judged("tokens", Verdict.SAME, [9.0] * 5, [9.0] * 5), metric="total_tokens"),)
+    ((text, note),) = told(made, metrics=metrics)
+    assert text.startswith("tokens: of what the selector adds")
+    assert note
+
+
+def test_they_stand_before_the_conclusion(made):
+    one = replace(made.worse(), helps=HELPS, reasons=("n 3 -> 2",))
+    closing = document(made.check(one)).closing
+    texts = [block.text for block in closing if isinstance(block, Text)]
+    assert texts.index("n: items offered.") < next(n for n, text in enumerate(texts) if text.startswith("It is worse"))
