@@ -205,7 +205,7 @@ def _all_empty(prepared: Prepared, folder: RunFolder) -> Iterator[str]:
     for dataset in prepared.datasets:
         items = folder.load(dataset, name).metrics.get("items")
         if items is not None and len(items) and not np.nan_to_num(items).any():
-            yield all_empty(name, dataset)
+            yield f"warning: {all_empty(name, dataset)}"
 
 
 def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[str]:

@@ -124,5 +124,5 @@ def _no_answers(path: Path, objects: Sequence[Mapping[str, Any]]) -> Fault:
 
 
 def all_empty(name: str, dataset: str) -> str:
-    """The warning that a file of answers offers nothing for any query of a dataset, which figures alone hide."""
-    return f"warning: every answer of {name} on {dataset} is empty: nothing is offered for any query"
+    """What is said where a selector's answers offer nothing for any query of a dataset, which figures alone hide."""
+    return f"every answer of {name} on {dataset} is empty: nothing is offered for any query"

@@ -13,6 +13,7 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import Comparison, compare_metric, correct
 from ctxbench.core.candidates import Candidates
+from ctxbench.selectors.answers_file import all_empty
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.held_out_figures import (
     SettingEvaluator,
@@ -235,6 +236,9 @@ class DatasetTuner:
                 of = f"of the {split} split " if split in (TUNING, TEST) else ""
                 yield f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn."
         yield from (f"{name} was left out: {reason}." for name, reason in self.dataset.left_out.items())
+        for name in self.dataset.empty:
+            said = all_empty(name, self.name)
+            yield f"{said[0].upper()}{said[1:]}."
         if self.base is not None:
             yield from _group_notes(self.base, self.dataset.tuning_set)
         for name, one in self.searches.items():
