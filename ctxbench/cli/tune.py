@@ -246,6 +246,7 @@ def _outcome(dataset: DatasetTuning, one: PolicyOutcome) -> dict[str, Any]:
         "recommended": None if chosen is None else {"selector": chosen.selector, "set": dict(chosen.values)},
         "reason": one.reason,
         "needed": None if one.needed is None else list(one.needed),
+        "taken_from": one.taken_from,
         "settings": one.settings,
         "tried": one.tried,
         "bounds": dict(one.bounds),
