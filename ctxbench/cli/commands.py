@@ -166,19 +166,24 @@ def _run(prepared: Prepared, path: Path, *, fresh: bool, told: Told, page: bool 
 
 
 def _refuse_silence(prepared: Prepared, folder: RunFolder) -> None:
-    """A selector that answered no query at all was not measured, whatever the table says.
+    """A selector that failed on more than half of the queries was not measured, whatever the table says.
 
     Raises:
         SelectorError: there is one.
     """
-    silent = [
-        f"{selector.name} on {name}"
-        for name, dataset in prepared.datasets.items()
-        for selector in prepared.experiment.selectors
-        if folder.error_count(name, selector.name) == len(dataset.judged())
-    ]
-    if silent:
-        raise SelectorError(f"no query was answered by {', '.join(silent)}; the first failure of each is named above")
+    silent, mostly = [], []
+    for name, dataset in prepared.datasets.items():
+        n = len(dataset.judged())
+        for selector in prepared.experiment.selectors:
+            failed = folder.error_count(name, selector.name)
+            if n and failed == n:
+                silent.append(f"{selector.name} on {name}")
+            elif 2 * failed > n:
+                mostly.append(f"{selector.name} on {name} ({failed:,} of {n:,})")
+    said = [f"no query was answered by {', '.join(silent)}"] if silent else []
+    said += [f"more than half of the queries failed of {', '.join(mostly)}"] if mostly else []
+    if said:
+        raise SelectorError(f"{'; '.join(said)}; the first failure of each is named above")
 
 
 @contextmanager
@@ -194,11 +199,13 @@ def _goes_on(*, kept: bool) -> Iterator[None]:
 
 def _all_empty(prepared: Prepared, folder: RunFolder) -> Iterator[str]:
     """A warning where the answers that are scored, those of the first selector, offer nothing for any query."""
+    from ctxbench.selectors.answers_file import all_empty
+
     name = prepared.experiment.selectors[0].name
     for dataset in prepared.datasets:
         items = folder.load(dataset, name).metrics.get("items")
         if items is not None and len(items) and not np.nan_to_num(items).any():
-            yield f"warning: every answer of {name} on {dataset} is empty: nothing is offered for any query"
+            yield f"warning: {all_empty(name, dataset)}"
 
 
 def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[str]:

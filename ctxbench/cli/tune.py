@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, SettingResult, Tuning
 
 
+_OWN_CUT = (
+    "such a cut: of the items that score above 0 the first topN and all that score at least includeScore; of these "
+    "none that scores less than (1 - margin) of the best"
+)
+
+
 @dataclass(frozen=True)
 class ResultPaths:
     """Where results go.
@@ -53,6 +59,7 @@ def tune_presets(
     """
     from ctxbench.report.pages import refuse_foreign_tables
     from ctxbench.report.tuning import console_table, write_markdown, write_report
+    from ctxbench.selectors.answers_file import all_empty
     from ctxbench.tuning.policy_file import read_policies
     from ctxbench.tuning.preset_files import fit_files, open_fitted, together, write_presets_of
     from ctxbench.tuning.tuner import tune
@@ -67,6 +74,9 @@ def tune_presets(
         if markdown is not None and len(datasets) > 1:
             refuse_foreign_tables(markdown)
         ready = open_fitted(file, datasets, folder / "presets", notify=shown.say, progress=shown)
+        for opened in ready.datasets:
+            for name in opened.empty:
+                shown.say(f"warning: {all_empty(name, opened.dataset.name)}")
         found = tune(ready, command=_command(datasets, policy, markdown, texts=texts), progress=shown)
     if not texts:
         found = _without_texts(found)
@@ -91,25 +101,36 @@ def tune_presets(
 
 
 def _ways_to_take(found: Tuning, file: PolicyFile) -> list[str]:
-    """For each preset of an agent's own selector what to write into its file: its settings, with those that change."""
+    """For each preset of an agent's own selector what to write into its file: its settings, with those that change.
+
+    Of a selector outside ctxbench, whose rankings were cut, the cut that it is to make itself.
+    """
     from ctxbench.selectors.definitions import agent_definition
     from ctxbench.selectors.parameters import shown
     from ctxbench.sources.agent_file import is_agent_file, read_agent
 
     paths = {one.name: file.base / one.selector for one in file.selectors if one.selector.endswith((".yaml", ".yml"))}
     agents = {name: read_agent(path) for name, path in paths.items() if is_agent_file(path)}
-    lines = []
+    outside = {one.name for one in file.selectors if one.outside}
+    lines, cut = [], False
     for dataset in found.datasets:
+        on = f" on {dataset.dataset}" if len(found.datasets) > 1 else ""
         for outcome in dataset.outcomes:
-            if (chosen := outcome.recommended) is None or chosen.selector not in agents:
+            if (chosen := outcome.recommended) is None:
                 continue
-            agent = agents[chosen.selector]
-            now = {name: one.default for name, one in agent_definition(agent).parameters.items()}
-            settings = {**agent.settings, **{k: v for k, v in chosen.values.items() if now.get(k) != v}}
-            said = ", ".join(f"{name}: {shown(value)}" for name, value in settings.items())
-            on = f" on {dataset.dataset}" if len(found.datasets) > 1 else ""
-            lines.append(f"to take {outcome.policy.name}{on}: in {agent.path}, settings: {{{said}}}")
-    return lines
+            if chosen.selector in outside:
+                said = ", ".join(f"{name} {shown(value)}" for name, value in chosen.values.items())
+                lines.append(
+                    f"to take {outcome.policy.name}{on}: cut the ranking of {chosen.selector} yourself by {said}"
+                )
+                cut = True
+            elif chosen.selector in agents:
+                agent = agents[chosen.selector]
+                now = {name: one.default for name, one in agent_definition(agent).parameters.items()}
+                settings = {**agent.settings, **{k: v for k, v in chosen.values.items() if now.get(k) != v}}
+                said = ", ".join(f"{name}: {shown(value)}" for name, value in settings.items())
+                lines.append(f"to take {outcome.policy.name}{on}: in {agent.path}, settings: {{{said}}}")
+    return [*lines, *([_OWN_CUT] if cut else [])]
 
 
 def _way_to_use(found: Tuning, ready: TuningInputs, folder: Path) -> list[str]:
@@ -225,6 +246,7 @@ def _outcome(dataset: DatasetTuning, one: PolicyOutcome) -> dict[str, Any]:
         "recommended": None if chosen is None else {"selector": chosen.selector, "set": dict(chosen.values)},
         "reason": one.reason,
         "needed": None if one.needed is None else list(one.needed),
+        "taken_from": one.taken_from,
         "settings": one.settings,
         "tried": one.tried,
         "bounds": dict(one.bounds),

@@ -315,7 +315,8 @@ def _entry(given: Any) -> Any:
         return dict(given)
     raise ParameterError(
         "tuned are shipped selectors, definitions in YAML (with parameters), recorded `answers`, or mappings such as "
-        f"{{'selector': 'semantic'}}; got {'a pipeline' if isinstance(given, Mapping) else type(given).__name__}"
+        "{'selector': 'semantic'} or {'callable': 'mine.py:rank'}; got "
+        f"{'a pipeline' if isinstance(given, Mapping) else type(given).__name__}"
     )
 
 

@@ -121,3 +121,8 @@ def _no_answers(path: Path, objects: Sequence[Mapping[str, Any]]) -> Fault:
     if any(_EXPECTING.search(name) for name in names):
         hint += f"; evals, which say what is expected, are made a dataset by `ctxbench data import golden {path}`"
     return Fault(f"{what}; {hint}", path)
+
+
+def all_empty(name: str, dataset: str) -> str:
+    """What is said where a selector's answers offer nothing for any query of a dataset, which figures alone hide."""
+    return f"every answer of {name} on {dataset} is empty: nothing is offered for any query"

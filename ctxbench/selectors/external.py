@@ -248,6 +248,23 @@ def external_from_config(config: Mapping[str, Any], *, base: Path) -> External:
         ParameterError: options are unknown, missing, of the wrong type or out of range; all of them.
         StorageError, InputError: the file of answers is missing, or malformed.
     """
+    kind, given, wrong = checked_options(config)
+    if not wrong:
+        return _made(kind, given, base)
+    if kind in given:
+        try:
+            _made(kind, given, base).close()
+        except UserError as error:
+            wrong.append(str(error))
+    raise ParameterError("; ".join(wrong))
+
+
+def checked_options(config: Mapping[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
+    """The kind of a selector's block, the options of it that are right in form, and what is wrong with the others.
+
+    Raises:
+        ParameterError: it has none or several of the kinds.
+    """
     kind = _kind(config)
     allowed = _options(kind)
     wrong = []
@@ -261,14 +278,7 @@ def external_from_config(config: Mapping[str, Any], *, base: Path) -> External:
             given[key] = value
         except ParameterError as error:
             wrong.append(str(error))
-    if not wrong:
-        return _made(kind, given, base)
-    if kind in given:
-        try:
-            _made(kind, given, base).close()
-        except UserError as error:
-            wrong.append(str(error))
-    raise ParameterError("; ".join(wrong))
+    return kind, given, wrong
 
 
 def _kind(config: Mapping[str, Any]) -> str:
@@ -301,7 +311,7 @@ def _settings(kind: str) -> type[CommandOptions | HttpOptions] | None:
 
 def _made(kind: str, given: Mapping[str, Any], base: Path) -> External:
     if kind == "answers":
-        return FileSelector(given["answers"], name=_name(kind, given), base=base)
+        return FileSelector(given["answers"], name=external_name(kind, given), base=base)
     options = {key: value for key, value in given.items() if key not in (kind, "name", "repeats", "cache")}
     source: Source
     cache = None
@@ -318,10 +328,10 @@ def _made(kind: str, given: Mapping[str, Any], base: Path) -> External:
 
         source = HttpSource(given["url"], options=HttpOptions(**options))
         cache = cache_dir() / "answers" if given.get("cache", True) else None
-    return External(source, name=_name(kind, given), repeats=given.get("repeats", 1), cache=cache)
+    return External(source, name=external_name(kind, given), repeats=given.get("repeats", 1), cache=cache)
 
 
-def _name(kind: str, given: Mapping[str, Any]) -> str:
+def external_name(kind: str, given: Mapping[str, Any]) -> str:
     """The name given, or what the selector is called where it comes from."""
     if "name" in given:
         return str(given["name"])

@@ -27,17 +27,6 @@ def own_selector_advice(value: Any) -> str:
     return f"; a selector of your own goes under `selectors:` in experiment.yaml and gate.yaml: `- {line}`"
 
 
-def answers_advice(entry: Mapping[str, Any]) -> str:
-    """How a selector of one's own competes where rankings are cut; empty for an entry that names none."""
-    kind = next((one for one in _KINDS[:3] if one in entry), None)
-    if kind is None:
-        return ""
-    return (
-        f"; a {kind} competes by a file of its answers, each a line with its whole `ranking` and its scores: `ctxbench "
-        "data export DATASET --requests requests.jsonl` writes what to ask it; then `- {answers: FILE}`"
-    )
-
-
 def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path | None]:
     """The selector of an agent file, a path relative to that file; or the name of a tuned preset, and its file."""
     value = data.get("selector", LEARNED)

@@ -13,6 +13,7 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric
 from ctxbench.bench.stats import Comparison, compare_metric, correct
 from ctxbench.core.candidates import Candidates
+from ctxbench.selectors.answers_file import all_empty
 from ctxbench.selectors.parameters import Value
 from ctxbench.tuning.held_out_figures import (
     SettingEvaluator,
@@ -27,6 +28,7 @@ from ctxbench.tuning.optima import MIN_QUERIES, Optimum
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose, first_trace, front_trace, heat_maps, parameter_traces
 from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
+from ctxbench.tuning.stricter_policies import with_stricter
 from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.tuning_results import DEFAULTS, PRESET, DatasetTuning, PolicyOutcome, SettingResult
@@ -84,6 +86,9 @@ class DatasetTuner:
             else:
                 optima = {name: one.optima[policy.name] for name, one in self.searches.items()}
                 self.choices[policy.name] = self._with_lacking_labels(choose(policy, optima))
+        if self.base is not None:
+            to_beat = {name: one.to_beat for name, one in self.searches[self._base.name].optima.items()}
+            self.choices = with_stricter(self.policies, self.choices, base=self.base, to_beat=to_beat)
 
     def _with_lacking_labels(self, choice: Choice) -> Choice:
         """The same choice; with too few labels for any, how many more are needed."""
@@ -235,6 +240,9 @@ class DatasetTuner:
                 of = f"of the {split} split " if split in (TUNING, TEST) else ""
                 yield f"Of {n:,} queries {of}{len(query_sets[split]):,} were drawn."
         yield from (f"{name} was left out: {reason}." for name, reason in self.dataset.left_out.items())
+        for name in self.dataset.empty:
+            said = all_empty(name, self.name)
+            yield f"{said[0].upper()}{said[1:]}."
         if self.base is not None:
             yield from _group_notes(self.base, self.dataset.tuning_set)
         for name, one in self.searches.items():

@@ -339,6 +339,7 @@ def policy_outcome(
     return replace(
         outcome,
         chosen=found["chosen"],
+        taken_from=choice.taken_from,
         bounds=choice.setting.bounds,
         verdicts=verdicts,
         fixed=found.get("fixed"),

@@ -10,12 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ctxbench.bench.prepared import StepChecks
 from ctxbench.bench.progress_listener import nothing_said
-from ctxbench.bench.slices import Slice
-from ctxbench.core.arrays import FloatArray
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, UserError
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.data.datasets.dataset import Dataset, select_queries
@@ -27,58 +23,42 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.yaml_files import line_of
 from ctxbench.io.yaml_form import YamlForm
-from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition
-from ctxbench.selectors.external import FileSelector
-from ctxbench.selectors.parameters import Parameter
+from ctxbench.selectors.external import external_from_config
 from ctxbench.text.tokens import TokenCounter, open_counter
 from ctxbench.tuning.fits.examples import ALL
-from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
-from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet, is_fitted_on, read_ranking
+from ctxbench.tuning.own_rankings import OWN_CUT, OwnRankings, searched_scores, unfit_scores
+from ctxbench.tuning.policy_file import PolicyFile
+from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet, is_fitted_on
 from ctxbench.tuning.recommendation import unanswerable
+from ctxbench.tuning.selector_entry import SelectorEntry
 from ctxbench.tuning.tunables import Tunable
 from ctxbench.tuning.tuning_results import EVERYTHING, TOGETHER
 
-OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
-    name="answers",
-    about="a ranking of your own, cut by us",
-    parameters={
-        "topN": Parameter(name="topN", default=5, low=0, high=50),
-        "includeScore": Parameter(name="includeScore", default=1.0, low=0.0, high=1.0),
-        "margin": Parameter(name="margin", default=1.0, low=0.0, high=1.0),
-    },
-    spec={
-        "retrieve": "everything",
-        "refine": [
-            {"standard": {"topK": 100, "topN": "$topN", "includeScore": "$includeScore"}},
-            {"margin": {"margin": "$margin", "of": "ratio", "at_least": 0, "at_most": 100}},
-        ],
-    },
-    presets={},
-    abouts={},
-    written={},
-)
 
-
-def read_tunables(file: PolicyFile) -> tuple[tuple[Tunable, ...], list[Fault]]:
+def read_tunables(
+    file: PolicyFile, asked: Mapping[str, OwnRankings] | None = None
+) -> tuple[tuple[Tunable, ...], list[Fault]]:
     """Read the selectors of a policy file.
+
+    Args:
+        file: as read.
+        asked: by name, selectors outside ctxbench that were opened before and are not to be asked again.
 
     Returns:
         The selectors that can be tuned, and what is wrong with the others, by line.
     """
     form = YamlForm(file.path, file.lines, [])
-    found = [form.attempt(partial(_read_checked, entry, file), *entry.where) for entry in file.selectors]
+    found = [form.attempt(partial(_read_checked, entry, file, asked or {}), *entry.where) for entry in file.selectors]
     return tuple(one for one in found if one is not None), form.faults
 
 
-def _read(entry: SelectorEntry, base: Path) -> Tunable:
-    if entry.answers:
-        return Tunable(
-            entry=entry,
-            source=entry.name,
-            definition=OWN_CUT,
-            answers=FileSelector(base / entry.answers, name=entry.name),
+def _read(entry: SelectorEntry, base: Path, asked: Mapping[str, OwnRankings]) -> Tunable:
+    if entry.outside:
+        own = asked.get(entry.name) or OwnRankings(
+            external_from_config({**entry.outside, "name": entry.name}, base=base)
         )
+        return Tunable(entry=entry, source=entry.name, definition=OWN_CUT, answers=own)
     definition, preset = find_definition(entry.selector, base=base)
     if preset is not None and preset not in definition.presets:
         raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")
@@ -96,19 +76,13 @@ def with_range_of(one: Tunable, query_sets: Sequence[QuerySet]) -> Tunable:
     """
     if one.answers is None:
         return one
-    scores = [searched_scores(read_ranking(one.answers, query_set).answers) for query_set in query_sets]
+    scores = [searched_scores(one.answers.of(query_set).answers) for query_set in query_sets]
     highest = max([float(score.max()) for score in scores if len(score)], default=0.0)
     if highest < 1:
         return one
     above = float(math.floor(highest) + 1)
     wider = replace(OWN_CUT.parameters["includeScore"], default=above, high=above)
     return replace(one, definition=replace(OWN_CUT, parameters={**OWN_CUT.parameters, wider.name: wider}))
-
-
-def searched_scores(found: Slice) -> FloatArray:
-    """The scores of all that was ranked."""
-    table = found.candidates
-    return np.asarray(table.score[table.ranked])
 
 
 def _unsuitable(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
@@ -126,13 +100,13 @@ def _unsuitable(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
             seen.add((where[:2], str(error)))
 
 
-def _read_checked(entry: SelectorEntry, file: PolicyFile) -> Tunable:
+def _read_checked(entry: SelectorEntry, file: PolicyFile, asked: Mapping[str, OwnRankings]) -> Tunable:
     """A selector with values as its parameters keep them: 1 is 1.0 where decimals are allowed.
 
     Raises:
         UserError: it is unknown or broken, or a value of it is wrong or without effect.
     """
-    one = _read(entry, file.base)
+    one = _read(entry, file.base, asked)
     if wrong := list(_unsuitable(one)) or list(_without_effect(one)):
         raise InputError([file.fault(what, *entry.where, *where) for what, where in wrong])
     check = one.definition.checked
@@ -157,7 +131,6 @@ def _without_effect(one: Tunable) -> Iterator[tuple[str, Sequence[str | int]]]:
 
 
 MIN_LABELS = 400  # queries in need over both splits, below which all labels decide
-MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -171,6 +144,7 @@ class TuningDataset:
         of: by split, how many there are to sample from.
         left_out: by name of a competitor why it cannot compete here, as a sentence without its end.
         unanswered: by name of a policy what the labels cannot say, likewise.
+        empty: names of competitors outside ctxbench that rank nothing for any query.
         named: the name or folder that opens it.
     """
 
@@ -179,6 +153,7 @@ class TuningDataset:
     of: Mapping[str, int]
     left_out: Mapping[str, str] = field(default_factory=dict)
     unanswered: Mapping[str, str] = field(default_factory=dict)
+    empty: tuple[str, ...] = ()
     named: str = ""
 
     @property
@@ -217,6 +192,7 @@ def open_tuning(
     notify: Callable[[str], None] = nothing_said,
     progress: Callable[[int, int], None] | None = None,
     open_one: Callable[..., Dataset] = open_dataset,
+    asked: Mapping[str, OwnRankings] | None = None,
 ) -> TuningInputs:
     """Open everything that tuning needs.
 
@@ -226,13 +202,14 @@ def open_tuning(
         notify: told what takes a moment.
         progress: told how many of how many texts are embedded, later.
         open_one: opens a dataset, called as `open_dataset(name, base=..., notify=...)`.
+        asked: as of `read_tunables`.
 
     Raises:
         InputError: a dataset, selector, embedder or token counter is unknown or broken, no query of a dataset is
             labelled, the base does not suit one, a step has seen its test split, or answers have no ranking with
             scores; all faults at once.
     """
-    tunables, faults = read_tunables(file)
+    tunables, faults = read_tunables(file, asked)
     in_file, elsewhere = YamlForm(file.path, file.lines, faults), YamlForm(None, {}, faults)
     embedder = in_file.attempt(lambda: open_embedder(file.embedder), "embedder")
     counter = in_file.attempt(lambda: open_counter(file.tokens, cache=cache_dir()), "tokens")
@@ -251,7 +228,10 @@ def open_tuning(
         if opened is not None:
             left_out, wrong = _check_suited(file, tunables, opened)
             found[dataset.name] = replace(
-                opened, left_out=left_out, unanswered=unanswerable(file.policies, opened.tuning_set.labels)
+                opened,
+                left_out=left_out,
+                unanswered=unanswerable(file.policies, opened.tuning_set.labels),
+                empty=() if wrong else tuple(_ranks_nothing(tunables, opened)),
             )
             faults += wrong
     faults += _check_names(file, tunables, found)
@@ -316,7 +296,8 @@ def _check_suited(
         where = f"selector {one.name!r} on dataset {opened.dataset.name}"
         if one.answers is not None:
             line = line_of(file.lines, one.entry.where)
-            faults += [replace(fault, path=file.path, line=line) for fault in _check_answers(one.answers, opened)]
+            wrong_answers = [fault for each in opened.query_sets.values() for fault in _unusable(one.answers, each)]
+            faults += [replace(fault, path=file.path, line=line) for fault in wrong_answers]
             continue
         wrong: list[str] = []
         try:
@@ -335,21 +316,21 @@ def _check_suited(
     return left_out, faults
 
 
-def _check_answers(answers: FileSelector, opened: TuningDataset) -> Iterator[Fault]:
-    """What is wrong with the answers to either split; they are only read, and held against no label."""
-    for query_set in opened.query_sets.values():
-        try:
-            found = read_ranking(answers, query_set).answers
-        except InputError as error:
-            yield from error.faults
-            continue
-        scores = searched_scores(found)
-        if len(scores) and (scores <= 0).mean() > MAX_NONPOSITIVE:
-            yield Fault(
-                f"answers {answers.name!r}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` "
-                "are 0 or less, and a cut offers only what scores above 0; give scores that are higher by so much, or "
-                "probabilities"
-            )
+def _unusable(own: OwnRankings, query_set: QuerySet) -> tuple[Fault, ...]:
+    """What is wrong with rankings from outside; they are only read, and held against no label."""
+    try:
+        found = own.of(query_set).answers
+    except InputError as error:
+        return error.faults
+    return unfit_scores(own.name, found, query_set)
+
+
+def _ranks_nothing(tunables: Sequence[Tunable], opened: TuningDataset) -> Iterator[str]:
+    """The names of selectors outside ctxbench that rank nothing for any query."""
+    for one in tunables:
+        own = one.answers
+        if own is not None and not any(len(own.of(each).answers.candidates) for each in opened.query_sets.values()):
+            yield one.name
 
 
 def _leaks(one: Tunable, pipeline: Pipeline, opened: TuningDataset) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -14,9 +14,11 @@ from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameE
 from ctxbench.io.files import read_text, readable
 from ctxbench.io.yaml_files import YamlPath, line_of, load_mapping
 from ctxbench.io.yaml_form import YamlForm, is_file_name
+from ctxbench.selectors.external import checked_options, external_name
 from ctxbench.selectors.parameters import Value
-from ctxbench.sources.own_selectors import answers_advice
+from ctxbench.selectors.selector import EXTERNAL_KINDS
 from ctxbench.tuning.limits import FILLED, Constraint, Policy
+from ctxbench.tuning.selector_entry import SelectorEntry
 
 _KEYS = (
     *("name", "about", "selectors", "policies", "embedder", "tokens", "seed", "sample", "labels", "trials"),
@@ -24,7 +26,8 @@ _KEYS = (
 )
 _POLICY_KEYS = ("about", "minimise", "maximise", "constraints")
 _CONSTRAINT_KEYS = ("metric", "at_least", "at_most", "of")
-_ENTRY_KEYS = {"selector": ("selector", "name", "set", "search", "fit"), "answers": ("answers", "name")}
+_ENTRY_KINDS = ("selector", *EXTERNAL_KINDS)
+_ENTRY_KEYS = ("selector", "name", "set", "search", "fit")
 T = TypeVar("T")
 Labels: TypeAlias = Literal["", "all", "split"]
 SET_METRICS = tuple(
@@ -33,29 +36,6 @@ SET_METRICS = tuple(
     if declared.compute is not None and not {"rankings", "pool", "model_use"} & {*declared.needs}
 )
 """Names of the metrics of what is offered, which a cut changes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectorEntry:
-    """A selector as the file names it, checked in form; whether it exists is for who opens it.
-
-    Attributes:
-        name: what tables call it, unique in the file.
-        selector: a shipped name, or a definition's path relative to the file; empty for answers.
-        answers: a file of answers with scored rankings, relative to the policy file; empty for a selector.
-        set: values of parameters that are given.
-        search: by parameter, the values that are tried, where they are not all.
-        fit: `own`: its probability is fitted to the labels that decide; empty = it is used as it is.
-        where: its path in the file, for faults found later.
-    """
-
-    name: str
-    selector: str = ""
-    answers: str = ""
-    set: Mapping[str, Value] = field(default_factory=dict)
-    search: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    fit: Literal["", "own"] = ""
-    where: YamlPath = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -190,15 +170,16 @@ class _PolicyReader(YamlForm):
         if not isinstance(entry, Mapping):
             self.fault(f"a selector is a name or a mapping, got {entry!r}", *where)
             return None
-        kinds = [kind for kind in _ENTRY_KEYS if kind in entry]
+        kinds = [kind for kind in _ENTRY_KINDS if kind in entry]
         if len(kinds) != 1:
             got = ", ".join(entry) or "none"
-            what = f"a selector needs exactly one of {' and '.join(_ENTRY_KEYS)}; got {got}"
-            self.fault(f"{what}{answers_advice(entry)}", *where)
+            self.fault(f"a selector needs exactly one of {', '.join(_ENTRY_KINDS)}; got {got}", *where)
             return None
-        kind, before = kinds[0], len(self.faults)
-        self.refuse_unknown(entry, _ENTRY_KEYS[kind], f"an entry with {kind!r}", *where)
-        for key in (kind, "name"):
+        if kinds[0] != "selector":
+            return self._outside(entry, where)
+        before = len(self.faults)
+        self.refuse_unknown(entry, _ENTRY_KEYS, "an entry with 'selector'", *where)
+        for key in ("selector", "name"):
             if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
                 self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
         given, search = self._values(entry, "set", where), self._search(entry, where)
@@ -209,21 +190,34 @@ class _PolicyReader(YamlForm):
             self.fault(f"fit must be own, or be left out, got {fit!r}", *where, "fit")
         if len(self.faults) > before:
             return None
-        source = entry[kind]
-        file = kind == "answers" or source.endswith((".yaml", ".yml"))
-        stem = PurePath(source).stem if file else source.partition("/")[0]
-        name = entry.get("name", stem)
-        if not is_file_name(name):
-            self.fault(
-                f"a selector's name must do for a file: not empty, no slash, no dot in front; got {name!r}; give it "
-                "another `name`",
-                *where,
-            )
+        source = entry["selector"]
+        stem = PurePath(source).stem if source.endswith((".yaml", ".yml")) else source.partition("/")[0]
+        if (name := self._file_name(entry.get("name", stem), where)) is None:
             return None
-        selector, answers = (source, "") if kind == "selector" else ("", source)
-        return SelectorEntry(
-            name=name, selector=selector, answers=answers, set=given, search=search, fit=fit, where=where
+        return SelectorEntry(name=name, selector=source, set=given, search=search, fit=fit, where=where)
+
+    def _outside(self, entry: Mapping[str, Any], where: YamlPath) -> SelectorEntry | None:
+        """A selector outside ctxbench, with the options that it has in an experiment."""
+        kind, given, wrong = checked_options(entry)
+        if kind in given and not given[kind]:
+            wrong.append(f"{kind} must not be empty")
+        for what in wrong:
+            self.fault(what, *where)
+        if wrong:
+            return None
+        name = self._file_name(external_name(kind, given), where)
+        return None if name is None else SelectorEntry(name=name, outside=entry, where=where)
+
+    def _file_name(self, name: str, where: YamlPath) -> str | None:
+        """The name of a selector, if it does for a file."""
+        if is_file_name(name):
+            return name
+        self.fault(
+            f"a selector's name must do for a file: not empty, no slash, no dot in front; got {name!r}; give it "
+            "another `name`",
+            *where,
         )
+        return None
 
     def _values(self, entry: Mapping[str, Any], key: str, where: YamlPath) -> Mapping[str, Any]:
         values = entry.get(key, {})

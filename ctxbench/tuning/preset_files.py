@@ -23,8 +23,9 @@ from ctxbench.tuning.fits.examples import folds_of, make_examples
 from ctxbench.tuning.fits.query_fits import columns_of, fit, out_of_fold, shipped_fit
 from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningInputs, open_tuning
-from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
+from ctxbench.tuning.policy_file import PolicyFile
 from ctxbench.tuning.query_sets import OUT_OF_FOLD, Progress, QuerySet
+from ctxbench.tuning.selector_entry import SelectorEntry
 from ctxbench.tuning.tuner import no_progress
 from ctxbench.tuning.tuning_results import ConstraintVerdict, DatasetTuning, PolicyOutcome, SettingResult
 
@@ -80,7 +81,8 @@ def open_fitted(
     fitted, notices = fit_selectors(ready, folder, progress=progress)
     for notice in notices:
         notify(f"notice: {notice}")
-    return open_tuning(fitted, datasets, notify=notify, progress=embedding)
+    asked = {one.name: one.answers for one in ready.tunables if one.answers is not None}
+    return open_tuning(fitted, datasets, notify=notify, progress=embedding, asked=asked)
 
 
 def fit_selectors(ready: TuningInputs, folder: Path, *, progress: Progress) -> tuple[PolicyFile, list[str]]:

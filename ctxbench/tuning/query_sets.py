@@ -17,8 +17,7 @@ from ctxbench.bench.slices import Slice
 from ctxbench.bench.stats import Estimate, estimates
 from ctxbench.bench.summary import SCOPE_QUERIES
 from ctxbench.core.arrays import FloatArray, IntArray, owners
-from ctxbench.core.candidates import Candidates, place_among
-from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
@@ -27,7 +26,6 @@ from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.features.columns import Logistic
 from ctxbench.features.stored_fits import ABSTENTION, KINDS, PROBABILITY, Calibrations, all_steps
 from ctxbench.index.resources import LocalResources
-from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.selector import Selector
 from ctxbench.steps.calibrated import Abstain, Probability
@@ -209,50 +207,12 @@ def rank_with_pipeline(head: Pipeline, query_set: QuerySet) -> FullRanking:
                 "--split tuning`"
             )
         return _out_of_fold(head, query_set)
-    found = _ask(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
+    found = ask(PipelineSelector("uncut", head, query_set.resources, query_set.memo), query_set)
     return FullRanking(*found, shared=count_fit_datasets(head, query_set))
 
 
-def read_ranking(answers: FileSelector, query_set: QuerySet) -> FullRanking:
-    """Read the rankings of a file of answers.
-
-    Raises:
-        InputError: it gives no ranking, or one without scores, or fails on queries.
-    """
-    query, found = _ask(answers, query_set)
-    if found.errors or not found.ranked or not found.scored:
-        where = f"answers {answers.name!r}, {query_set.title}"
-        raise InputError([Fault(f"{where}: {_why_unusable(found)}")])
-    table = found.candidates
-    return FullRanking(query, replace(found, candidates=replace(table, out=np.zeros(len(table), dtype=np.int64))))
-
-
-def _why_unusable(found: Slice) -> str:
-    """Why answers cannot be tuned on."""
-    if found.errors:
-        query, why = next(iter(found.errors.items()))
-        some = f"{len(found.errors)} of {len(found.queries)} queries have"
-        return (
-            f"{some if len(found.errors) > 1 else '1 query has'} no answer that can be used, the first is {query!r}: "
-            f"{why.removeprefix(f'query {query!r}: ')}"
-        )
-    if not found.ranked:
-        return "some answer has no `ranking`; tuning needs all that your selector ranks, not only what it chose"
-    first = found.queries[_first_unscored(found.candidates)]
-    return (
-        f"some item of a `ranking` has no `score`, the first is of query {first!r}; without scores there is no "
-        "threshold that could be tuned"
-    )
-
-
-def _first_unscored(table: Candidates) -> int:
-    """The first request with an order in place of scores, which reads as -1, -2, ... along the ranking."""
-    rows = table.ranked
-    scored = table.request[rows & (table.score != -1.0 - place_among(table, rows))]
-    return int(np.setdiff1d(table.request[rows], scored)[0])
-
-
-def _ask(selector: PipelineSelector | FileSelector, query_set: QuerySet) -> tuple[Query, Slice]:
+def ask(selector: Selector, query_set: QuerySet) -> tuple[Query, Slice]:
+    """Ask a selector all requests: these, analysed, and the answers; raises as `QuerySet.answers`."""
     answers = query_set.answers(selector)
     return Query.of_chunks(query_set.batch, answers.chunks), answers
 
@@ -318,7 +278,7 @@ def _out_of_fold(head: Pipeline, query_set: QuerySet) -> FullRanking:
             rows = make_examples(what, query_set.dataset, before, query_set.resources, columns=columns)
             step = replace(step, call=_fixed_step(step.call, out_of_fold(rows, fold)))
         steps.append(step)
-    found = _ask(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)
+    found = ask(PipelineSelector("uncut", replace(head, refine=tuple(steps)), query_set.resources), query_set)
     return FullRanking(*found, refitted=True)
 
 

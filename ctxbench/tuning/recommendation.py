@@ -34,6 +34,7 @@ class Choice:
             or something is recommended.
         answered: whether the labels can say anything of the policy at all.
         settings: how many were compared.
+        taken_from: the stricter policy whose setting it is; empty where it is of this policy's own limits.
     """
 
     selector: str = ""
@@ -42,6 +43,7 @@ class Choice:
     needed: tuple[int, int] | None = None
     answered: bool = True
     settings: int = 0
+    taken_from: str = ""
 
 
 def unanswerable(policies: Sequence[Policy], labels: Labels) -> dict[str, str]:

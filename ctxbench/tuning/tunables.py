@@ -13,10 +13,10 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.stages import ByDomain
 from ctxbench.selectors.definition import Definition
-from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Value
-from ctxbench.tuning.policy_file import SelectorEntry
-from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline, read_ranking
+from ctxbench.tuning.own_rankings import OwnRankings
+from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline
+from ctxbench.tuning.selector_entry import SelectorEntry
 from ctxbench.tuning.sweep.domains import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import value_range
 from ctxbench.tuning.sweep.expansions import STEP as EXPANSION
@@ -41,14 +41,14 @@ class Tunable:
         entry: as the policy file has it.
         source: where its definition comes from: a shipped name or a path; of answers, the name of their selector.
         definition: its parameters and pipeline; of answers, of the cut that is applied to them.
-        answers: a file of rankings; None for a selector of ours.
+        answers: the rankings of a selector outside ctxbench; None for a selector of ours.
         start: values of the preset that it is named with, which stand in for its defaults.
     """
 
     entry: SelectorEntry
     source: str
     definition: Definition
-    answers: FileSelector | None = None
+    answers: OwnRankings | None = None
     start: Mapping[str, Value] = field(default_factory=dict)
 
     @property
@@ -83,7 +83,7 @@ class Tunable:
             UserError: it fails, or its rankings lack scores.
         """
         if self.answers is not None:
-            return read_ranking(self.answers, query_set)
+            return self.answers.of(query_set)
         return rank_with_pipeline(self.head(self.pipeline(chosen or {})), query_set)
 
     def cut(self, full_ranking: FullRanking, chosen: Mapping[str, Value], query_set: QuerySet) -> Slice:

@@ -138,6 +138,7 @@ class PolicyOutcome:
         needed: about how many more labels would do to recommend something, from and to; None = more are unlikely to
             help, or something is recommended.
         answered: whether the labels can say anything of the policy at all.
+        taken_from: the stricter policy whose setting `chosen` is; empty where this policy's own limits came to it.
         settings: how many settings were compared exactly for this policy.
         tried: how many were run because a parameter of theirs breaks the prefix rule.
         bounds: on the tuning set, for each constraint its text, and the bound that was held against it.
@@ -160,6 +161,7 @@ class PolicyOutcome:
     reason: str = ""
     needed: tuple[int, int] | None = None
     answered: bool = True
+    taken_from: str = ""
     settings: int = 0
     tried: int = 0
     bounds: Mapping[str, float] = field(default_factory=dict)

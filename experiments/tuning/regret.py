@@ -50,9 +50,9 @@ from ctxbench.tuning.limits import (
     policy_measures,
 )
 from ctxbench.tuning.optima import Optimum
-from ctxbench.tuning.policy_file import SelectorEntry
 from ctxbench.tuning.query_sets import TUNING, QuerySet
 from ctxbench.tuning.recommendation import choose
+from ctxbench.tuning.selector_entry import SelectorEntry
 from ctxbench.tuning.sweep.families import sweep
 from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing, queries_by_type
 from ctxbench.tuning.sweep.rankings import MeasuredRankings

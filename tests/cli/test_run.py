@@ -122,6 +122,30 @@ def test_what_an_outside_selector_fails_on_is_said_with_its_reasons(cli, experim
     assert done.err.splitlines()[1] == "the failed query is asked again by the next call of the same command"
 
 
+@pytest.mark.parametrize(("failed", "code"), [(5, 0), (6, 2)])
+def test_a_selector_that_fails_on_more_than_half_of_the_queries_is_an_error(cli, experiment, place, failed, code):
+    fails = f"int(request['id'][1:]) <= {failed}"
+    (place / "mine.py").write_text(f"def mine(request, items):\n    return [][0] if {fails} else []\n")
+    done = cli("run", experiment(selectors=["{name: mine, callable: 'mine.py:mine'}", "everything"]))
+    assert done.code == code
+    said = "error: more than half of the queries failed of mine on tiny (6 of 10); the first failure of each"
+    assert done.err.splitlines()[-1].startswith(said) == (code == 2)
+    assert "everything" in done.out  # whatever failed, what was measured is shown
+
+
+def test_selectors_that_answer_nothing_and_too_little_are_one_error(cli, experiment, place):
+    (place / "mine.py").write_text(
+        "def mine(request, items):\n    return [][0] if request['id'] > 'q02' else []\n"
+        "def none(request, items):\n    return [][0]\n"
+    )
+    done = cli("run", experiment(selectors=[f"{{name: {one}, callable: 'mine.py:{one}'}}" for one in ("mine", "none")]))
+    assert done.code == 2
+    assert done.err.splitlines()[-1] == (
+        "error: no query was answered by none on tiny; more than half of the queries failed of mine on tiny (8 of 10); "
+        "the first failure of each is named above"
+    )
+
+
 def test_lines_that_are_no_answers_are_one_warning_with_a_count(cli, experiment, place):
     (place / "mine.py").write_text(
         "import json, sys\nfor line in sys.stdin:\n    one = json.loads(line)\n    if 'query' in one:\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 
 import pytest
 import yaml
@@ -170,6 +171,70 @@ def test_of_an_agents_selector_it_is_said_how_to_take_a_preset(cli, shop, policy
     now = cli("select", "amber", "--agent", "agent.yaml", "--embedder", "hashing", "--json").json["parameters"]
     assert {name: now[name] for name in chosen} == chosen
     assert "to take" not in cli("tune", shop, "-p", policy(), "--out", "other").out
+
+
+# Ranks all that shares a word with the request; counts how often it is started.
+RANKING = """
+import json, pathlib, sys
+with pathlib.Path("started").open("a") as file:
+    file.write("x")
+items = []
+for line in sys.stdin:
+    message = json.loads(line)
+    items = message.get("items", items)
+    if "query" in message:
+        words = message["request"]["text"].split()
+        scores = [(2 * (one["name"][3:] in words) + (words[0] in one["description"]), one["_id"]) for one in items]
+        ranking = [{"id": name, "score": score} for score, name in sorted(scores, key=lambda one: -one[0]) if score]
+        print(json.dumps({"query": message["query"], "items": ranking, "ranking": ranking}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_a_command_is_tuned_in_where_it_cuts_and_asked_once(cli, shop, policy, place, fitted):
+    (place / "rank.py").write_text(RANKING)
+    ours = {"command": [sys.executable, "rank.py"], "name": "ours"}
+    fit = [{"selector": "learned", "name": "fitted", "fit": "own", "search": {"at_most": [20]}}] if fitted else []
+    done = cli("tune", shop, "-p", policy(selectors=[ours, *fit], labels="all"))
+    assert done.code == 0, done.err
+    assert "aggressive: ours with topN 1, " in done.out or fitted
+    assert (place / "started").read_text() == "x", "its answers are kept, whatever is opened twice"
+    if not fitted:
+        lines = [line for line in done.out.splitlines() if line.startswith(("to take ", "such a cut: "))]
+        assert lines[0].startswith("to take aggressive: cut the ranking of ours yourself by topN 1, includeScore ")
+        assert lines[1].startswith("such a cut: of the items that score above 0 the first topN and all that ")
+
+
+def test_a_callable_of_ones_own_is_tuned_as_it_is_in_an_experiment(cli, shop, policy, place):
+    (place / "mine.py").write_text(
+        "def rank(request, items):\n"
+        "    word = request['text'].split()[0]\n"
+        "    rows = [{'id': one['_id'], 'score': 2 - place / 20} for place, one in enumerate(items)\n"
+        "            if word in one['description']]\n"
+        "    return {'items': rows[:1], 'ranking': rows}\n"
+    )
+    done = cli("tune", shop, "-p", policy(selectors=[SEMANTIC, {"callable": "mine.py:rank"}]), "--json")
+    assert done.code == 0, done.err
+    assert {one["selector"] for one in done.json["datasets"]["shop"]["contenders"].values()} >= {"semantic"}
+    (place / "mine.py").write_text("def rank(request, items):\n    return [one['_id'] for one in items]\n")
+    failed = cli("tune", shop, "-p", "ok.yaml", "--out", "other")
+    assert failed.code == 2
+    assert "answers 'rank', all labels of dataset shop: some answer has no `ranking`; tuning needs all" in failed.err
+
+
+def test_answers_of_which_every_one_is_empty_are_warned_of_as_by_score(cli, shop, policy, place):
+    lines = [json.dumps({"query": f"q{n}", "items": [], "ranking": []}) + "\n" for n in range(120)]
+    (place / "mine.jsonl").write_text("".join(lines))
+    said = "every answer of mine on shop is empty: nothing is offered for any query"
+    done = cli("tune", shop, "-p", policy(selectors=[SEMANTIC, {"answers": "mine.jsonl"}]), "--json")
+    assert done.code == 0
+    assert done.err.splitlines().count(f"warning: {said}") == 1
+    assert f"{said[0].upper()}{said[1:]}." in done.json["datasets"]["shop"]["notes"]
+    assert f"warning: {said}" in cli("score", "mine.jsonl", "--dataset", shop, "--tokens", "chars/4").err.splitlines()
+    ranking = [{"id": "tool:s:do_amber", "score": 1.0}]
+    lines[0] = json.dumps({"query": "q0", "items": [], "ranking": ranking}) + "\n"
+    (place / "mine.jsonl").write_text("".join(lines))
+    assert "every answer" not in cli("tune", shop, "-p", "ok.yaml").err
 
 
 def test_without_texts_no_request_stands_in_the_reports(cli, shop, policy, place):

@@ -20,6 +20,7 @@ from ctxbench.selectors.command import CommandOptions
 from ctxbench.selectors.external import KINDS, External, _options, external_from_config, schema
 from ctxbench.selectors.http_options import HttpOptions
 from ctxbench.testing import check_selector
+from ctxbench.tuning.policy_file import policies_of
 from tests.children import child
 from tests.experiment_files import read_experiment
 
@@ -122,12 +123,13 @@ def blocks(language):
 
 
 def test_the_page_shows_configurations_that_work():
-    configs = [yaml.safe_load(block) for block in blocks("yaml")]
+    *configs, policies = [yaml.safe_load(block) for block in blocks("yaml")]
     assert [next(iter(config)) for config in configs] == list(KINDS)
     for config in configs:
         if "node" in config.get("command", []) and shutil.which("node") is None:
             pytest.skip("Node is not installed")
         external_from_config(config, base=FOLDER).close()
+    assert policies_of(policies, lines={}, path=None, name="p", digest="").selectors[0].outside["name"] == "ours"
 
 
 def test_the_page_shows_messages_of_the_schema():

@@ -15,8 +15,9 @@ from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.tuning.limits import Constraint
-from ctxbench.tuning.policy_file import SET_METRICS, SelectorEntry, read_policies
+from ctxbench.tuning.policy_file import SET_METRICS, read_policies
 from ctxbench.tuning.recommendation import unanswerable
+from ctxbench.tuning.selector_entry import SelectorEntry
 
 WHOLE = """\
 name: presets
@@ -94,7 +95,7 @@ def test_a_file_says_what_is_tuned_and_how(tmp_path):
             where=("selectors", 1),
         ),
         SelectorEntry(name="probability", selector="own/probability.yaml", where=("selectors", 2)),
-        SelectorEntry(name="my-answers", answers="my-answers.jsonl", where=("selectors", 3)),
+        SelectorEntry(name="my-answers", outside={"answers": "my-answers.jsonl"}, where=("selectors", 3)),
     )
     smallest, within = file.policies
     assert (smallest.name, smallest.about, smallest.objective) == ("aggressive", "smallest", Metric("tokens"))
@@ -178,28 +179,47 @@ def test_selectors_are_checked_in_form(tmp_path):
     found = faults(tmp_path, policies + "selectors:\n" + "\n".join(f"  - {entry}" for entry in entries))
     assert [(line, message.split(";")[0]) for line, message in found] == [
         (3, "a selector is a name or a mapping, got 1"),
-        (4, "a selector needs exactly one of selector and answers"),
-        (5, "a selector needs exactly one of selector and answers"),
+        (4, "a selector needs exactly one of selector, answers, callable, command, url"),
+        (5, "a selector needs exactly one of selector, answers, callable, command, url"),
         (6, "selector must be a text that is not empty, got ''"),
         (6, "set must map parameters to values, got [1]"),
         (7, "search: k must list the values to try, got 5"),
         (8, "search: k names 1 twice"),
         (9, "search: set gives k a value already"),
-        (10, "an entry with 'answers' has no 'set'"),
+        (10, "a selector by answers has no option 'set'"),
         (12, "two selectors are called 'good'"),
         (13, "a selector's name must do for a file: not empty, no slash, no dot in front"),
         (14, "an entry with 'selector' has no 'nam'"),
     ]
 
 
-@pytest.mark.parametrize("kind", ["command", "url", "callable"])
-def test_a_selector_of_ones_own_is_told_to_compete_by_its_answers(tmp_path, kind):
+def test_a_selector_outside_competes_with_the_options_that_it_has_in_an_experiment(tmp_path):
     policies = "policies: {p: {minimise: tokens, constraints: [{metric: recall, at_least: 0.5}]}}\n"
-    ((line, said),) = faults(tmp_path, f"{policies}selectors: [semantic, {{{kind}: x, name: ours}}]\n")
-    assert line == 2
-    assert said.startswith(f"a selector needs exactly one of selector and answers; got {kind}, name; a {kind} competes")
-    assert "`ctxbench data export DATASET --requests requests.jsonl`" in said
-    assert "`- {answers: FILE}`" in said
+    entries = [
+        "{command: [python, r.py], timeout: 3}",
+        "{callable: 'mine.py:rank'}",
+        "{url: 'http://x:1/', name: far}",
+    ]
+    file = read_policies(write(tmp_path, policies + "selectors:\n" + "\n".join(f"  - {entry}" for entry in entries)))
+    assert [one.name for one in file.selectors] == ["r", "rank", "far"]
+    assert [dict(one.outside) for one in file.selectors] == [
+        {"command": ["python", "r.py"], "timeout": 3},
+        {"callable": "mine.py:rank"},
+        {"url": "http://x:1/", "name": "far"},
+    ]
+
+
+def test_what_is_wrong_with_a_selector_outside_is_said_where_it_stands(tmp_path):
+    policies = "policies: {p: {minimise: tokens, constraints: [{metric: recall, at_least: 0.5}]}}\n"
+    entries = ["{command: x, timeot: 3}", "{command: 3}", "{command: []}", "{command: x, fit: own}", "{url: ''}"]
+    found = faults(tmp_path, policies + "selectors:\n" + "\n".join(f"  - {entry}" for entry in entries))
+    assert [(line, message.split(",")[0].split(";")[0]) for line, message in found] == [
+        (3, "a selector by command has no option 'timeot'"),
+        (4, "command must be of type list or of type str"),
+        (5, "command must not be empty"),
+        (6, "a selector by command has no option 'fit'"),
+        (7, "url must not be empty"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from ctxbench.tuning.dataset_tuning import DatasetTuner
 from ctxbench.tuning.opened_inputs import open_tuning
 from ctxbench.tuning.policy_file import read_policies
 from ctxbench.tuning.query_sets import TEST, TUNING, QuerySet
+from ctxbench.tuning.recommendation import Choice, choose
 from ctxbench.tuning.tuner import no_progress, tune
 from ctxbench.tuning.tuning_results import DEFAULTS, EVERYTHING, FIXED, PRESET, RECOMMENDED
 
@@ -358,3 +359,19 @@ def test_progress_names_dataset_and_selector(ready):
     assert texts[0] == "shop, semantic, ranking; done"
     assert any(text.startswith("shop, semantic, ") and text.endswith(" settings; done") for text in texts)
     assert all(done <= total for _, done, total in told)
+
+
+def test_a_policy_whose_own_limits_came_to_nothing_takes_what_a_stricter_one_did(ready, monkeypatch):
+    def unsure(policy, optima):
+        return Choice(reason="too few labels") if policy.name == "lax" else choose(policy, optima)
+
+    monkeypatch.setattr("ctxbench.tuning.dataset_tuning.choose", unsure)
+    policies = {
+        name: {"minimise": "tokens", "constraints": [{"metric": "completeness", "at_least": share, "of": "base"}]}
+        for name, share in (("lax", 0.7), ("strict", 0.8))
+    }
+    (found,) = tune(ready(BM25, policies=policies), command="x").datasets
+    lax, strict = found.outcomes
+    assert strict.recommended is not None
+    assert lax.recommended.values == strict.recommended.values
+    assert (lax.taken_from, strict.taken_from, lax.reason) == ("strict", "", "")

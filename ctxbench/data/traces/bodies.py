@@ -51,6 +51,8 @@ def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
         return _pair(data, name)
     if _is_turn(data) or not _is_body(data) or not any(name in data for name in ("tools", "functions")):
         return None
+    if is_eval(data):  # with `input`, and names of tools for what is expected
+        return None
     return BodyTurn(_turn(data, offered=offered_tools(data), sources=(data,))[0])
 
 

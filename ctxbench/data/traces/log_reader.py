@@ -16,6 +16,7 @@ from typing import Any
 
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import Fault, InputError, StorageError, merge_equal_faults
+from ctxbench.data.importers.formats.eval_fields import is_eval
 from ctxbench.data.traces.bodies import BodyTurn, as_turn, unread_request
 from ctxbench.data.traces.langfuse import holds_observations, read_observations
 from ctxbench.data.traces.otlp import TURN_MARKS, Span, holds_spans, read_spans
@@ -95,7 +96,7 @@ class _DocumentReader:
             self._read_body(body, place, at)
         elif holds_spans(data):
             self._read_spans(read_spans(data), place, at)
-        elif any(name in data for name in TURN_MARKS):
+        elif any(name in data for name in TURN_MARKS) and not is_eval(data):  # of either the request may be `text`
             self._read_turn(data, place, at)
         else:
             fields = ", ".join(map(repr, list(data)[:5]))

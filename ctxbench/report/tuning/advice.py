@@ -58,7 +58,8 @@ def advice(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
     """What to do for one policy, such as to keep the default."""
     name = outcome.policy.name
     if outcome.recommended is not None:
-        return f"{name}: {_offers(outcome, outcome.recommended)}{_holds(outcome, all_decide=dataset.all_decide)}."
+        said = f"{_offers(outcome, outcome.recommended)}{_taken(outcome)}"
+        return f"{name}: {said}{_holds(outcome, all_decide=dataset.all_decide)}."
     kept = f"{name}: keep the default{_called(dataset)}"
     if outcome.chosen is not None:
         missed = wording.listed([one.text for one in outcome.verdicts if one.falls_short or one.met is False])
@@ -99,6 +100,11 @@ def _offers(outcome: PolicyOutcome, chosen: SettingResult) -> str:
         interval = wording.difference_interval(COMPLETENESS, complete)
         said += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
     return said
+
+
+def _taken(outcome: PolicyOutcome) -> str:
+    """Of which stricter policy the setting is, if it is."""
+    return f"; it is what {outcome.taken_from} takes, which asks no less" if outcome.taken_from else ""
 
 
 def _changed(tokens: Comparison) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from ctxbench.core.errors import InputError
+from ctxbench.data.importers.formats.eval_fields import EXPECTED, FORBIDDEN, OTHERWISE, QUERY
 from ctxbench.data.traces.bodies import as_turn
 from ctxbench.data.traces.log_reader import read_records
 from ctxbench.data.traces.records import LogFindings
@@ -16,6 +17,7 @@ MESSAGES = [{"role": "system", "content": "S"}, {"role": "user", "content": "ref
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("refund", "search")]
 BODY = {"model": "m", "messages": MESSAGES, "tools": TOOLS}
 ANSWER = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "refund"}}]}
+ITEMS_FIELDS = [*sorted({*EXPECTED, *FORBIDDEN} - {"include"}), "mustUse"]  # requests to models have `include`
 RESPONSE = {"id": "r", "choices": [{"message": ANSWER}]}
 
 
@@ -163,9 +165,19 @@ def test_the_fault_of_a_line_says_what_stands_in_place_of_a_request(tmp_path):
     )
 
 
-def test_a_hand_written_eval_is_named(tmp_path):
+@pytest.mark.parametrize("request_field", [*QUERY, *OTHERWISE["query"], "userMessage", "Text"])
+@pytest.mark.parametrize("items_field", ITEMS_FIELDS)
+def test_a_hand_written_eval_is_named_whatever_its_fields_are_called(tmp_path, request_field, items_field):
     with pytest.raises(InputError, match="looks like a hand-written eval: `ctxbench data import golden` takes"):
-        read(tmp_path, {"query": "refund order 17", "expected": ["refund_order"]})
+        read(tmp_path, {request_field: "refund order 17", items_field: ["refund_order"]})
+
+
+@pytest.mark.parametrize(
+    "beside", [{"called": ["refund"]}, {"offered": ["refund"]}, {"conversation": "c1"}, {"messages": MESSAGES}]
+)
+def test_a_turn_that_says_what_would_have_been_right_is_a_turn(tmp_path, beside):
+    (record,), _ = read(tmp_path, {"text": "refund order 17", "expected": ["refund"], **beside})
+    assert record.text
 
 
 def test_a_run_of_langsmith_is_named(tmp_path):

@@ -31,6 +31,12 @@ def test_what_is_recommended_says_what_it_costs_keeps_and_holds(made, said, endi
     assert advice(made.dataset(), outcome) == OFFERS + ending
 
 
+def test_what_is_taken_from_a_stricter_policy_is_said(made):
+    outcome = made.outcome(verdicts=(made.said("holds"),), taken_from="conservative")
+    said = "; it is what conservative takes, which asks no less; it holds its target."
+    assert advice(made.dataset(), outcome) == OFFERS + said
+
+
 def test_without_constraints_nothing_is_said_of_targets(made):
     assert advice(made.dataset(), made.outcome(verdicts=())) == OFFERS + "."
 

@@ -36,6 +36,11 @@ MAPPED = (*FIELDS, *READ_BESIDE)  # what --map may say the name of
 _SHOWN = 8  # fields that a message names
 _OF_BODIES = ("tools", "include")  # of these names, what requests to models have as well
 _OF_LOGS = ("called", "offered", "resourceSpans")
+_OF_TURNS = (
+    "messages",
+    "conversation",
+    "model",
+)  # of a line that is a turn although it says what would have been right
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SAYS_NOT = re.compile(
     r"not|never|avoid|forbid|exclu|without|irrelevant|unexpected|disallow|(?:^|_)(?:no|dont|mustnt|shouldnt)_"
@@ -120,8 +125,16 @@ def with_names(data: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str
 
 
 def is_eval(data: Mapping[str, Any]) -> bool:
-    """Whether a record is a hand-written eval: a request, and what it should or should not be offered."""
-    return _names_items(data) and any(isinstance(value, str) for value in _asked(data))
+    """Whether a record is a hand-written eval: a request, and what it should or should not be offered.
+
+    Names in a list of `tools` are what is expected; requests to models have descriptions there. A record with anything
+    that only a log has, such as what was called, is none.
+    """
+    if any(name in data for name in (*_OF_LOGS, *_OF_TURNS)):
+        return False
+    tools = data.get("tools")
+    lists_names = isinstance(tools, list) and bool(tools) and all(isinstance(name, str) for name in tools)
+    return (lists_names or _names_items(data)) and any(isinstance(value, str) for value in _asked(data))
 
 
 def is_log(data: Mapping[str, Any]) -> bool:

@@ -1,0 +1,116 @@
+"""The rankings of a selector outside ctxbench, a file of answers, a callable, a command or an endpoint, for cuts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ctxbench.bench.slices import Slice
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.candidates import Candidates, place_among
+from ctxbench.core.errors import Fault, InputError
+from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.external import External
+from ctxbench.selectors.parameters import Parameter
+from ctxbench.tuning.query_sets import FullRanking, QuerySet, ask
+
+OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
+    name="answers",
+    about="a ranking of your own, cut by us",
+    parameters={
+        "topN": Parameter(name="topN", default=5, low=0, high=50),
+        "includeScore": Parameter(name="includeScore", default=1.0, low=0.0, high=1.0),
+        "margin": Parameter(name="margin", default=1.0, low=0.0, high=1.0),
+    },
+    spec={
+        "retrieve": "everything",
+        "refine": [
+            {"standard": {"topK": 100, "topN": "$topN", "includeScore": "$includeScore"}},
+            {"margin": {"margin": "$margin", "of": "ratio", "at_least": 0, "at_most": 100}},
+        ],
+    },
+    presets={},
+    abouts={},
+    written={},
+)
+MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
+
+
+class OwnRankings:
+    """A selector outside ctxbench whose rankings are cut; each query set is asked once, since asking may take long.
+
+    Attributes:
+        name: what tables call it.
+    """
+
+    def __init__(self, selector: External) -> None:
+        """Begin with nothing asked.
+
+        Args:
+            selector: what is asked; its processes and connections are ended when it has answered.
+        """
+        self.name = selector.name
+        self._selector = selector
+        self._kept: dict[tuple[str, tuple[str, ...]], FullRanking] = {}
+
+    def of(self, query_set: QuerySet) -> FullRanking:
+        """Its rankings of some queries.
+
+        Raises:
+            InputError: it gives no ranking, or one without scores, or fails on queries.
+        """
+        key = query_set.dataset.hash, tuple(query_set.batch.ids)
+        if key not in self._kept:
+            with self._selector:
+                query, found = ask(self._selector, query_set)
+            if found.errors or not found.ranked or not found.scored:
+                where = f"answers {self.name!r}, {query_set.title}"
+                raise InputError([Fault(f"{where}: {_why_unusable(found)}")])
+            table = found.candidates
+            whole = replace(table, out=np.zeros(len(table), dtype=np.int64))
+            self._kept[key] = FullRanking(query, replace(found, candidates=whole))
+        return self._kept[key]
+
+
+def _why_unusable(found: Slice) -> str:
+    """Why answers cannot be tuned on."""
+    if found.errors:
+        query, why = next(iter(found.errors.items()))
+        some = f"{len(found.errors)} of {len(found.queries)} queries have"
+        return (
+            f"{some if len(found.errors) > 1 else '1 query has'} no answer that can be used, the first is {query!r}: "
+            f"{why.removeprefix(f'query {query!r}: ')}"
+        )
+    if not found.ranked:
+        return "some answer has no `ranking`; tuning needs all that your selector ranks, not only what it chose"
+    first = found.queries[_first_unscored(found.candidates)]
+    return (
+        f"some item of a `ranking` has no `score`, the first is of query {first!r}; without scores there is no "
+        "threshold that could be tuned"
+    )
+
+
+def _first_unscored(table: Candidates) -> int:
+    """The first request with an order in place of scores, which reads as -1, -2, ... along the ranking."""
+    rows = table.ranked
+    scored = table.request[rows & (table.score != -1.0 - place_among(table, rows))]
+    return int(np.setdiff1d(table.request[rows], scored)[0])
+
+
+def searched_scores(found: Slice) -> FloatArray:
+    """The scores of all that was ranked."""
+    table = found.candidates
+    return np.asarray(table.score[table.ranked])
+
+
+def unfit_scores(name: str, found: Slice, query_set: QuerySet) -> tuple[Fault, ...]:
+    """What is wrong with the scores of rankings from outside, of a selector of some name; empty where nothing is."""
+    scores = searched_scores(found)
+    if not len(scores) or (scores <= 0).mean() <= MAX_NONPOSITIVE:
+        return ()
+    what = (
+        f"answers {name!r}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, "
+        "and a cut offers only what scores above 0; give scores that are higher by so much, or probabilities"
+    )
+    return (Fault(what),)
