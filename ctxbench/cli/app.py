@@ -119,8 +119,12 @@ def select(
     selector: Annotated[
         str | None,
         typer.Option(
-            help="A shipped selector, or a YAML file of one; learned by default, with --session or --history semantic."
+            help="A shipped selector, a YAML file of one, or with --experiment one of its names; by default learned, "
+            "with --session or --history semantic."
         ),
+    ] = None,
+    experiment: Annotated[
+        Path | None, typer.Option(help="An experiment file whose selector, named by --selector, is asked.")
     ] = None,
     preset: Annotated[str | None, typer.Option(help="A preset of the selector, or of the presets file.")] = None,
     presets: Annotated[
@@ -154,6 +158,9 @@ def select(
     Every item in, with the passage of the request and the passage of the item that match best, and the nearest that
     stayed out, each with the rule that kept it out.
 
+    A command, callable or URL of your own, in an agent or experiment file, is asked as well: its items, with what it
+    ranked and did not choose.
+
     With --session or --history it is asked as within a chat; their files are never changed.
 
     For example:
@@ -163,11 +170,13 @@ def select(
     from ctxbench.cli.select import SelectRequest, run, what_is_asked
     from ctxbench.cli.sessions import Chat
 
-    items, selector = what_is_asked(catalog, agent, selector=selector, presets=presets)
+    items, selector = what_is_asked(catalog, agent, selector=selector, file=presets or experiment)
     chat = Chat(session, history, tuple(add or ()), tuple(remove or ()), tuple(tool_result or ()))
     given = {"user": user, "workspace": workspace, "time": time}
     scope = {name: value for name, value in given.items() if value is not None}
-    question = SelectRequest(text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, scope)
+    question = SelectRequest(
+        text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, experiment, scope
+    )
     run(question, near=near, messages=messages, as_json=json_)
 
 

@@ -31,6 +31,8 @@ from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.parameters import Parameter
+from ctxbench.sources.agent_file import is_agent_file, read_agent
+from ctxbench.sources.own_selectors import answers_advice
 from ctxbench.text.tokens import TokenCounter, open_counter
 from ctxbench.tuning.fits.examples import ALL
 from ctxbench.tuning.policy_file import PolicyFile, SelectorEntry
@@ -79,6 +81,8 @@ def _read(entry: SelectorEntry, base: Path) -> Tunable:
             definition=OWN_CUT,
             answers=FileSelector(base / entry.answers, name=entry.name),
         )
+    if is_agent_file(path := base / entry.selector) and (own := read_agent(path).own):
+        raise ParameterError(f"{entry.selector} names a selector of your own{answers_advice(own)}")
     definition, preset = find_definition(entry.selector, base=base)
     if preset is not None and preset not in definition.presets:
         raise UnknownNameError("preset", preset, definition.presets, where=f" of selector {definition.name!r}")

@@ -101,7 +101,7 @@ class TestSelect:
             ({"selector": "agent.yaml"}, "selector names agent.yaml, an agent file"),
             ({"selector": "p.yaml#small"}, "`selector: {presets: p.yaml, preset: small}` in an agent file"),
             ({"selector": {"presets": "p.yaml"}}, "selector must be {presets: FILE, preset: NAME}, got {'presets'"),
-            ({"selector": ["bm25"]}, "selector must be a name, the path of one in YAML, or {presets: FILE, preset: "),
+            ({"selector": ["bm25"]}, "or one of your own, such as {command: [node, my-selector.mjs]}; got ['bm25']"),
             ({"selector": {"presets": "p.yaml", "preset": "small", "n": 1}}, "a tuned preset has no 'n'"),
             ({"settings": {"m": 1}}, "selector 'bm25' has no parameter 'm'"),
             ({"settings": {"n": -1}}, "n must be"),
