@@ -28,8 +28,9 @@ def graph(
 ) -> None:
     """Store which items of a catalog are alike.
 
-    The relationship graph, for `expansion: {by: graph, graph: FILE}`; without a file the graph is made in memory when
-    it is first needed. Made again after an edit, only what changed is compared.
+    A selector with `expansion: {by: graph, graph: FILE}` adds the items that are related to those it found; without a
+    file it works the graph out in memory when it is first needed. Made again after an edit, only what changed is
+    compared.
 
     For example:
 
@@ -94,14 +95,18 @@ def calibrate(
     ] = False,
     metric: Annotated[
         str | None,
-        typer.Option(help="Raise this with the weights of a step `linear`: nDCG@10 by default, R@10, Comp@5, RR ..."),
+        typer.Option(
+            help="The figure that weights of a step `linear` are to raise: nDCG@10 (the order of the first ten) by "
+            "default, R@10 (the share of the needed items among the first ten), Comp@5, RR ..."
+        ),
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Fit a selector to your labels.
 
-    What is fitted is plain numbers, which steps with `calibration: FILE` read: a logistic regression for probability
-    and abstention, and the weights that rank items best, those of a selector's step `linear` or else of its hybrid. A
+    What is fitted is plain numbers, which the steps of a selector with `calibration: FILE` read: a logistic regression
+    for probability and abstention (whether to offer nothing), and the weights that rank items best, those of a step
+    `linear` or else of a hybrid (a search by words and one by meaning, as one). A
     probability starts from the shipped weights, holds for other catalogs, too, and is written with a selector that uses
     it; the others are for one catalog and search. Its file holds the labelled requests, as what similar requests needed
     says most.
@@ -135,7 +140,7 @@ def latency(
 ) -> None:
     """Measure how long selection takes.
 
-    By step, cold and warm, and as the catalog grows.
+    By step, cold (the first request of a process) and warm (the next ones), and as the catalog grows.
 
     For example:
 
