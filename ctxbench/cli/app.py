@@ -12,8 +12,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from ctxbench.cli.light import Command, Group, lazy_group
-from ctxbench.cli.measure_app import calibrate, graph, latency, usage
-from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName, TokenCounter
+from ctxbench.cli.measure_app import calibrate, graph, latency, score, usage
+from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName
 from ctxbench.cli.report_app import report
 from ctxbench.core.errors import UserError
 from ctxbench.io.console import drop_output, guarded, keep_numbers, say
@@ -90,32 +90,7 @@ def run_command(
     run_experiment(experiment, out=out, only=only or [], limit=limit, fresh=fresh, told=told)
 
 
-@app.command(cls=Command)
-def score(
-    answers: Annotated[Path, typer.Argument(help="A file, one JSON object a line for each query.")],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
-    beside: Annotated[
-        list[str] | None,
-        typer.Option(help="A selector to compare with, such as semantic/normal or an agent file; repeatable."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
-    tokens: TokenCounter = "o200k",
-    csv: CsvFile = None,
-    json_: JsonFlag = False,
-) -> None:
-    """Score a file of your own selector's answers.
-
-    An answer names what is offered for a query, best first: {"query": "q1", "items": [{"id": "tool:search"}]}.
-    `ctxbench data export D --requests FILE` writes what to answer.
-
-    For example:
-
-    ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
-    """
-    from ctxbench.cli.commands import Told, score_answers
-
-    told = Told(csv=csv, json=json_)
-    score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, told=told)
+app.command(cls=Command)(score)
 
 
 @app.command(cls=Command)

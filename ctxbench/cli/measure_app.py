@@ -1,11 +1,38 @@
-"""`ctxbench graph | usage | calibrate | latency`."""
+"""`ctxbench score | graph | usage | calibrate | latency`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ctxbench.cli.options import CatalogName, EmbedderName, JsonFlag, OptionalCatalogName, TokenCounter
+from ctxbench.cli.options import CatalogName, CsvFile, EmbedderName, JsonFlag, OptionalCatalogName, TokenCounter
+
+
+def score(
+    answers: Annotated[Path, typer.Argument(help="A file, one JSON object a line for each query.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(help="A selector to compare with, such as semantic/normal or an agent file; repeatable."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
+    tokens: TokenCounter = "o200k",
+    csv: CsvFile = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Score a file of your own selector's answers.
+
+    An answer names what is offered for a query, best first: {"query": "q1", "items": [{"id": "tool:search"}]}.
+    `ctxbench data export D --requests FILE` writes what to answer.
+
+    For example:
+
+    ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
+    """
+    from ctxbench.cli.commands import Told, score_answers
+
+    told = Told(csv=csv, json=json_)
+    score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, told=told)
 
 
 def graph(
