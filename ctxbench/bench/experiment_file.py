@@ -9,7 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ctxbench.bench.selector_specs import SelectorSpec, _oracle_spec, _pipeline_maker, pipeline_spec, shipped_spec
+from ctxbench.bench.selector_specs import (
+    SelectorSpec,
+    _oracle_spec,
+    _pipeline_maker,
+    agent_own_spec,
+    own_spec,
+    pipeline_spec,
+    shipped_spec,
+)
 from ctxbench.core.errors import Fault, ParameterError, UserError, suggest
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.stages import Resources
@@ -152,10 +160,8 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
     """
     if len(set(beside)) < len(beside) or answers.stem in beside:
         raise ParameterError(f"two selectors would have one name: {', '.join([answers.stem, *beside])}; name each once")
-    from ctxbench.selectors.external import external_from_config
-
-    own = external_from_config({"answers": str(answers), "name": answers.stem}, base=Path())
-    specs = [SelectorSpec(own.name, lambda _resources, _memo: own, "a selector of the user's", outside=True)]
+    own = own_spec({"answers": str(answers), "name": answers.stem}, base=Path())
+    specs = [own]
     specs += [shipped_spec(named, name=named) for named in beside]
     return Experiment(
         name=own.name,
@@ -268,6 +274,11 @@ class _ExperimentReader(YamlForm):
         if entry.get("selector") == ORACLE and "presets" not in entry:
             self.refuse_unknown(entry, ("selector", "name"), "a selector", *where)  # it has no parameters
             return [_oracle_spec(_named(entry))]
+        own = agent_own_spec(str(entry.get("selector", "")), name=_named(entry), base=self.base)
+        if own is not None:
+            what = "the selector of one's own that an agent file names"
+            self.refuse_unknown(entry, ("selector", "name"), what, *where)  # it has no parameters
+            return [own]
         before = len(self.faults)
         names = ("selector", "presets", "preset", "like", "name")
         self.refuse_unknown(entry, (*names, "set", "vary"), "a selector", *where)
@@ -305,8 +316,8 @@ class _ExperimentReader(YamlForm):
             if len(said) < len(varied) and name in {spec.name for spec in specs}:
                 continue  # what has no effect beside the others makes no selector of its own
             make = _pipeline_maker(name, found.pipeline(values))
-            own = found.in_force(values)
-            specs.append(SelectorSpec(name, make, about, own, entry.get("like"), parameters=found.parameters))
+            settings = found.in_force(values)
+            specs.append(SelectorSpec(name, make, about, settings, entry.get("like"), parameters=found.parameters))
         if idle:
             raise ParameterError("; ".join(idle.values()))
         return specs
@@ -352,10 +363,7 @@ class _ExperimentReader(YamlForm):
         return [pipeline_spec(str(name), pipeline)]
 
     def _external(self, entry: Mapping[str, Any]) -> list[SelectorSpec]:
-        from ctxbench.selectors.external import external_from_config  # slow to import
-
-        made = external_from_config(entry, base=self.base)
-        return [SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)]
+        return [own_spec(entry, base=self.base)]
 
 
 def _named(entry: Mapping[str, Any]) -> str:

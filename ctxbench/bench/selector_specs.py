@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from ctxbench.core.errors import Fault, InputError, UserError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Resources
+from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.selectors.pipelines import ABOUT, ORACLE, Oracle, PipelineSelector
 from ctxbench.selectors.selector import Selector
+from ctxbench.sources.agent_file import is_agent_file, read_agent
 
 Make = Callable[[Resources, MutableMapping[str, Any]], Selector]
 
@@ -43,16 +47,55 @@ class SelectorSpec:
 
 
 def shipped_spec(selector: str, *, name: str) -> SelectorSpec:
-    """A shipped selector, given as `name` or `name/preset`, or one of a definition in a file.
+    """A shipped selector, given as `name` or `name/preset`, one of a definition in a file, or that of an agent file.
 
     Raises:
         UserError: it is unknown or faulty.
     """
     if selector == ORACLE:
         return _oracle_spec(name)
+    if (own := agent_own_spec(selector, name=name)) is not None:
+        return own
     found, preset = find_definition(selector)
     values = found.values(preset)
     return definition_spec(name, found, values, found.about if preset is None else found.abouts[preset])
+
+
+def own_spec(config: Mapping[str, Any], *, base: Path) -> SelectorSpec:
+    """A selector of the user's own, from its block in a file; see `external_from_config`.
+
+    Raises:
+        UserError: the block is faulty.
+    """
+    from ctxbench.selectors.external import external_from_config  # slow to import
+
+    made = external_from_config(config, base=base)
+    return SelectorSpec(made.name, lambda _resources, _memo: made, "a selector of the user's", outside=True)
+
+
+def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> SelectorSpec | None:
+    """The selector of one's own that an agent file names; None where `selector` is no such file, or names another.
+
+    Args:
+        selector: as `find_definition` reads it.
+        name: what tables call it; empty = as its block says, else as the agent is called.
+        base: what a path is relative to.
+
+    Raises:
+        UserError: the agent file or the block is faulty.
+    """
+    if not is_agent_file(path := base / selector):
+        return None
+    agent = read_agent(path)
+    if not agent.own:
+        return None
+    block = {"name": agent.name, **agent.own, **({"name": name} if name else {})}
+    try:
+        return own_spec(block, base=path.parent)
+    except InputError:
+        raise
+    except UserError as error:
+        raise InputError([Fault(str(error), path, line_of(agent.lines, ("selector",)))]) from error
 
 
 def definition_spec(name: str, definition: Definition, values: Mapping[str, Value], about: str = "") -> SelectorSpec:

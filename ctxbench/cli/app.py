@@ -12,8 +12,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from ctxbench.cli.light import Command, Group, lazy_group
-from ctxbench.cli.measure_app import calibrate, graph, latency, usage
-from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName, TokenCounter
+from ctxbench.cli.measure_app import calibrate, graph, latency, score, usage
+from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName
 from ctxbench.cli.report_app import report
 from ctxbench.core.errors import UserError
 from ctxbench.io.console import drop_output, guarded, keep_numbers, say
@@ -45,12 +45,18 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Test what a context selector offers an AI agent's model, and at what price in tokens."""
+    """Test what a context selector offers an AI agent's model, and at what price in tokens.
+
+    A selector picks the items (tools, rules, skills, references, memories) that a request's prompt gets. Begin with
+    `ctxbench init` in your project.
+    """
 
 
 @app.command("run", cls=Command)
 def run_command(
-    experiment: Annotated[Path, typer.Argument(help="An experiment file, in YAML: datasets and selectors.")],
+    experiment: Annotated[
+        Path, typer.Argument(help="A YAML file with datasets and selectors; `ctxbench init` writes one.")
+    ],
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/<experiment name> by default.")] = None,
     markdown: MarkdownFile = None,
     csv: CsvFile = None,
@@ -59,7 +65,7 @@ def run_command(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(help="Ask at most so many queries of each dataset; those of one group stay together.", min=1),
+        typer.Option(help="Ask at most so many queries of each dataset; near-copies (one group) stay together.", min=1),
     ] = None,
     fresh: Annotated[
         bool,
@@ -84,29 +90,7 @@ def run_command(
     run_experiment(experiment, out=out, only=only or [], limit=limit, fresh=fresh, told=told)
 
 
-@app.command(cls=Command)
-def score(
-    answers: Annotated[Path, typer.Argument(help="Answers of your own selector, JSON lines.")],
-    dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
-    beside: Annotated[
-        list[str] | None,
-        typer.Option(help="A selector to compare with, such as semantic/normal or an agent file; repeatable."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
-    tokens: TokenCounter = "o200k",
-    csv: CsvFile = None,
-    json_: JsonFlag = False,
-) -> None:
-    """Score a file of your own selector's answers.
-
-    For example:
-
-    ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
-    """
-    from ctxbench.cli.commands import Told, score_answers
-
-    told = Told(csv=csv, json=json_)
-    score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, told=told)
+app.command(cls=Command)(score)
 
 
 @app.command(cls=Command)
@@ -114,27 +98,40 @@ def select(
     text: Annotated[str, typer.Argument(help="What the user asks.")],
     catalog: OptionalCatalogName = None,
     agent: Annotated[
-        Path | None, typer.Option(help="An agent file: its items, and its selector, settings and system prompt.")
+        Path | None,
+        typer.Option(
+            help="An agent file (`ctxbench init` writes it): its items, selector, settings and system prompt."
+        ),
     ] = None,
     selector: Annotated[
         str | None,
         typer.Option(
-            help="A shipped selector, or a YAML file of one; learned by default, with --session or --history semantic."
+            help="A shipped selector, a YAML file of one, or with --experiment one of its names; by default learned, "
+            "with --session or --history semantic."
         ),
     ] = None,
-    preset: Annotated[str | None, typer.Option(help="A preset of the selector, or of the presets file.")] = None,
+    experiment: Annotated[
+        Path | None, typer.Option(help="An experiment file whose selector, named by --selector, is asked.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A preset of the selector, such as normal, or of the presets file.")
+    ] = None,
     presets: Annotated[
         Path | None, typer.Option(help="A presets file that `ctxbench tune` wrote, in place of a selector.")
     ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: one parameter, repeatable.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE: one parameter, such as at_most=3; repeatable.")
+    ] = None,
     session: Annotated[
         Path | None, typer.Option(help="A session's JSON: its items, what was removed, its settings.")
     ] = None,
     history: Annotated[
         str | None, typer.Option(help="Earlier messages: a JSON list, or stored conversations, FILE or FILE#ID.")
     ] = None,
-    add: Annotated[list[str] | None, typer.Option(help="Add this item to the session, repeatable.")] = None,
-    remove: Annotated[list[str] | None, typer.Option(help="Remove this item from the session, repeatable.")] = None,
+    add: Annotated[list[str] | None, typer.Option(help="Add this item, by its id, to the session; repeatable.")] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option(help="Remove this item, by its id, from the session; repeatable.")
+    ] = None,
     tool_result: Annotated[
         list[str] | None,
         typer.Option(help="TOOL=FILE: what a tool has answered, for selectors that search with it; repeatable."),
@@ -154,7 +151,11 @@ def select(
     Every item in, with the passage of the request and the passage of the item that match best, and the nearest that
     stayed out, each with the rule that kept it out.
 
-    With --session or --history it is asked as within a chat; their files are never changed.
+    A command, callable or URL of your own, in an agent or experiment file, is asked as well: its items, with what it
+    ranked and did not choose.
+
+    With --session or --history it is asked as within a chat, whose session is the items in it from the start or added
+    by hand; no file is changed.
 
     For example:
 
@@ -163,11 +164,13 @@ def select(
     from ctxbench.cli.select import SelectRequest, run, what_is_asked
     from ctxbench.cli.sessions import Chat
 
-    items, selector = what_is_asked(catalog, agent, selector=selector, presets=presets)
+    items, selector = what_is_asked(catalog, agent, selector=selector, file=presets or experiment)
     chat = Chat(session, history, tuple(add or ()), tuple(remove or ()), tuple(tool_result or ()))
     given = {"user": user, "workspace": workspace, "time": time}
     scope = {name: value for name, value in given.items() if value is not None}
-    question = SelectRequest(text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, scope)
+    question = SelectRequest(
+        text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, experiment, scope
+    )
     run(question, near=near, messages=messages, as_json=json_)
 
 
@@ -192,7 +195,10 @@ def tune(
     ] = None,
     selector: Annotated[
         str | None,
-        typer.Option(help="With --unlabelled: a selector whose last step is the cut `margin`; learned by default."),
+        typer.Option(
+            help="With --unlabelled: a selector that ends by leaving out what scores far below the best (the cut "
+            "`margin`); learned by default."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -274,14 +280,21 @@ def check(
         bool, typer.Option("--recapture", help="Ask the servers of datasets' agent files anew before checking.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print metrics, and items lost, gained and repriced, each with its cause.")
+        bool,
+        typer.Option(
+            "--verbose",
+            help="Print metrics, and items lost, gained or of another price in tokens, each with its cause.",
+        ),
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Tell whether selection got worse than a baseline.
 
-    Exit code 0: no worse; 1: worse; 2: it cannot be judged. Queries and labels must be the same; catalog, model,
-    settings and code are under test, and whichever changed is named as the cause.
+    A gate file, which `ctxbench init` writes, names datasets, selectors and what may not get worse. The baseline is
+    what was offered when it was last accepted (--accept): text files, to be kept in git.
+
+    Exit code 0: no worse, or it cannot be told; 1: worse; 2: it cannot be judged. Queries and labels must be the same;
+    catalog, model, settings and code are under test, and whichever changed is named as the cause.
 
     For example:
 
@@ -330,7 +343,7 @@ for _command in (graph, usage, calibrate, latency):
 
 _GROUPS = {
     "data": "Datasets and catalogs: get, make, label, change.",
-    "memory": "What an agent remembers: import it, search it, make the context of a prompt.",
+    "memory": "Memories: import, search, make a prompt's context.",
 }
 for _name, _help in _GROUPS.items():
     _group = lazy_group(f"ctxbench.cli.{_name}_app")

@@ -185,6 +185,7 @@ class ExportTargets:
     requests: Path | None
     plain: bool = field(default=False, kw_only=True)
     run: Path | None = field(default=None, kw_only=True)
+    may_offer: bool = field(default=False, kw_only=True)
 
 
 def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
@@ -195,13 +196,15 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
     """
     from ctxbench.data.curation.export import export_dataset, request_rows
     from ctxbench.io.files import write_atomic
-    from ctxbench.io.json_files import dump_jsonl
     from ctxbench.io.visible import count
+    from ctxbench.selectors.protocol import dumps
 
     if (what.form is None) != (what.out is None) or (what.form is None and what.requests is None):
         raise ParameterError("say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE")
     if what.form is None and (what.plain or what.run is not None):
         raise ParameterError("--plain and --run go with --format and --out")
+    if what.may_offer and what.requests is None:
+        raise ParameterError("--may-offer goes with --requests FILE")
     ranked = [] if what.run is None else [what.run]
     refuse_outputs({"--requests": what.requests}, {**dataset_inputs(name), "the run": ranked})
     dataset = _opened(name)
@@ -211,11 +214,11 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
         found = export_dataset(dataset, what.out, form=what.form, plain=what.plain, run=what.run)
         report, lines = found.as_dict(), export_lines(found, plain=what.plain)
     if what.requests is not None:
-        write_atomic(what.requests, dump_jsonl(request_rows(dataset)))
+        rows = request_rows(dataset, may_offer=what.may_offer)
+        write_atomic(what.requests, "".join(f"{dumps(row)}\n" for row in rows))
         report["requests"] = str(what.requests)
-        lines.append(
-            f"what {count(len(dataset), 'query asks', 'queries ask')} and may be offered, written to {what.requests}"
-        )
+        asked = count(len(dataset), "request", "requests")
+        lines.append(f"the catalog and {asked}, as a command reads them, written to {what.requests}")
     if as_json:
         print_json(report)
     else:

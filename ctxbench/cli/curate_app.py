@@ -163,23 +163,31 @@ def data_rebase(
 @curate_app.command("export", cls=Command)
 def data_export(
     dataset: DatasetName,
-    format_: Annotated[str | None, typer.Option("--format", help="beir or trec.")] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="beir or trec, which search programs read.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write to this folder: a new one, or an earlier export; takes --format.")
     ] = None,
     requests: Annotated[
-        Path | None, typer.Option(help="Write to this file, JSON lines, what each query asks and may be offered.")
+        Path | None,
+        typer.Option(help="Write to this file what a command reads: a line with the catalog, then one a query."),
     ] = None,
+    may_offer: Annotated[
+        bool, typer.Option("--may-offer", help="With --requests: add to each query the ids of what it may be offered.")
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Only what the format itself holds.")] = False,
     run: Annotated[Path | None, typer.Option(help="With trec: a run folder; its rankings are written, too.")] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Write a dataset, and a run's rankings, for other programs.
 
+    With --format, a folder that search programs read. With --requests, the lines that a run would send a command of
+    your own, so that you can run it by hand: `my-command < requests.jsonl > answers.jsonl`, and then
+    `ctxbench score answers.jsonl --dataset bfcl-simple`.
+
     For example:
 
-    ctxbench data export bfcl-live --format beir --out exports/bfcl-live
+    ctxbench data export bfcl-simple --requests requests.jsonl
     """
     from ctxbench.cli.curate import ExportTargets, export
 
-    export(dataset, ExportTargets(format_, out, requests, plain=plain, run=run), as_json=json_)
+    export(dataset, ExportTargets(format_, out, requests, plain=plain, run=run, may_offer=may_offer), as_json=json_)

@@ -213,8 +213,8 @@ def data_import_autorag(
 ) -> None:
     """Import AutoRAG's questions and corpus.
 
-    Groups of documents, [[a, b], [c]], become alternatives. Of any --type: a document that a question does not name is
-    not needed by it.
+    AutoRAG is a program that tunes search over documents. Its groups of documents, [[a, b], [c]], become
+    alternatives. Of any --type: a document that a question does not name is not needed by it.
 
     For example:
 
@@ -296,7 +296,7 @@ def data_import_run(
 ) -> None:
     """Turn another program's ranking into answers.
 
-    A TREC run, into a file that `ctxbench score` reads.
+    A TREC run (one line a query and document), into a file that `ctxbench score` reads.
 
     For example:
 

@@ -147,15 +147,16 @@ def _not_taken(found: Project) -> Iterator[str]:
         yield f"not taken: {name}, whose form is not known; `{how}` says what is missing"
 
 
-def _names_own_selector(path: Path) -> bool:
-    """Whether a file that is there names a selector that ctxbench does not ship."""
+def _names_own(path: Path) -> bool:
+    """Whether an agent, experiment or gate file that is there names a selector that ctxbench does not ship."""
+    from ctxbench.selectors.selector import EXTERNAL_KINDS
+
     try:
         data, _ = load_yaml(path)
     except UserError:
         return False
-    selectors = data.get("selectors") if isinstance(data, dict) else None
-    ways = {"command", "url", "callable", "answers"}
-    return any(ways & {*one} for one in selectors or () if isinstance(one, dict))
+    named = [data.get("selector"), *(data.get("selectors") or ())] if isinstance(data, dict) else []
+    return any({*EXTERNAL_KINDS} & {*one} for one in named if isinstance(one, dict))
 
 
 def _next(found: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
@@ -174,11 +175,9 @@ def _next(found: Project, *, workflow: bool, ignore: bool) -> Iterator[str]:
         evals = folder / (found.evals or "evals.jsonl")
         golden = command("data", "import", "golden", evals, "--catalog", agent, "--out", folder / EVALS)
         yield f"{golden}    # your evals, or `traces` and a log"
-    if lacking := [str(folder / name) for name in (EXPERIMENT, GATE) if not _names_own_selector(folder / name)]:
-        where = " and ".join(lacking)
-        yield (
-            f"name your own selector under selectors: in {where}; until then a shipped one (learned/normal) is measured"
-        )
+    if not (_names_own(agent) or all(_names_own(folder / name) for name in (EXPERIMENT, GATE))):
+        until = "until then a shipped one (learned/normal) is measured"
+        yield f"name your own selector under selector: in {agent}; {until}"
     yield f"{command('run', folder / EXPERIMENT)}    # the selectors beside each other"
     yield command("check", folder / GATE, "--accept")
     if workflow:
@@ -203,9 +202,11 @@ include:
   otherwise: agent        # always | agent | manual
   # servers: {{tracker: always}}
   # tools: {{"tool:tracker:delete_issue": manual}}
-# A selector that ctxbench ships, as name/preset; it is not yet the one that your project uses. A YAML file with a
-# pipeline does, too. A command, URL or callable of your own goes under `selectors:` in experiment.yaml and gate.yaml:
-#   - {{command: [node, my-selector.mjs], name: ours}}
+# A selector that ctxbench ships, as name/preset; it is not yet the one that your project uses. Name that, in place of
+# the last line here: a command, a callable or a URL of your own, or a YAML file with a pipeline.
+# selector: {{command: [node, my-selector.mjs]}}
+# selector: {{callable: "my_selector.py:select"}}
+# selector: {{url: "http://127.0.0.1:8700/select"}}
 selector: learned/normal
 # settings: {{at_most: 5}}
 # system: the system prompt, or {{file: prompt.md}}
@@ -220,8 +221,7 @@ _GATE = """\
 # What a change may not make worse; `ctxbench check --accept` writes the baseline, `ctxbench check` compares with it.
 datasets: {datasets}
 selectors:
-  - agent.yaml    # the selector that agent.yaml names: a shipped one until you name your own here
-  # - {{command: [node, my-selector.mjs], name: ours}}    # your project's own
+  - agent.yaml    # the selector that agent.yaml names: a shipped one until you name your own there
 gate:
   tolerance: {{completeness: 0.01, tokens: 5%}}
   # repeats: 3    # asks a selector of yours so often; needed where it does not always answer alike
@@ -234,8 +234,7 @@ _EXPERIMENT = """\
 name: experiment
 datasets: {datasets}
 selectors:
-  - {{selector: agent.yaml, name: agent}}    # the selector that agent.yaml names, a shipped one
-  # - {{command: [node, my-selector.mjs], name: ours}}    # your project's own
+  - {{selector: agent.yaml, name: agent}}    # the selector that agent.yaml names
   - {{selector: semantic, preset: documents}}
   - {{selector: bm25, set: {{n: 5}}}}
   - everything
@@ -245,7 +244,7 @@ compare_to: agent
 _POLICIES = """\
 # What presets are to be best at; `ctxbench tune DATASET --policy` finds them, one dataset at a time.
 selectors:                                # all compete; the first is the base
-  - agent.yaml
+  - agent.yaml                            # a selector of your own competes by its answers: {answers: FILE}
   - {selector: learned, name: fitted, fit: own}    # fitted to your labels
 sample: 500
 policies:

@@ -24,13 +24,14 @@ label_app = typer.Typer()
 
 @label_app.command("label", cls=Command)
 def data_label(
-    folder: Annotated[Path, typer.Argument(help="The folder of a dataset.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of a dataset of yours.")],
     minutes: Annotated[float, typer.Option(help="How long to ask; 0 only says where the figures stand.")] = 20.0,
     selectors: Selectors = None,
     figure: Annotated[
         list[str] | None,
         typer.Option(
-            help='When labelling starts: ask what makes this figure, a selector or "A - B", more certain; repeatable.'
+            help="When labelling starts: ask what makes this figure more certain: how complete a selector is, or the "
+            'difference of two, "A - B"; repeatable.'
         ),
     ] = None,
     embedder: EmbedderName = "minilm",

@@ -1,11 +1,38 @@
-"""`ctxbench graph | usage | calibrate | latency`."""
+"""`ctxbench score | graph | usage | calibrate | latency`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ctxbench.cli.options import CatalogName, EmbedderName, JsonFlag, OptionalCatalogName, TokenCounter
+from ctxbench.cli.options import CatalogName, CsvFile, EmbedderName, JsonFlag, OptionalCatalogName, TokenCounter
+
+
+def score(
+    answers: Annotated[Path, typer.Argument(help="A file, one JSON object a line for each query.")],
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="A dataset's name or folder.")],
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(help="A selector to compare with, such as semantic/normal or an agent file; repeatable."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Keep the run in this folder, with its HTML report.")] = None,
+    tokens: TokenCounter = "o200k",
+    csv: CsvFile = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Score a file of your own selector's answers.
+
+    An answer names what is offered for a query, best first: {"query": "q1", "items": [{"id": "tool:search"}]}.
+    `ctxbench data export D --requests FILE` writes what to answer.
+
+    For example:
+
+    ctxbench score answers.jsonl --dataset bfcl-simple --beside semantic/normal
+    """
+    from ctxbench.cli.commands import Told, score_answers
+
+    told = Told(csv=csv, json=json_)
+    score_answers(answers, dataset=dataset, beside=beside or [], out=out, tokens=tokens, told=told)
 
 
 def graph(
@@ -28,8 +55,9 @@ def graph(
 ) -> None:
     """Store which items of a catalog are alike.
 
-    The relationship graph, for `expansion: {by: graph, graph: FILE}`; without a file the graph is made in memory when
-    it is first needed. Made again after an edit, only what changed is compared.
+    A selector with `expansion: {by: graph, graph: FILE}` adds the items that are related to those it found; without a
+    file it works the graph out in memory when it is first needed. Made again after an edit, only what changed is
+    compared.
 
     For example:
 
@@ -94,14 +122,18 @@ def calibrate(
     ] = False,
     metric: Annotated[
         str | None,
-        typer.Option(help="Raise this with the weights of a step `linear`: nDCG@10 by default, R@10, Comp@5, RR ..."),
+        typer.Option(
+            help="The figure that weights of a step `linear` are to raise: nDCG@10 (the order of the first ten) by "
+            "default, R@10 (the share of the needed items among the first ten), Comp@5, RR ..."
+        ),
     ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Fit a selector to your labels.
 
-    What is fitted is plain numbers, which steps with `calibration: FILE` read: a logistic regression for probability
-    and abstention, and the weights that rank items best, those of a selector's step `linear` or else of its hybrid. A
+    What is fitted is plain numbers, which the steps of a selector with `calibration: FILE` read: a logistic regression
+    for probability and abstention (whether to offer nothing), and the weights that rank items best, those of a step
+    `linear` or else of a hybrid (a search by words and one by meaning, as one). A
     probability starts from the shipped weights, holds for other catalogs, too, and is written with a selector that uses
     it; the others are for one catalog and search. Its file holds the labelled requests, as what similar requests needed
     says most.
@@ -135,7 +167,7 @@ def latency(
 ) -> None:
     """Measure how long selection takes.
 
-    By step, cold and warm, and as the catalog grows.
+    By step, cold (the first request of a process) and warm (the next ones), and as the catalog grows.
 
     For example:
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.output import print_json
+from ctxbench.cli.select_listed import IN_CHAT, ITS_OWN, explained, listed_selector, own_lines, stand_in
 from ctxbench.cli.sessions import Chat, open_session, read_history, read_tool_results
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.console import say
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 WIDTH = 60
 OUTSIDE = 0.5  # share of the items offered with features that the fit has not seen, above which it is said
 DEFAULT = "learned"
-IN_CHAT = "semantic"  # whose settings a session holds, as the documents have it
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class SelectRequest:
         embedder: as `open_embedder` reads it.
         chat: the session and the messages before.
         presets: a presets file, or None.
+        experiment: a file that names `selector`, or None.
         scope: of `user`, `workspace` and `time`, what is given: what the request may see.
     """
 
@@ -53,6 +54,7 @@ class SelectRequest:
     embedder: str
     chat: Chat = field(default_factory=Chat)
     presets: Path | None = None
+    experiment: Path | None = None
     scope: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -65,16 +67,25 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     from ctxbench.index.resources import LocalResources
     from ctxbench.io.cache import cache_dir
     from ctxbench.selectors.explain import explain
+    from ctxbench.selectors.explain_own import OwnExplanation
     from ctxbench.text.tokens import open_counter
 
-    definition, preset, label = _asked(question)
-    request, values, pipeline, catalog, session = _request(question, definition, preset, label)
+    beside = {"--presets": question.presets, "--preset": question.preset, "--set": question.set}
+    spec = listed_selector(question.selector, question.experiment, beside)
+    definition, preset, label = _asked(question) if spec is None else (stand_in(spec), None, spec.name)
+    request, values, pipeline, catalog, session = _request(question, definition, preset)
     embedder = open_embedder(question.embedder)
     counter = open_counter("o200k", cache=cache_dir())
     with embedding_progress() as progress:
         vectors = open_vectors(embedder, progress=progress)
         resources = LocalResources(vectors, counter)
-        explanation = explain(pipeline, catalog, request, resources, live=True)
+        if spec is None:
+            explanation = explain(pipeline, catalog, request, resources, live=True)
+        else:
+            explanation, pipeline = explained(spec, pipeline, request, catalog, resources, items=question.catalog)
+        if request.tool_results and not (isinstance(explanation, OwnExplanation) or _reads_results(pipeline)):
+            what = "searches without results of tools; `analyse: [sentences, tool_results]` does"
+            say(f"notice: {label} {what}", err=True)
         for notice in fit_notices(pipeline, catalog, resources) if pipeline.fitted else ():
             say(f"notice: {notice}", err=True)
     if explanation.outside > OUTSIDE:
@@ -85,18 +96,20 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     elif as_json:
         facts = {
             "selector": label,
-            "parameters": definition.in_force(values),
-            "embedder": embedder.identity.key,
+            "parameters": definition.in_force(values) if spec is None else dict(spec.values),
+            **({} if isinstance(explanation, OwnExplanation) else {"embedder": embedder.identity.key}),
             "tokens": counter.name,
         }
         facts |= {} if session is None else {"session": session.as_dict()}
         print_json({**facts, **explanation.as_dict(near=near)})
     else:
-        say(*_lines(explanation, label, counter.name, near), *_score_words(pipeline, explanation))
+        own = isinstance(explanation, OwnExplanation)
+        end = ["", ITS_OWN] if own else _score_words(pipeline, explanation)
+        say(*_lines(explanation, label, counter.name, near), *end)
 
 
 def _request(
-    question: SelectRequest, definition: Definition, preset: str | None, label: str
+    question: SelectRequest, definition: Definition, preset: str | None
 ) -> tuple[Request, Mapping[str, Value], Pipeline, Catalog, Session | None]:
     """The request, alone or in its chat, with the values and the pipeline that it is asked with.
 
@@ -127,8 +140,6 @@ def _request(
         values, pipeline = dict(session.settings), session.pipeline
         for warning in warnings:
             say(f"warning: {warning}", err=True)
-    if results and not _reads_results(pipeline):
-        say(f"notice: {label} searches without results of tools; `analyse: [sentences, tool_results]` does", err=True)
     return request, values, pipeline, catalog, session
 
 
@@ -164,9 +175,11 @@ def _asked(question: SelectRequest) -> tuple[Definition, str | None, str]:
 
 
 def what_is_asked(
-    catalog: str | None, agent: Path | None, *, selector: str | None, presets: Path | None
+    catalog: str | None, agent: Path | None, *, selector: str | None, file: Path | None
 ) -> tuple[str, str | None]:
     """The catalog and the selector that options name; an agent file gives both, unless another selector is named.
+
+    `file` is one of presets or an experiment, which says of selectors what there is.
 
     Raises:
         ParameterError: neither a catalog nor an agent is named, or both.
@@ -178,7 +191,7 @@ def what_is_asked(
         raise ParameterError("--catalog and --agent both say which items there are; leave one out")
     if agent is not None:
         read_agent(agent)  # what is no agent file is said to be none
-        return str(agent), selector or (None if presets is not None else str(agent))
+        return str(agent), selector or (None if file is not None else str(agent))
     if catalog is None:
         raise ParameterError("name the items to choose from: --catalog FOLDER, or --agent FILE")
     return catalog, selector
@@ -247,6 +260,7 @@ def _messages(explanation: Explanation) -> list[dict[str, str]]:
 
 
 def _lines(explanation: Explanation, label: str, counter: str, near: int) -> list[str]:
+    from ctxbench.selectors.explain_own import OwnExplanation
 
     n = len(explanation.chosen)
     held = sum(one.offered.origin == "session" for one in explanation.chosen)
@@ -257,10 +271,13 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
         tokens += f", {explanation.total_tokens:,} with what the session holds"
     lines = [f"{label}: {offered}, {tokens}"]
     lines += map(str, explanation.selection.trace)
+    own = isinstance(explanation, OwnExplanation)
     if explanation.not_searched:
         reasons = ", ".join(f"{n} {reason}" for reason, n in explanation.not_searched.items())
-        lines.append(f"not searched: {reasons}")
-    if explanation.search_off:
+        lines.append(f"{'may not be offered' if own else 'not searched'}: {reasons}")
+    if isinstance(explanation, OwnExplanation):
+        lines += own_lines(explanation)
+    elif explanation.search_off:
         lines.append("a setting switches the search off, so nothing is searched")
     elif not explanation.chunks:
         why = "the analysis makes no chunk of this request" if explanation.text.strip() else "the request has no text"

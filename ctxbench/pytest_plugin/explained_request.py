@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from ctxbench.bench.provenance import code_hash
 from ctxbench.cli.select import candidate_lines, winning_pair
-from ctxbench.core.errors import SelectorError, UserError
+from ctxbench.core.errors import UserError
 from ctxbench.core.requests import Batch, Request
-from ctxbench.core.selection import Offered, Selection, selections
+from ctxbench.core.selection import Selection
 from ctxbench.gate.snapshots import content_hash
 from ctxbench.gate.value_texts import first_few
 from ctxbench.io.visible import joined, message_lines
 from ctxbench.pytest_plugin.setup import OpenSetup
 from ctxbench.selectors.explain import Explained, explain
+from ctxbench.selectors.explain_own import ask_own
 from ctxbench.selectors.pipelines import PipelineSelector
 
 _IN_FRONT = 5  # items that are named of those that stand in front of a missing one
@@ -102,38 +103,13 @@ def ask(opened: OpenSetup, request: Request) -> ExplainedAnswer:
         explanation = explain(opened.selector.pipeline, opened.catalog, request, opened.resources)
         selection, chosen, left_out = explanation.selection, explanation.chosen, explanation.left_out
     else:
-        answers = opened.selector.select(batch)
-        opened.memo.clear()
-        if answers.errors:
-            raise SelectorError(f"selector {opened.label} gave no answer to {request.text!r}: {answers.errors[0]}")
-        (selection,) = selections(answers.query, answers.candidates)
-        if not answers.scored:  # those of the table are made up of the order
-            selection = _without_scores(selection)
-        chosen, left_out = _with_items(opened, selection.chosen), _with_items(opened, selection.left_out)
+        try:
+            answer = ask_own(opened.selector, batch, opened.resources)
+        finally:
+            opened.memo.clear()
+        selection, chosen, left_out = answer.selection, answer.chosen, answer.left_out
     return ExplainedAnswer(
         opened=opened, request=request, selection=selection, chosen=chosen, left_out=left_out, batch=batch
-    )
-
-
-def _without_scores(selection: Selection) -> Selection:
-    chosen, left_out = (
-        tuple([replace(one, score=None) for one in rows]) for rows in (selection.chosen, selection.left_out)
-    )
-    return replace(selection, chosen=chosen, left_out=left_out)
-
-
-def _with_items(opened: OpenSetup, rows: Sequence[Offered]) -> tuple[Explained, ...]:
-    tokens = opened.resources.tokens(opened.catalog).tolist()
-    places = [opened.catalog.position(one.id) for one in rows]
-    return tuple(
-        Explained(
-            offered=one,
-            item=opened.catalog[place],
-            tokens=tokens[place] if one.tokens is None else one.tokens,
-            query_chunk="",
-            item_chunk="",
-        )
-        for one, place in zip(rows, places, strict=True)
     )
 
 

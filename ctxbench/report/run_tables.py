@@ -374,7 +374,7 @@ _NOTES = {
 _LISTS = {"builds": "builds that answered:", "first_not_asked_for": "first of these"}
 
 
-def _note(name: str, value: Any) -> str:
+def note_text(name: str, value: Any) -> str:
     """What a selector says of its answers, in words; what is not known here as it is."""
     if name in _LISTS and isinstance(value, list):
         return f"{_LISTS[name]} {wording.listed([wording.named(str(one)) for one in value])}"
@@ -389,7 +389,7 @@ def _note(name: str, value: Any) -> str:
 def _said(dataset: DatasetSummary) -> list[str]:
     """What selectors say of their own answers."""
     return [
-        f"{wording.named(one.selector)}: {', '.join(_note(name, value) for name, value in one.notes.items())}."
+        f"{wording.named(one.selector)}: {', '.join(note_text(name, value) for name, value in one.notes.items())}."
         for one in dataset.selectors
         if one.notes
     ]

@@ -168,7 +168,7 @@ class AnswerReader:
         """The id of an item that a search may not offer to a request, and why."""
         item, request = self._batch.catalog[position], self._batch.requests[row]
         available, mode = request.available, item.include
-        listed = "`ctxbench data export DATASET --requests FILE` lists what each may be offered"
+        listed = "`ctxbench data export DATASET --requests FILE --may-offer` lists what is"
         by_hand = "it is added by hand only; offer items of include mode agent"
         other = "and which this session does not hold; offer items of include mode agent"
         only = (request.only or Only()).of(self._batch.catalog)

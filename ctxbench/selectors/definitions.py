@@ -19,7 +19,7 @@ from ctxbench.selectors.parameters import Parameter, Value, choice_faults, need_
 from ctxbench.selectors.pipelines import NEEDS_LABELS, ORACLE
 from ctxbench.selectors.tuned_presets import read_with
 from ctxbench.sources.agent_file import AgentFile, is_agent_file, read_agent
-from ctxbench.sources.own_selectors import PRESET_FORM, own_selector_advice
+from ctxbench.sources.own_selectors import PRESET_FORM, own_kind, own_selector_advice
 
 _SHIPPED = Path(__file__).parent / "shipped"
 _JOINED = re.compile(r"(.+\.ya?ml)[#:/@]([^/]+)")  # a presets file and a preset, written as one
@@ -91,9 +91,13 @@ def agent_definition(agent: AgentFile) -> Definition:
     """The selector of an agent: the settings of its file are the defaults, and its system prompt is sent.
 
     Raises:
+        ParameterError: it is one of the user's own, which is no pipeline.
         InputError: there is no such selector or preset, or a setting does not suit it; all faults, with their lines.
         StorageError: the selector is a file that is missing or cannot be read.
     """
+    if agent.own:
+        what = f"the selector of {agent.path} is a {own_kind(agent.own)} of your own, which only it itself can run"
+        raise ParameterError(f"{what}; name one that ctxbench runs, such as learned/normal")
     _, lines = load_yaml(agent.path)
     reader = _DefinitionReader(agent.path, lines, [])
     found = reader.attempt(lambda: _named_by(agent), "selector")

@@ -134,7 +134,7 @@ def explain(
         prompt=pipeline.prompts(outcome, resources)[0],
         prompt_tokens=sum(one.tokens for one in chosen if one.offered.origin != "session"),
         total_tokens=sum(one.tokens for one in chosen),
-        not_searched=_not_searched(batch, searched=searched),
+        not_searched=not_searched(batch, searched=searched),
         eligible=int(batch.eligible.counts().sum()) if searched else 0,
         catalog=catalog,
         outside=max((step.outside(table, catalog, resources) for step in fitted), default=0.0),
@@ -142,7 +142,7 @@ def explain(
     )
 
 
-def _not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
+def not_searched(batch: Batch, *, searched: bool) -> dict[str, int]:
     """Why items of a batch of one are neither in the session nor searched, with how many."""
     held, eligible, seen = set(batch.session_item.tolist()), batch.eligible[0], batch.visible[0]
     removed = {batch.catalog.find(key) for key in batch.requests[0].removed}

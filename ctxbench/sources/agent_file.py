@@ -68,6 +68,7 @@ class AgentFile:
         selector: how agent-mode items are found: a shipped selector, `name/preset`, or a YAML file; with `presets` the
             name of a preset.
         presets: the presets file that it stands in, or None.
+        own: the block of a selector of the user's own, in place of `selector`, as experiments have it; empty = none.
         settings: of the selector, over the preset's.
         system: the system prompt; empty: that of the selector.
         lines: of the file, by path; for faults.
@@ -84,6 +85,7 @@ class AgentFile:
     otherwise: str = "always"
     selector: str = LEARNED
     presets: Path | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     system: str = ""
     lines: Mapping[YamlPath, int] = field(default_factory=dict, repr=False)
@@ -299,7 +301,7 @@ class _AgentReader(YamlForm):
         if not sources:
             self.fault(f"sources names none of {', '.join(SOURCES)}, so that the agent has nothing", "sources")
         include = self._mapping(data, "include", _INCLUDE) if "include" in data else None
-        selector, presets = named_selector(self, data)
+        selector, presets, own = named_selector(self, data)
         return AgentFile(
             path=self.path or Path(),
             name=self.name(data, stem),
@@ -312,6 +314,7 @@ class _AgentReader(YamlForm):
             otherwise=self._mode((include or {}).get("otherwise", "always"), "include", "otherwise"),
             selector=selector,
             presets=presets,
+            own=own,
             settings=self._mapping(data, "settings", None),
             system=self._system(data),
             lines=self.lines,

@@ -1,4 +1,4 @@
-"""The selector that an agent file names; what to do where one of the user's own is named in a file that takes none."""
+"""The selector that an agent file names; where one of the user's own goes that is named in a file that takes none."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ctxbench.io.yaml_form import YamlForm
 
 LEARNED = "learned"  # where an agent file names none
 PRESET_FORM = "{presets: FILE, preset: NAME}"  # how a tuned preset is named
+OWN_FORM = "such as {command: [node, my-selector.mjs]}"  # and one of the user's own
 _PRESET = ("presets", "preset")
 _KINDS = ("command", "url", "callable", "answers")  # keys that name a selector outside ctxbench
 
@@ -27,20 +28,29 @@ def own_selector_advice(value: Any) -> str:
     return f"; a selector of your own goes under `selectors:` in experiment.yaml and gate.yaml: `- {line}`"
 
 
-def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path | None]:
-    """The selector of an agent file, a path relative to that file; or the name of a tuned preset, and its file."""
+def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path | None, Mapping[str, Any]]:
+    """The selector of an agent file, as `AgentFile` has it: `selector`, `presets`, `own`; a path with its folder."""
     value = data.get("selector", LEARNED)
     if isinstance(value, Mapping) and value.get("presets"):
         form.refuse_unknown(value, _PRESET, "a tuned preset", "selector")
         if all(isinstance(value.get(key), str) and value[key] for key in _PRESET):
-            return value["preset"], form.base / value["presets"]
+            return value["preset"], form.base / value["presets"], {}
         form.fault(f"selector must be {PRESET_FORM}, got {value!r}", "selector")
-    elif own := own_selector_advice(value):
-        what = "selector must be the name of a selector or the path of one in YAML"
-        form.fault(f"{what}, got {value!r}{own}", "selector")
+    elif isinstance(value, Mapping) and any(value.get(kind) for kind in _KINDS):
+        if value.get("answers"):
+            what = "a file of answers answers no new request; name what wrote it"
+            form.fault(f"{what}{own_selector_advice(value)}", "selector")
+        elif data.get("settings"):
+            form.fault("settings are of a selector that ctxbench runs; give your own its settings itself", "settings")
+        return LEARNED, None, value
     elif not isinstance(value, str):
-        what = f"selector must be a name, the path of one in YAML, or {PRESET_FORM}"
+        what = f"selector must be a name, the path of one in YAML, {PRESET_FORM}, or one of your own, {OWN_FORM}"
         form.fault(f"{what}; got {value!r}", "selector")
     else:
-        return str(form.base / value) if value.endswith((".yaml", ".yml")) else value, None
-    return LEARNED, None
+        return str(form.base / value) if value.endswith((".yaml", ".yml")) else value, None, {}
+    return LEARNED, None, {}
+
+
+def own_kind(own: Mapping[str, Any]) -> str:
+    """What the block of a selector of one's own names it by: `command`, `url` ...; empty for no such block."""
+    return next((kind for kind in _KINDS if own.get(kind)), "")

@@ -25,6 +25,7 @@ from ctxbench.io.yaml_files import line_of
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.external import external_from_config
+from ctxbench.sources.agent_file import is_agent_file, read_agent
 from ctxbench.text.tokens import TokenCounter, open_counter
 from ctxbench.tuning.fits.examples import ALL
 from ctxbench.tuning.own_rankings import OWN_CUT, OwnRankings, searched_scores, unfit_scores
@@ -54,10 +55,11 @@ def read_tunables(
 
 
 def _read(entry: SelectorEntry, base: Path, asked: Mapping[str, OwnRankings]) -> Tunable:
-    if entry.outside:
-        own = asked.get(entry.name) or OwnRankings(
-            external_from_config({**entry.outside, "name": entry.name}, base=base)
-        )
+    outside, folder = entry.outside, base
+    if entry.selector and is_agent_file(base / entry.selector):
+        outside, folder = read_agent(base / entry.selector).own, (base / entry.selector).parent
+    if outside:
+        own = asked.get(entry.name) or OwnRankings(external_from_config({**outside, "name": entry.name}, base=folder))
         return Tunable(entry=entry, source=entry.name, definition=OWN_CUT, answers=own)
     definition, preset = find_definition(entry.selector, base=base)
     if preset is not None and preset not in definition.presets:

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -101,7 +102,7 @@ class TestSelect:
             ({"selector": "agent.yaml"}, "selector names agent.yaml, an agent file"),
             ({"selector": "p.yaml#small"}, "`selector: {presets: p.yaml, preset: small}` in an agent file"),
             ({"selector": {"presets": "p.yaml"}}, "selector must be {presets: FILE, preset: NAME}, got {'presets'"),
-            ({"selector": ["bm25"]}, "selector must be a name, the path of one in YAML, or {presets: FILE, preset: "),
+            ({"selector": ["bm25"]}, "or one of your own, such as {command: [node, my-selector.mjs]}; got ['bm25']"),
             ({"selector": {"presets": "p.yaml", "preset": "small", "n": 1}}, "a tuned preset has no 'n'"),
             ({"settings": {"m": 1}}, "selector 'bm25' has no parameter 'm'"),
             ({"settings": {"n": -1}}, "n must be"),
@@ -113,6 +114,44 @@ class TestSelect:
         assert done.code == 2
         assert message in done.err
         assert "agent.yaml, line" in done.err
+
+
+class TestOnesOwnSelector:
+    OWN: ClassVar = "def select(request, items):\n    return [one['_id'] for one in items if one['name'] == 'pay']\n"
+
+    @pytest.fixture
+    def own(self, gate, place):
+        """A dataset of an agent with a callable as its selector."""
+        (place / "own.py").write_text(self.OWN)
+        about = {key: value for key, value in AGENT.items() if key != "settings"}
+        write(place, about | {"selector": {"callable": "own.py:select"}})
+
+    def test_runs_and_checks_ask_it_under_the_name_of_the_agent_file(self, cli, own, place):
+        (place / "e.yaml").write_text("datasets: [evals]\nselectors: [agent.yaml, bm25]\nembedder: hashing\n")
+        done = cli("run", "e.yaml", "--json")
+        assert done.code == 0, done.err
+        assert list(done.json["datasets"]["evals"]["selectors"]) == ["agent", "bm25"]
+        assert cli("check", "gate.yaml").code != 0  # another selector than was accepted
+        assert cli("check", "gate.yaml", "--accept").code == 0
+
+    def test_it_takes_nothing_beside_it(self, cli, own, place):
+        entry = "{selector: agent.yaml, set: {n: 1}}"
+        (place / "e.yaml").write_text(f"datasets: [evals]\nselectors: [{entry}]\nembedder: hashing\n")
+        assert "the selector of one's own that an agent file names has no 'set'" in cli("run", "e.yaml").err
+
+    def test_pools_ask_it_and_so_does_tuning_which_needs_all_that_it_ranks(self, cli, own, place):
+        done = cli("data", "pool", "evals", "--out", "pairs.jsonl", "--selectors", "agent.yaml", "--share", "1")
+        assert done.code == 0, done.err
+        minimise = "{minimise: tokens, constraints: [{metric: completeness, at_least: 0.9, of: base}]}"
+        (place / "p.yaml").write_text(f"selectors: [agent.yaml]\npolicies: {{normal: {minimise}}}\n")
+        done = cli("tune", "evals", "--policy", "p.yaml")
+        assert done.code == 2
+        assert "answers 'agent', all labels of dataset evals: some answer has no `ranking`" in done.err
+        ranked = "[{'id': one['_id'], 'score': float(one['name'] == 'pay')} for one in items]"
+        (place / "own.py").write_text(f"def select(request, items):\n    return {{'items': [], 'ranking': {ranked}}}\n")
+        done = cli("tune", "evals", "--policy", "p.yaml", "--out", "tuned")
+        assert done.code == 0, done.err
+        assert "agent" in done.out
 
 
 def test_what_was_tuned_on_an_agent_is_a_preset_of_its_selector(cli, gate):

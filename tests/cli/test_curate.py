@@ -16,6 +16,7 @@ from ctxbench.data.labelling.answer_log import KeyPress, state_of
 from ctxbench.data.labelling.folder import opened
 from ctxbench.data.labelling.query_files import read_weights, write_weights
 from ctxbench.data.labelling.queue import Queue
+from ctxbench.selectors.protocol import catalog_message, dumps, request_message
 
 
 def splitting(**given):
@@ -238,23 +239,31 @@ def test_export_says_what_the_format_cannot_hold(tiny, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["not_held"]["named scopes"] == 1
 
 
-def test_requests_are_listed_with_what_each_may_be_offered(tiny, tmp_path, capsys):
+def test_requests_are_the_lines_that_a_command_reads(tiny, tmp_path, capsys):
     path = tmp_path / "requests.jsonl"
     curate.export(str(tiny), curate.ExportTargets(None, None, path), as_json=False)
-    assert capsys.readouterr().out == f"what 10 queries ask and may be offered, written to {path}\n"
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    assert capsys.readouterr().out == f"the catalog and 10 requests, as a command reads them, written to {path}\n"
+    batch = read_dataset(tiny).batch()
+    sent = [catalog_message(batch.catalog, "items"), *(request_message(batch, row) for row in range(len(batch)))]
+    assert path.read_text("ascii").splitlines() == list(map(dumps, sent))
+
+
+def test_requests_may_say_what_each_may_be_offered(tiny, tmp_path):
+    path = tmp_path / "requests.jsonl"
+    curate.export(str(tiny), curate.ExportTargets(None, None, path, may_offer=True), as_json=False)
+    _, *rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     dataset = read_dataset(tiny)
     batch = dataset.batch()
     assert [row["query"] for row in rows] == [query.id for query in dataset.queries]
-    for number, (row, query) in enumerate(zip(rows, dataset.queries, strict=True)):
-        assert row["request"]["text"] == query.request.text
-        assert "available" not in row["request"]
+    for number, row in enumerate(rows):
         may = [item.id for item, yes in zip(dataset.catalog, batch.eligible[number], strict=True) if yes]
         assert row["may_offer"] == may
         held = batch.session_item[batch.session_start[number] : batch.session_start[number + 1]]
         assert row.get("session", []) == [dataset.catalog[position].id for position in held]
     assert len({len(row["may_offer"]) for row in rows}) > 1
     assert any("session" in row for row in rows)
+    with pytest.raises(ParameterError, match="--may-offer goes with --requests FILE"):
+        curate.export(str(tiny), curate.ExportTargets("beir", tmp_path / "out", None, may_offer=True), as_json=False)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,7 @@ ADD = (
     "git add agent.yaml datasets/evals gate.yaml gate.baseline policies.yaml experiment.yaml "
     ".gitignore .github/workflows/ctxbench.yml"
 )
-OWN = (
-    "name your own selector under selectors: in experiment.yaml and gate.yaml; until then a shipped one "
-    "(learned/normal) is measured"
-)
+OWN = "name your own selector under selector: in agent.yaml; until then a shipped one (learned/normal) is measured"
 EDIT = "edit CTXBENCH in .github/workflows/ctxbench.yml: where pip gets ctxbench from; no package index has it yet"
 READY = Path(__file__).parents[2] / "experiments" / "gate" / "workflow.yml"
 
@@ -73,16 +70,15 @@ def test_it_writes_what_the_project_needs(cli, project):
     assert [policy.name for policy in policies] == ["aggressive", "normal", "conservative"]
 
 
-def test_whose_selector_is_named_already_is_not_told_to_name_it(cli, project):
-    cli("init")
-    own = "  # - {command: [node, my-selector.mjs], name: ours}"
-    for done, left in (("experiment.yaml", "in gate.yaml;"), ("gate.yaml", "")):
-        text = Path(done).read_text()
-        assert own in text
-        Path(done).write_text(text.replace(own, own.replace("# ", "", 1)))
-        steps = " ".join(cli("init", "--json").json["next"])
-        assert left in steps
-    assert "name your own selector" not in steps
+@pytest.mark.parametrize("files", [["agent.yaml"], ["experiment.yaml", "gate.yaml"]])
+def test_whose_selector_is_named_already_is_not_told_to_name_it(cli, project, files):
+    assert OWN in cli("init", "--json").json["next"]
+    for name in files:
+        shipped, own = ("selector: learned/normal", 'selector: {command: [node, "x.mjs"]}')
+        if name != "agent.yaml":
+            shipped, own = "selectors:\n", 'selectors:\n  - {command: [node, "x.mjs"]}\n'
+        Path(name).write_text(Path(name).read_text().replace(f"\n{shipped}", f"\n{own}"))
+    assert OWN not in cli("init", "--json").json["next"]
 
 
 def test_the_next_commands_work_as_they_stand(cli, project):
@@ -103,13 +99,12 @@ def test_the_next_commands_work_as_they_stand(cli, project):
 
 def test_a_selector_of_ones_own_has_a_line_to_take_the_comment_from(cli, project):
     cli("init")
-    assert "it is not yet the one that your project uses" in Path("agent.yaml").read_text()
-    for name in ("experiment.yaml", "gate.yaml"):
-        text = Path(name).read_text()
-        line = "  - {command: [node, my-selector.mjs], name: ours}"
-        assert line.replace("- ", "# - ", 1) in text
-        own = yaml.safe_load(text.replace(line.replace("- ", "# - ", 1), line))
-        assert {"command": ["node", "my-selector.mjs"], "name": "ours"} in own["selectors"]
+    text = Path("agent.yaml").read_text()
+    assert "it is not yet the one that your project uses" in text
+    for kind in ("command", "callable", "url"):
+        (line,) = [line for line in text.splitlines() if line.startswith(f"# selector: {{{kind}:")]
+        Path("agent.yaml").write_text(text.replace("selector: learned/normal", line.removeprefix("# ")))
+        assert kind in read_agent(Path("agent.yaml")).own
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import importlib.util
 import json
 import re
 import shutil
+import sys
+from typing import ClassVar
 
 import pytest
 
@@ -382,3 +384,129 @@ def test_whose_request_it_is_and_when_it_is_asked_decide_what_it_sees(cli, tmp_p
         found = cli(*asked[:-1], *options)
         assert found.code == 2
         assert said in found.err
+
+
+OWN = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "query" not in message:
+        continue
+    ranking = [{"id": "tool:delta", "score": 0.75}, {"id": "tool:alpha", "score": 0.25}]
+    print(json.dumps({"query": message["query"], "items": ranking[:1], "ranking": ranking, "build": "b1"}), flush=True)
+"""
+NODE = """
+require("readline").createInterface({input: process.stdin}).on("line", (line) => {
+  const {query} = JSON.parse(line);
+  if (query) console.log(JSON.stringify({query, items: [{id: "tool:delta"}]}));
+});
+"""
+CALLABLE = """
+def select(request, items):
+    return ["tool:delta"] if request.get("history") else ["tool:alpha"]
+"""
+
+
+@pytest.fixture
+def agent(place, catalog):
+    """An agent file over three tools, with a selector of the user's own."""
+    tools = [{"name": name, "description": name} for name in ("alpha", "delta", "omega")]
+    (place / "tools.json").write_text(json.dumps(tools))
+    (place / "AGENTS.md").write_text("Be kind.")
+    (place / "own.py").write_text(OWN)
+    (place / "own.js").write_text(NODE)
+    (place / "called.py").write_text(CALLABLE)
+
+    def write(selector, more=""):
+        text = f"name: team\nsources: {{tools: tools.json, rules: .}}\nselector: {json.dumps(selector)}\n{more}"
+        (place / "agent.yaml").write_text(text)
+
+    return write
+
+
+class TestOnesOwn:
+    COMMAND: ClassVar = {"command": [sys.executable, "own.py"]}
+
+    def test_a_command_is_asked_and_all_of_its_answer_told(self, cli, agent):
+        agent(self.COMMAND)
+        done = cli("select", "x", "--agent", "agent.yaml")
+        assert (done.code, done.err) == (0, "")
+        lines = done.out.splitlines()
+        assert lines[0].startswith("team: 1 of 3 items offered beside 1 always in, ")
+        assert re.fullmatch(r"answered in \d+\.\d{3} s, with its start where it had to be started", lines[1])
+        assert lines[2:4] == ["not named in the answer: 1 item", "note: builds that answered: b1"]
+        assert lines[6].split()[:2] == ["0.750", "agent"]
+        assert "ranked by the selector, not chosen" in done.out
+        assert lines[-1] == "Your selector alone knows why: ctxbench sees its answer, not the rules inside it."
+        told = cli("select", "x", "--agent", "agent.yaml", "--json").json
+        assert [row["id"] for row in told["left_out"]] == ["tool:alpha"]
+        assert (told["not_named"], told["with_start"], told["notes"]) == (1, True, {"builds": ["b1"]})
+        assert told["seconds"] > 0
+        assert "embedder" not in told
+
+    @pytest.mark.skipif(shutil.which("node") is None, reason="node is not here")
+    def test_a_command_of_node_without_scores_has_none(self, cli, agent):
+        agent({"command": ["node", "own.js"], "name": "ours"})
+        told = cli("select", "x", "--agent", "agent.yaml", "--json").json
+        assert told["selector"] == "ours"
+        assert [(row["id"], row.get("score")) for row in told["items"] if row["origin"] == "search"] == [
+            ("tool:delta", None)
+        ]
+
+    def test_a_callable_is_asked_within_a_chat(self, cli, agent, place):
+        agent({"callable": "called.py:select"})
+        (place / "said.json").write_text('[{"role": "user", "content": "hello"}]')
+        asked = ("select", "x", "--agent", "agent.yaml")
+        assert "tool:alpha" in cli(*asked).out
+        assert "tool:delta" in cli(*asked, "--history", "said.json").out
+
+    def test_messages_have_the_agent_s_system_prompt(self, cli, agent):
+        agent(self.COMMAND, "system: You help.\n")
+        sent = cli("select", "x", "--agent", "agent.yaml", "--messages").json
+        assert sent["messages"][0] == {"role": "system", "content": "You help."}
+        assert [tool["name"] for tool in sent["tools"]] == ["delta"]
+
+    @pytest.mark.parametrize(
+        ("code", "message"),
+        [
+            ("raise ValueError('no model')", "ValueError: no model"),
+            ("import time; time.sleep(60)", "no answer within 2 s"),
+            ("import sys\nfor line in sys.stdin: print('hello', flush=True)", "a line that is no answer"),
+        ],
+    )
+    def test_what_crashes_hangs_or_answers_junk_is_one_error(self, cli, agent, place, code, message):
+        (place / "own.py").write_text(code)
+        agent({**self.COMMAND, "timeout": 1, "start_timeout": 1})
+        done = cli("select", "x", "--agent", "agent.yaml")
+        assert (done.code, done.out, done.err.count("error:")) == (2, "", 1)
+        assert "selector team gave no answer to 'x'" in done.err
+        assert message in done.err
+
+    def test_it_has_no_presets_and_no_settings(self, cli, agent):
+        agent(self.COMMAND)
+        done = cli("select", "x", "--agent", "agent.yaml", "--preset", "normal", "--set", "n=1")
+        assert "team is as its file says; leave --preset and --set out" in done.err
+
+    def test_a_wrong_option_of_it_has_its_line(self, cli, agent):
+        agent({**self.COMMAND, "tiemout": 1})
+        done = cli("select", "x", "--agent", "agent.yaml")
+        assert "has no option 'tiemout'; did you mean 'timeout'" in done.err
+        assert "(agent.yaml, line 3)" in done.err
+
+    def test_an_experiment_s_selectors_are_asked_by_name(self, cli, agent, place, catalog):
+        agent(self.COMMAND)
+        own = json.dumps({**self.COMMAND, "name": "ours"})
+        text = f"datasets: [gone]\nselectors: [agent.yaml, {own}, {{selector: bm25, name: words, set: {{n: 1}}}}]\n"
+        (place / "e.yaml").write_text(text)
+        asked = ("select", "delta", "--agent", "agent.yaml", "--experiment", "e.yaml", "--embedder", "hashing")
+        assert cli(*asked, "--selector", "ours").out.startswith("ours: 1 of 3 items")
+        assert cli(*asked, "--selector", "agent").out.startswith("agent: 1 of 3 items")
+        told = cli(*asked, "--selector", "words", "--json").json
+        assert (told["selector"], told["parameters"]["n"]) == ("words", 1)
+        assert "unknown selector of the experiment 'our'; did you mean 'ours'" in cli(*asked, "--selector", "our").err
+        assert "--experiment needs --selector, which of those in the file: agent, ours, words" in cli(*asked).err
+
+    def test_what_needs_a_pipeline_says_so(self, cli, agent):
+        agent(self.COMMAND)
+        done = cli("latency", "--catalog", "agent.yaml")
+        assert "the selector of agent.yaml is a command of your own" in done.err

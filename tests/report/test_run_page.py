@@ -168,6 +168,10 @@ def test_every_outcome_has_its_row_and_its_words(page: Reader, html: str) -> Non
     assert heads[:3] == ["semantic/normal", "everything", "my <b>own</b>\u202e selector"]
     assert html.count("cannot be told apart") == 4 + 4  # all comparisons of both datasets: there are too few queries
     assert "What the model then calls is outside." in html
+    assert "What a chat holds before the query, its session, is in the prompt too." in html
+    assert "Falsely included means that a query which needs nothing was offered something" in html
+    assert "where the selector cuts" in html
+    assert not re.search(r"tokens</abbr> <span class=.unit.>tokens", html)  # no unit behind a name that says it
     assert "a first guess, not tuned" in html
     assert "the selector returns no ranking" in html
     said = "my <b>own</b>\ufffd selector failed on 1 of 6 queries; to fail counts as nothing offered."

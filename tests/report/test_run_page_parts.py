@@ -13,7 +13,7 @@ from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.notes import Note
 from ctxbench.report.column_words import column_words
 from ctxbench.report.page_payload import dataset_payload
-from ctxbench.report.run_tables import _note
+from ctxbench.report.run_tables import note_text
 from tests.report.conftest import MadeRun, make_run, manifest
 
 NOTE = Note("plan", "fell back", "no model answered; the keywords were taken", query="q1")
@@ -65,14 +65,14 @@ def test_the_page_says_what_is_shown_and_what_fell_back(browser: Any, run: MadeR
 
 def test_what_a_selector_says_of_its_answers_is_said_in_words():
     told = {"without_ranking": 400, "from_cache": 1, "builds": ["by hand"], "own": 3}
-    assert [_note(name, value) for name, value in told.items()] == [
+    assert [note_text(name, value) for name, value in told.items()] == [
         "400 queries without a ranking, which have no ranking metrics",
         "1 answer kept from before",
         "builds that answered: by hand",
         "own 3",
     ]
     left = {"answers_not_asked_for": 2, "first_not_asked_for": ["q77", "q78"]}
-    assert [_note(name, value) for name, value in left.items()] == [
+    assert [note_text(name, value) for name, value in left.items()] == [
         "2 answers to queries that the dataset does not have",
         "first of these q77 and q78",
     ]

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
+from ctxbench.cli.curate import ExportTargets, export
 from ctxbench.core.selection import selections
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.selectors.command import CommandOptions
@@ -110,6 +111,23 @@ def test_the_http_example_answers_is_kept_by_build_and_checks_its_token(monkeypa
         with external_from_config(config, base=FOLDER) as selector:
             assert "status 401" in selector.select(DATASET.batch()).errors[0]
         server.terminate()
+
+
+@pytest.mark.parametrize("program", [[sys.executable, "command_selector.py"], ["node", "command_selector.js"]])
+def test_what_a_command_writes_by_hand_to_exported_requests_is_a_file_of_answers(program, tmp_path):
+    if shutil.which(program[0]) is None:
+        pytest.skip(f"{program[0]} is not here")
+    export(str(FOLDER / "dataset"), ExportTargets(None, None, tmp_path / "requests.jsonl"), as_json=False)
+    asked = (tmp_path / "requests.jsonl").read_bytes()
+    done = subprocess.run(program, cwd=FOLDER, input=asked, stdout=subprocess.PIPE, check=True, timeout=60)
+    (tmp_path / "answers.jsonl").write_bytes(done.stdout)
+    with external_from_config({"answers": "answers.jsonl"}, base=tmp_path) as selector:
+        answers = selector.select(DATASET.batch())
+    assert answers.errors == {}
+    found = selections(answers.query, answers.candidates)
+    assert {
+        one.query: [row.id for row in one.chosen if row.origin == "search"] for one in found
+    } == CHOSEN  # the same as a run's
 
 
 def test_the_experiment_can_be_read():

@@ -74,21 +74,23 @@ def test_where_each_item_stands(project):
 
 
 @pytest.mark.parametrize(
-    ("own", "line"),
+    "own",
     [
-        ("{command: [node, src/x.mjs]}", "- {command: [node, src/x.mjs], name: ours}"),
-        ("{url: 'http://localhost:1/select', name: mine}", "- {url: 'http://localhost:1/select', name: mine}"),
+        {"command": ["node", "ours.mjs"], "name": "ours"},
+        {"callable": "ours.py:select"},
+        {"url": "http://localhost:1/select", "name": "mine"},
     ],
 )
-def test_a_selector_of_ones_own_is_told_where_it_goes(own, line, project):
-    path = agent(project, f"sources: {{tools: tools.json}}\nselector: {own}")
-    with pytest.raises(InputError) as raised:
-        read_agent(path)
-    (fault,) = raised.value.faults
-    assert fault.line == 2
-    where = f"; a selector of your own goes under `selectors:` in experiment.yaml and gate.yaml: `{line}`"
-    assert fault.message.endswith(where)
-    assert fault.message.startswith("selector must be the name of a selector or the path of one in YAML, got {")
+def test_a_selector_of_ones_own_is_its_block(own, project):
+    assert read_agent(agent(project, f"sources: {{tools: tools.json}}\nselector: {json.dumps(own)}")).own == own
+
+
+def test_of_ones_own_it_takes_no_settings_and_is_no_file_of_answers(project):
+    own = "selector: {command: [node, ours.mjs]}\nsettings: {n: 1}"
+    with pytest.raises(InputError, match="settings are of a selector that ctxbench runs"):
+        read_agent(agent(project, f"sources: {{tools: tools.json}}\n{own}"))
+    with pytest.raises(InputError, match=r"`- \{answers: a.jsonl, name: ours\}`"):
+        read_agent(agent(project, "sources: {tools: tools.json}\nselector: {answers: a.jsonl}"))
 
 
 class TestModes:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -40,6 +40,7 @@ from ctxbench.data.importers.formats.conversion import EXPORT_FILE, EXPORT_KEY
 from ctxbench.data.importers.formats.qrels import HEADER
 from ctxbench.io.files import atomic_folder, file_name, write_atomic
 from ctxbench.io.json_files import dump_json, dump_jsonl, read_json
+from ctxbench.selectors.protocol import catalog_message, request_message
 
 FORMATS = ("beir", "trec")
 
@@ -74,22 +75,28 @@ class ExportReport:
         return {**asdict(self), "folder": str(self.folder)}
 
 
-def request_rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """Rows for programs that answer the queries: the request, the items that may be offered, and the session.
+def request_rows(dataset: Dataset, *, may_offer: bool = False) -> Iterator[dict[str, Any]]:
+    """What a command of the user's own reads on standard input: the catalog, then a request a line.
+
+    Args:
+        dataset: any.
+        may_offer: add to each request `may_offer` (the ids of all items that may be offered for it, in the catalog's
+            order) and, where there is one, `session` (the ids of what is offered in any case).
 
     Yields:
-        `query`, `request` (as outside selectors are sent it, without the list of available items), `may_offer` (item
-        ids, in the catalog's order) and, where there is one, `session` (what is offered in any case).
+        The messages of `ctxbench.selectors.protocol`: one with the catalog, then one a query, in the dataset's order.
     """
     batch, ids = dataset.batch(), dataset.current_catalog.ids
-    for row, (request, eligible) in enumerate(zip(batch.requests, batch.eligible, strict=True)):
-        session = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
-        yield {
-            "query": request.id,
-            "request": replace(request, available=None).as_dict(),
-            "may_offer": [ids[position] for position in np.flatnonzero(eligible)],
-            **({"session": [ids[position] for position in session]} if len(session) else {}),
-        }
+    catalog = catalog_message(batch.catalog, "items")
+    if catalog is not None:
+        yield catalog
+    for row, eligible in enumerate(batch.eligible):
+        told: dict[str, Any] = {}
+        if may_offer:
+            session = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
+            told = {"may_offer": [ids[position] for position in np.flatnonzero(eligible)]}
+            told |= {"session": [ids[position] for position in session]} if len(session) else {}
+        yield {**request_message(batch, row), **told}
 
 
 def export_dataset(

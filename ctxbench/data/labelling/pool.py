@@ -15,6 +15,7 @@ from ctxbench.bench.dataset_run import answered
 from ctxbench.bench.experiment_file import examine
 from ctxbench.bench.provenance import code_hash, versions
 from ctxbench.bench.results import content_key
+from ctxbench.bench.selector_specs import agent_own_spec
 from ctxbench.bench.slices import Slice
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import InputError, ParameterError
@@ -167,6 +168,8 @@ def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Sele
             if faults:
                 raise InputError(faults)
             found = experiment.make_selectors(resources, {})
+        elif (own := agent_own_spec(text)) is not None:
+            found = {own.name: own.make(resources, {})}
         else:
             made_of, preset = find_definition(text)
             pipeline = made_of.pipeline(made_of.values(preset))

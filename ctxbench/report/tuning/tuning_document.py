@@ -25,7 +25,10 @@ from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, TOKENS
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 
 _CHOSEN = "What a selector offers is measured; what the model then calls is outside."
-_SPLIT = "Settings were chosen on the tuning split, and figures are of the test split, read when all values were fixed."
+_SPLIT = (
+    "Settings were chosen on one part of the queries, the tuning split, and figures are of the other, the test split, "
+    "read when all values were fixed."
+)
 _ALL_DECIDE = (
     "Figures are of the same requests that the settings were chosen on: none are left to test them on. A "
     "setting is recommended only where it keeps what the policy asks by its paired difference to the default less 2.6 "
@@ -127,9 +130,9 @@ def _explanations(tuning: Tuning) -> Iterator[str]:
         "is a large step, so it often meets the policy with completeness to spare. At equal tokens means: against the "
         "first n items of the base's ranking, n between two numbers by lot, so that they cost as much as what is "
         "recommended (tested by group, the interval by query). A constraint holds where the unfavourable end of what "
-        "is likely (of the paired difference, where it is a share of the base) is at the target or better, within 2 "
-        "points where it is no further off, is missed where the favourable end is below the target, and open in "
-        "between."
+        "is likely (of the paired difference, where it is a share of the base) is at the target or better, holds "
+        "within 2 points where that end is worse by no more than these, is missed where the favourable end is worse, "
+        "and is open in between."
     )
 
 
