@@ -103,15 +103,18 @@ def _place(ax: Axes, named: Sequence[tuple[Annotation, Box]], beside: Sequence[B
             label.arrow_patch.set_visible(led)
 
 
-def _meets(mark: tuple[float, float], place: tuple[Any, float, bool], *, met: _Met, gap: float) -> tuple[int, int]:
-    """How much a label meets at a place: what it would cover; then names so near that both read as one, and lines."""
+def _meets(mark: tuple[float, float], place: tuple[Any, float, bool], *, met: _Met, gap: float) -> tuple[int, int, int]:
+    """How much a label meets at a place: names that it would cover, what else; then names so near, and lines.
+
+    Names first: of two that lie on each other neither can be read, and an interval is seen on both sides of a name.
+    """
     from matplotlib.transforms import Bbox
 
     box, _, led = place
     wide = Bbox.from_extents(box.x0 - gap, box.y0, box.x1 + gap, box.y1)
     crossed = led and any(one.count_overlaps(met.names) for one in _line(mark, box))
     near = 2 * wide.count_overlaps(met.names) + (box.count_overlaps(met.lines) > 0) + crossed
-    return int(box.count_overlaps([*met.drawn, *met.names])), int(near)
+    return int(box.count_overlaps(met.names)), int(box.count_overlaps(met.drawn)), int(near)
 
 
 def _line(mark: tuple[float, float], box: Any) -> list[Any]:

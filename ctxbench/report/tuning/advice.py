@@ -70,12 +70,13 @@ def advice(dataset: DatasetTuning, outcome: PolicyOutcome) -> str:
 
 
 def more(needed: tuple[int, int] | None) -> str:
-    """How many more labels would help."""
+    """How many more labels would help, and to what."""
     if needed is None:
         return "more labels are unlikely to help"
     fewest, most = (wording.two_digits(one) for one in needed)
     to = f" to {most:,}" if most > fewest else ""
-    return f"label about {fewest:,}{to} more request{'' if most <= 1 else 's'}"
+    what = f"request{'' if most <= 1 else 's'}"
+    return f"label about {fewest:,}{to} more {what} to tell whether another setting meets the target"
 
 
 def setting(chosen: SettingResult) -> str:

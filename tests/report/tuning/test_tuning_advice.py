@@ -58,7 +58,10 @@ def test_what_misses_its_target_on_the_test_split_is_not_recommended(made):
 def test_the_default_is_kept_with_how_many_labels_would_help(made):
     nothing, dataset = made.nothing(), made.dataset()
     kept = "normal: keep the default (documents' defaults); "
-    assert advice(dataset, nothing) == f"{kept}label about 300 to 640 more requests."
+    assert (
+        advice(dataset, nothing)
+        == f"{kept}label about 300 to 640 more requests to tell whether another setting meets the target."
+    )
     assert advice(dataset, replace(nothing, needed=None)) == f"{kept}more labels are unlikely to help."
     unanswered = replace(
         nothing, answered=False, reason="the labels cannot say: abstention applies to none of 9 queries"
@@ -67,8 +70,8 @@ def test_the_default_is_kept_with_how_many_labels_would_help(made):
 
 
 def test_a_range_of_one_number_is_that_number():
-    assert more((5, 5)) == "label about 5 more requests"
-    assert more((101, 104)) == "label about 110 more requests"
+    assert more((5, 5)) == "label about 5 more requests to tell whether another setting meets the target"
+    assert more((101, 104)) == "label about 110 more requests to tell whether another setting meets the target"
 
 
 def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):
