@@ -144,16 +144,9 @@ class BuiltContext(FoundMemories):
 
     def preview(self) -> dict[str, Any]:
         """The same with `memoryIds`, `rankingScores` by id, and `budgetUsed`, a percentage."""
-        rows = self.rows(chosen=True)
-        ids = [memory_dict(self._item(row))["id"] for row in rows]
-        scores = [float(score) for score in self.outcome.candidates.score[rows]]
-        used = 100.0 * self.tokens / self.budget
-        return {
-            **self.as_dict(),
-            "memoryIds": ids,
-            "rankingScores": dict(zip(ids, scores, strict=True)),
-            "budgetUsed": round(used, 1),
-        }
+        scores = {one["id"]: one["ranking"] for one in self.explained() if one["rule"] is None}
+        used = round(100.0 * self.tokens / self.budget, 1)
+        return {**self.as_dict(), "memoryIds": list(scores), "rankingScores": scores, "budgetUsed": used}
 
 
 def _path(item: int, via: Mapping[int, int]) -> list[int]:

@@ -14,7 +14,7 @@ from ctxbench.embedding.vectors import Vectors, text_hash
 
 @dataclass
 class QueryVectors:
-    """The vectors of the queries asked last, by model and text; in memory alone.
+    """The vectors of the queries asked last, by text; in memory alone.
 
     Attributes:
         embedder: makes what is not there.
@@ -30,7 +30,7 @@ class QueryVectors:
     clock: Callable[[], float] = time.monotonic
     hits: int = 0
     misses: int = 0
-    _kept: OrderedDict[tuple[str, bytes], tuple[float, tuple[float, ...]]] = field(default_factory=OrderedDict)
+    _kept: OrderedDict[bytes, tuple[float, tuple[float, ...]]] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
         check_range("size", self.size, 0)
@@ -57,7 +57,7 @@ class QueryVectors:
             rows = Vectors(self.embedder, None).get(missing)
             made = {text: tuple(map(float, row)) for text, row in zip(missing, rows, strict=True)}
             found |= made
-            self._kept |= {self._key(text): (now, vector) for text, vector in made.items()}
+            self._kept |= {text_hash(text): (now, vector) for text, vector in made.items()}
         while len(self._kept) > self.size:
             self._kept.popitem(last=False)
         return [vector for text in texts if (vector := found[text]) is not None]
@@ -67,13 +67,10 @@ class QueryVectors:
         self._kept.clear()
 
     def _look_up(self, text: str, now: float) -> tuple[float, ...] | None:
-        key = self._key(text)
+        key = text_hash(text)
         made, vector = self._kept.get(key, (now, None))
         if vector is None or now - made >= self.seconds:
             self._kept.pop(key, None)
             return None
         self._kept.move_to_end(key)
         return vector
-
-    def _key(self, text: str) -> tuple[str, bytes]:
-        return self.embedder.identity.key, text_hash(text)
