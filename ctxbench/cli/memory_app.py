@@ -82,24 +82,15 @@ memory_app = typer.Typer(
 )
 
 
-_ARGUMENTS = 3  # of a command, before its options
-
-
-def _with_options(*tables: Mapping[str, Any]) -> Callable[[C], C]:
-    """Give a command, as its `options`, those of the tables; what is not given is None."""
+def _with_options(table: Mapping[str, Any]) -> Callable[[C], C]:
+    """Give a command the options of a table, behind its three arguments; what is not given is None."""
 
     def give(command: C) -> C:
-        signature = inspect.signature(command, eval_str=True)
-        *own, _ = signature.parameters.values()
-        kind = inspect.Parameter.KEYWORD_ONLY
-        more = [
-            inspect.Parameter(name, kind, default=None, annotation=given)
-            for table in tables
-            for name, given in table.items()
-        ]
-        parts = [one.replace(kind=kind) for one in own]
-        parts = [*parts[:_ARGUMENTS], *more, *parts[_ARGUMENTS:]]
-        command.__signature__ = signature.replace(parameters=parts)  # type: ignore[attr-defined]
+        *own, _ = inspect.signature(command, eval_str=True).parameters.values()
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        more = [inspect.Parameter(name, kind, default=None, annotation=given) for name, given in table.items()]
+        parts = [*own[:3], *more, *own[3:]]
+        command.__signature__ = inspect.Signature(parts)  # type: ignore[attr-defined]
         command.__annotations__ = {one.name: one.annotation for one in parts}
         return command
 
@@ -163,7 +154,7 @@ def memory_search(
 
 
 @memory_app.command("build", cls=Command)
-@_with_options(_CONTEXT, _SEARCH)
+@_with_options(_CONTEXT | _SEARCH)
 def memory_build(
     store: StoreFile,
     query: QueryText,
@@ -187,7 +178,7 @@ def memory_build(
 
 
 @memory_app.command("preview", cls=Command)
-@_with_options(_CONTEXT, _SEARCH)
+@_with_options(_CONTEXT | _SEARCH)
 def memory_preview(
     store: StoreFile,
     query: QueryText,

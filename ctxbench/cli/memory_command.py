@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -145,8 +144,6 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _engine(place: Path, embedder: str, counter: str | None = None) -> Iterator[ContextEngine]:
     """The engine over a database that is there."""
-    # what fails is told once, as the error that ends the command
-    logging.getLogger(ContextEngine.__module__).addHandler(logging.NullHandler())
     with SqliteStore(place, create=False) as store, embedding_progress() as shown:
         given: dict[str, Any] = {"counter": counter} if counter else {}
         engine = ContextEngine(store, embedder=embedder, **given)
@@ -177,8 +174,8 @@ def _cells(memory: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _explanation(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    chosen = [one for one in told if one["rule"] is None]
-    for one in [*chosen, *[one for one in told if one["rule"] is not None][:LEFT_OUT]]:
+    chosen = sum(one["rule"] is None for one in told)
+    for one in told[: chosen + LEFT_OUT]:
         scores = ", ".join(f"{name} {value:.3g}" for name, value in one["scores"].items())
         out = f"; stayed out: {one['rule']}" if one["rule"] else ""
         yield f"{one['id']}: {one['ranking']:.3g}{f' ({scores})' if scores else ''}{out}"

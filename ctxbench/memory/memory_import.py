@@ -101,7 +101,8 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
             others[str(whose)] += 1
         elif len(faults) == before:
             one = _memory_row(row, given, workspace)
-            rows += [one] if len(faults) == before else []
+            if len(faults) == before:
+                rows.append(one)
     rows.sort(key=attrgetter("memory.created"))
     _refuse_unordered(rows)
     raise_faults(merge_equal_faults(faults), subject=_subject(path))
