@@ -20,6 +20,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 Taken: TypeAlias = Callable[[str, Sequence[str]], Collection[str]]
 """Which of some ids are taken in a workspace; a `ParameterError` where that is unknown."""
 
+_FACTS = ("workspace", "user", "kind", "conversation", "created", "until", "confidence", "metadata")  # of items, too
 _SUGGESTED = 1_000  # ids that are looked through for one that was misspelt
 _CHANGEABLE = ("content", "kind", "confidence", "conversation", "user", "metadata")
 # What SQLite, a prompt or a terminal would not give back as it came: control characters and half characters.
@@ -77,15 +78,12 @@ class MemoryStore(Protocol):
 
     def create_workspace(self, name: str) -> None:
         """Make a workspace; nothing changes where it is there already."""
-        ...
 
     def workspaces(self) -> tuple[str, ...]:
         """The names of all, in the order in which they were made."""
-        ...
 
     def insert(self, memory: Memory) -> Memory:
         """Add a memory whose id is new in its workspace; returns it as it is kept."""
-        ...
 
     def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
         """Add many, a thousand a transaction; returns how many.
@@ -99,7 +97,6 @@ class MemoryStore(Protocol):
         Raises:
             InputError: some are refused; all faults are listed, each with the number of its memory.
         """
-        ...
 
     def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
         """Add a version with some fields changed, which takes the place of the current one; returns it.
@@ -109,30 +106,24 @@ class MemoryStore(Protocol):
             at: when the new version begins and the current one ends, not before that began; None = now.
             changes: `content`, `kind`, `confidence`, `conversation`, `user`, `metadata`; at least one.
         """
-        ...
 
     def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
         """Delete memories, all versions, with their relationships, for good: no file holds them afterwards."""
-        ...
 
     def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
         """The current version, or the one that was there at a time."""
-        ...
 
     def relate(self, relationship: Relationship) -> None:
         """Add a relationship between two memories that are there; nothing changes where it is there already.
 
         Several may lead in a circle; none leads from a memory to itself.
         """
-        ...
 
     def unrelate(self, relationship: Relationship) -> None:
         """Take a relationship out that is there."""
-        ...
 
     def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
         """Those from a memory and to it, in order of their addition."""
-        ...
 
     def catalog(self, workspace: str) -> Catalog:
         """Every version as an item `memory:<id>@<version>`, in the order in which they were added.
@@ -140,15 +131,12 @@ class MemoryStore(Protocol):
         The same object until something is written there. After nothing but inserts it extends the one before, so that
         indexes are carried on.
         """
-        ...
 
     def revision(self, workspace: str) -> int:
         """A number that grows with everything that is written there."""
-        ...
 
     def close(self) -> None:
         """Let go of what is open; the next use opens it again."""
-        ...
 
 
 def checked_name(what: str, name: object) -> str:
@@ -356,15 +344,8 @@ def memory_catalog(
             type="memory",
             name=f"{row.id}@{row.version}",
             text=row.content,
-            workspace=row.workspace,
-            user=row.user,
-            kind=row.kind,
-            conversation=row.conversation,
-            created=row.created,
-            until=row.until,
-            confidence=row.confidence,
             links=tuple(links.get(row.id, ())) if row.until is None else (),
-            metadata=row.metadata,
+            **{name: getattr(row, name) for name in _FACTS},
         )
         for row in rows
     ]
