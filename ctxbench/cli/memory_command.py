@@ -66,20 +66,13 @@ def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
 
 
 def search(
-    place: Path,
-    query: str,
-    workspace: str,
-    options: Mapping[str, Any],
-    *,
-    embedder: str,
-    explain: bool,
-    as_json: bool,
+    store: Path, query: str, workspace: str, *, embedder: str, json_: bool, explain: bool | None, **options: Any
 ) -> None:
     """Search and print a table, or JSON."""
-    with _engine(place, embedder) as engine:
+    with _engine(store, embedder) as engine:
         found = engine.search(query, workspace, SearchOptions(**_given(options)))
     results, told = found.results(), found.explained() if explain else []
-    if as_json:
+    if json_:
         print_json({"workspace": workspace, "results": results, **({"explanation": told} if explain else {})})
         return
     ranking = {one["id"]: one["ranking"] for one in reversed(found.explained())}
@@ -90,31 +83,26 @@ def search(
         say("", "what each was ranked by:", *_explanation(told))
 
 
-def build(place: Path, query: str, workspace: str, options: Mapping[str, Any], *, embedder: str, as_json: bool) -> None:
+def build(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
     """Build a context and print it, or JSON; what it is made of goes to standard error."""
-    built = _built(place, query, workspace, options, embedder)
-    if as_json:
+    built = _built(store, query, workspace, options, embedder)
+    if json_:
         print_json(built.as_dict())
     else:
         show_text(built.context)
         say(_totals(built, workspace), err=True)
 
 
-def preview(
-    place: Path, query: str, workspace: str, options: Mapping[str, Any], *, embedder: str, as_json: bool
-) -> None:
+def preview(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
     """Print what `build` would take."""
-    built = _built(place, query, workspace, options, embedder)
+    built = _built(store, query, workspace, options, embedder)
     told = built.preview()
-    if as_json:
+    if json_:
         print_json(told)
         return
-    memories = built.every_result()
-    scores = [told["rankingScores"][one["memory"]["id"]] for one in memories]
-    say(
-        *_table([((score,), one) for score, one in zip(scores, memories, strict=True)], "score"),
-        _totals(built, workspace),
-    )
+    scores = told["rankingScores"]
+    rows = [((scores[one["memory"]["id"]],), one) for one in built.every_result()]
+    say(*_table(rows, "score"), _totals(built, workspace))
 
 
 def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], embedder: str) -> BuiltContext:
@@ -182,17 +170,15 @@ def _explanation(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _found(n: int, workspace: str) -> str:
-    return (
-        f"{count(n, 'memory', 'memories')} of workspace {workspace}" if n else f"workspace {workspace} has none like it"
-    )
+    memories = count(n, "memory", "memories")
+    return f"{memories} of workspace {workspace}" if n else f"workspace {workspace} has none like it"
 
 
 def _totals(built: BuiltContext, workspace: str) -> str:
     """What a context is made of, in a line."""
     n = len(built.rows(chosen=True))
     found = f"no memory of workspace {workspace} fits" if built.truncated and not n else _found(n, workspace)
-    used = (
-        f"{built.tokens:,} of {built.budget:,} tokens ({built.preview()['budgetUsed']:g}%, counted by {built.counter})"
-    )
+    share = f"{built.preview()['budgetUsed']:g}%"
+    used = f"{built.tokens:,} of {built.budget:,} tokens ({share}, counted by {built.counter})"
     cut = "the budget kept something out" if built.truncated else "nothing was kept out by the budget"
     return f"{found}, {used}, template {built.template}; {cut}"
