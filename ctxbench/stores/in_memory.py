@@ -58,8 +58,8 @@ class DictStore(BaseStore):
             room = self._all[workspace]
             kept = {key: one for key, one in room.versions.items() if key[0] not in gone}
             if self._forget is not None:
-                others = [one for other in self._all.values() if other is not room for one in other.versions.values()]
-                texts = {one.content for one in [*kept.values(), *others]}
+                others = [other.versions for other in self._all.values() if other is not room]
+                texts = {one.content for versions in (kept, *others) for one in versions.values()}
                 old = dict.fromkeys(one.content for versions in gone.values() for one in versions)
                 self._forget([text for text in old if text not in texts])
             room.versions = kept

@@ -21,6 +21,10 @@ from ctxbench.stores.base_store import BaseStore
 from ctxbench.stores.memories import Forget, Memory, Relationship, checked_name, unknown
 from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
 
+_SCHEMA = (
+    "SELECT (SELECT count(*) FROM sqlite_master), user_version, application_id"
+    " FROM pragma_user_version, pragma_application_id"
+)
 _COLUMNS = ("version", "content", "kind", "confidence", "created", "conversation", "user", "until", "metadata")
 _PLAIN = attrgetter(*_COLUMNS[:-1])  # metadata is written as JSON
 _ADD_MEMORY = "INSERT INTO memories (key, workspace, id) VALUES (?, ?, ?)"
@@ -173,10 +177,7 @@ class SqliteStore(BaseStore):
 
     def _schema(self, db: sqlite3.Connection) -> int:
         """The version of the file's schema, 0 where there is none yet."""
-        tables, version, application = (
-            db.execute(query).fetchone()[0]
-            for query in ("SELECT count(*) FROM sqlite_master", "PRAGMA user_version", "PRAGMA application_id")
-        )
+        tables, version, application = db.execute(_SCHEMA).fetchone()
         if application != APPLICATION and (tables or version):
             raise StorageError(f"{self.path} is a database of something else; expected one of memories")
         if version > len(MIGRATIONS):
