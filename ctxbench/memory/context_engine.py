@@ -85,10 +85,12 @@ class ContextEngine:
                     f"{dimensions} are expected; name another embedder, or leave dimensions out"
                 )
             self.progress: Callable[[int, int], None] | None = None
-            self._resources: LocalResources = local_resources(model, open_counter(counter), progress=self._told)
+            self._resources: LocalResources = local_resources(
+                model, open_counter(counter), progress=lambda *n: self.progress and self.progress(*n)
+            )
             self._vectors = QueryVectors(model, *cached)
             self._dimensions = model.identity.dimensions
-            self._templates: dict[str, Mapping[str, Any]] = {}
+            self._templates: dict[str, str | Mapping[str, Any]] = {name: name for name in TEMPLATES}
             self._rankers: dict[str, Ranker] = dict(RANKERS)
             self.searches = 0
             self.defaults = defaults
@@ -211,10 +213,6 @@ class ContextEngine:
             steps.append(Step("rank", options.ranker, _OwnRanker(own)))
         return replace(pipeline, refine=tuple(steps))
 
-    def _told(self, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(done, total)
-
     def _template(self, options: ContextOptions) -> tuple[str, Step]:
         """The name of a context's template, and the format that writes by it.
 
@@ -222,10 +220,9 @@ class ContextEngine:
             EngineError: there is no template of the name; names those there are.
         """
         name = options.template or self.defaults.template or DEFAULTS.template or ""
-        known = [*TEMPLATES, *self._templates]
-        if name not in known:
-            raise EngineError(TEMPLATE, f"no template is called {name!r}{suggest(name, known)}")
-        given = {"template": self._templates.get(name, name), "metadata": options.metadata}
+        if name not in self._templates:
+            raise EngineError(TEMPLATE, f"no template is called {name!r}{suggest(name, self._templates)}")
+        given = {"template": self._templates[name], "metadata": options.metadata}
         return name, Step("format", "template", build("format", "template", given))
 
     def _embedded(self, queries: Sequence[str]) -> _Asked:

@@ -16,24 +16,19 @@ from ctxbench.io.rows import Row, jsonl_rows, read_text_value
 from ctxbench.stores.memories import Memory, Relationship, checked, time_named
 from ctxbench.stores.sqlite import SqliteStore
 
-_NAMES = {  # in a row: the memory document's name first, and that in a dataset's corpus.jsonl
-    "id": ("id", "_id"),
-    "content": ("content", "text"),
-    "kind": ("type", "kind"),
-    "confidence": ("confidence",),
-    "created": ("created_at", "created"),
-    "conversation": ("conversation_id", "conversation"),
-    "user": ("user_id", "user"),
-    "workspace": ("workspace_id", "workspace"),
-    "metadata": ("metadata",),
-    "relationships": ("relationships", "links"),
-    "until": ("until",),
-    "version": ("version",),  # not read: versions are counted by their times
-}
-_FIELDS = {name: field for field, names in _NAMES.items() for name in names}
 _SAID = ("content", "kind", "confidence", "conversation", "user", "metadata")  # what a version can change
 _version = attrgetter("created", *_SAID)  # what a row says, and since when
 _version_of_item = attrgetter("created", "text", *_SAID[1:])
+_FIELDS = {name: name for name in ("id", *_SAID, "created", "until", "workspace", "relationships", "links")} | {
+    "_id": "id",  # as in a dataset's corpus.jsonl
+    "text": "content",
+    "type": "kind",  # as in the memory document
+    "created_at": "created",
+    "conversation_id": "conversation",
+    "user_id": "user",
+    "workspace_id": "workspace",
+    "version": "version",  # not read: versions are counted by their times
+}
 _LINK = '{"type": ..., "target": the id of a memory}'
 
 
@@ -96,7 +91,11 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
     for row in jsonl_rows(path, faults):
         before = len(faults)
         row.refuse_unknown(tuple(_FIELDS))
-        given = {_FIELDS[name]: value for name, value in row.data.items() if name in _FIELDS and value is not None}
+        named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]
+        given = {_FIELDS[name]: row.data[name] for name in named}
+        twice = [name for name in named if [_FIELDS[one] for one in named].count(_FIELDS[name]) > 1]
+        if twice:
+            row.fault(f"{' and '.join(map(repr, twice))} say the same of a memory; leave all but one out")
         if (whose := given.get("workspace", workspace)) != workspace:
             others[str(whose)] += 1
         elif len(faults) == before:
