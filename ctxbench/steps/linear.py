@@ -16,8 +16,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.features.columns import VERSION, column_values, families_of, resources_of, with_features
 from ctxbench.features.found import LABELLED, RETRIEVED, Found
-from ctxbench.features.stored_fits import LINEAR
-from ctxbench.steps.rank import FittedWeights
+from ctxbench.features.stored_fits import LINEAR, FittedWeights
 
 PLAIN = {"similarity.score": 1.0}
 MOST = 1e100

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +16,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.features.stored_fits import WEIGHTS, Calibrations, open_calibrations
+from ctxbench.features.stored_fits import WEIGHTS, FittedWeights
 
 
 @dataclass(frozen=True)
@@ -73,37 +71,6 @@ def _ranks(request: IntArray, score: FloatArray) -> IntArray:
 
 
 NORMALISE = ("min_max", "z", "theoretical")
-
-
-class FittedWeights(Strategy):
-    """A step whose weights are given, or those of the file `calibration`, of fits of the kind `fitted`."""
-
-    fitted: ClassVar[str]
-    weights: Mapping[str, float]
-    calibration: str | None
-
-    @property
-    def calibrated(self) -> str | None:
-        """The kind of fit that is read; None where weights are given."""
-        return None if self.calibration is None else self.fitted
-
-    @cached_property
-    def calibrations(self) -> Calibrations:
-        """The fits of the file, read once; without a file none."""
-        return Calibrations(Path(), "", ()) if self.calibration is None else open_calibrations(self.calibration)
-
-    @property
-    def content(self) -> str:
-        """SHA-256 of the file; empty without one."""
-        return self.calibrations.content
-
-    def check_source(self) -> None:
-        """Refuse weights beside a file, and a file without such fits, by a `ParameterError`."""
-        if self.calibration is not None and self.weights:
-            raise ParameterError("weights come from the calibration; leave one of the two out")
-        if self.calibration is not None and self.fitted not in self.calibrations.kinds():
-            made = self.calibrations.command(self.fitted)
-            raise ParameterError(f"{self.calibration} holds no fit of {self.fitted}; make one with {made}")
 
 
 @dataclass(frozen=True)
