@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
@@ -19,59 +19,48 @@ WorkspaceName = Annotated[
     str, typer.Option("--workspace", "-w", help="Whose memories: a database has several workspaces, each by itself.")
 ]
 
+
+class _Option(NamedTuple):
+    """An option of a type, and its flag where that is not the name."""
+
+    kind: Any
+    help: str
+    flag: str = ""
+
+
 _SEARCH = {  # by the names of `SearchOptions`, which has the limits and the defaults
-    "limit": Annotated[int | None, typer.Option(help="At most so many memories, 1 to 100; 10 by default.")],
-    "ranker": Annotated[
-        str | None,
-        typer.Option(
-            help="What comes first: default (like the query in meaning and in words), similarity (in meaning alone), "
-            "recency (the newest of what the default finds) or confidence (the surest of that)."
-        ),
-    ],
-    "kinds": Annotated[
-        list[str] | None, typer.Option("--type", help="Only memories of this type, such as fact; repeatable.")
-    ],
-    "since": Annotated[str | None, typer.Option(help="Only memories created at this time, ISO 8601, or later.")],
-    "before": Annotated[str | None, typer.Option(help="Only memories created before this time.")],
-    "confidence": Annotated[float | None, typer.Option(help="Only memories that are at least so sure, 0 to 1.")],
-    "conversation": Annotated[str | None, typer.Option(help="Only memories of this conversation.")],
-    "user": Annotated[
-        str | None, typer.Option(help="Who asks: memories that are one user's alone are seen by that user only.")
-    ],
-    "time": Annotated[
-        str | None,
-        typer.Option("--as-of", help="Answer as at this time, ISO 8601: what was known then, and no later version."),
-    ],
-    "relationships": Annotated[
-        bool | None, typer.Option("--relationships", help="Add the memories that those found are related to.")
-    ],
-    "depth": Annotated[
-        int | None, typer.Option(help="How many relationships away these may be, 1 to 5; 1 by default.")
-    ],
+    "limit": _Option(int, "At most so many memories, 1 to 100; 10 by default."),
+    "ranker": _Option(
+        str,
+        "What comes first: default (like the query in meaning and in words), similarity (in meaning alone), "
+        "recency (the newest of what the default finds) or confidence (the surest of that).",
+    ),
+    "kinds": _Option(list[str], "Only memories of this type, such as fact; repeatable.", "--type"),
+    "since": _Option(str, "Only memories created at this time, ISO 8601, or later."),
+    "before": _Option(str, "Only memories created before this time."),
+    "confidence": _Option(float, "Only memories that are at least so sure, 0 to 1."),
+    "conversation": _Option(str, "Only memories of this conversation."),
+    "user": _Option(str, "Who asks: memories that are one user's alone are seen by that user only."),
+    "time": _Option(str, "Answer as at this time, ISO 8601: what was known then, and no later version.", "--as-of"),
+    "relationships": _Option(bool, "Add the memories that those found are related to.", "--relationships"),
+    "depth": _Option(int, "How many relationships away these may be, 1 to 5; 1 by default."),
 }
+_EXPLAIN = _Option(bool, "Show what each score is made of, and what stayed out and why.", "--explain")
 _CONTEXT = {  # likewise of `ContextOptions`, and what counts its tokens
-    "template": Annotated[
-        str | None,
-        typer.Option(
-            help="How memories are written: chat (a list, the default), detailed (with type, confidence and time), "
-            "summary (in one line), or a YAML file with memory_format, header, separator and footer."
-        ),
-    ],
-    "budget": Annotated[int | None, typer.Option(help="At most so many tokens, all in all; 2000 by default.")],
-    "metadata": Annotated[
-        bool | None,
-        typer.Option("--metadata/--no-metadata", help="Fill in type, confidence and time where the template has them."),
-    ],
-    "tokens": Annotated[
-        str | None,
-        typer.Option(
-            help="How tokens are counted: o200k (GPT-4o's tokenizer, by default), cl100k (GPT-4's), chars/4 (a guess)."
-        ),
-    ],
-    "model": Annotated[
-        str | None,
-        typer.Option(help="The model that reads it, such as gpt-4: its tokens are counted, not those above."),
-    ],
+    "template": _Option(
+        str,
+        "How memories are written: chat (a list, the default), detailed (with type, confidence and time), "
+        "summary (in one line), or a YAML file with memory_format, header, separator and footer.",
+    ),
+    "budget": _Option(int, "At most so many tokens, all in all; 2000 by default."),
+    "metadata": _Option(
+        bool, "Fill in type, confidence and time where the template has them.", "--metadata/--no-metadata"
+    ),
+    "tokens": _Option(
+        str,
+        "How tokens are counted: o200k (GPT-4o's tokenizer, by default), cl100k (GPT-4's), chars/4 (a guess).",
+    ),
+    "model": _Option(str, "The model that reads it, such as gpt-4: its tokens are counted, not those above."),
 }
 
 memory_app = typer.Typer(
@@ -82,24 +71,27 @@ memory_app = typer.Typer(
 )
 
 
-_ARGUMENTS = 3  # of a command, before its options
+def _asking(
+    store: StoreFile,
+    query: QueryText,
+    workspace: WorkspaceName,
+    embedder: EmbedderName = "minilm",
+    json_: JsonFlag = False,
+) -> None:
+    """What every command that asks has: three arguments before its own options, and two options behind them."""
 
 
-def _with_options(*tables: Mapping[str, Any]) -> Callable[[C], C]:
-    """Give a command, as its `options`, those of the tables; what is not given is None."""
+def _asks_with(table: Mapping[str, _Option]) -> Callable[[C], C]:
+    """Give a command that asks its options, those of a table among them; what is not given of these is None."""
 
     def give(command: C) -> C:
-        signature = inspect.signature(command, eval_str=True)
-        *own, _ = signature.parameters.values()
-        kind = inspect.Parameter.KEYWORD_ONLY
-        more = [
-            inspect.Parameter(name, kind, default=None, annotation=given)
-            for table in tables
-            for name, given in table.items()
-        ]
-        parts = [one.replace(kind=kind) for one in own]
-        parts = [*parts[:_ARGUMENTS], *more, *parts[_ARGUMENTS:]]
-        command.__signature__ = signature.replace(parameters=parts)  # type: ignore[attr-defined]
+        shared = [*inspect.signature(_asking, eval_str=True).parameters.values()]
+        own = []
+        for name, one in table.items():
+            option = typer.Option(one.flag or f"--{name}", help=one.help)
+            own.append(shared[0].replace(name=name, default=None, annotation=Annotated[one.kind | None, option]))
+        parts = [*shared[:3], *own, *shared[3:]]
+        command.__signature__ = inspect.Signature(parts)  # type: ignore[attr-defined]
         command.__annotations__ = {one.name: one.annotation for one in parts}
         return command
 
@@ -139,18 +131,8 @@ def memory_import(
 
 
 @memory_app.command("search", cls=Command)
-@_with_options(_SEARCH)
-def memory_search(
-    store: StoreFile,
-    query: QueryText,
-    workspace: WorkspaceName,
-    embedder: EmbedderName = "minilm",
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show what each score is made of, and what stayed out and why.")
-    ] = False,
-    json_: JsonFlag = False,
-    **options: Any,
-) -> None:
+@_asks_with(_SEARCH | {"explain": _EXPLAIN})
+def memory_search(**given: Any) -> None:
     """Search memories, best first.
 
     For example:
@@ -159,19 +141,12 @@ def memory_search(
     """
     from ctxbench.cli.memory_command import search
 
-    search(store, query, workspace, options, embedder=embedder, explain=explain, as_json=json_)
+    search(**given)
 
 
 @memory_app.command("build", cls=Command)
-@_with_options(_CONTEXT, _SEARCH)
-def memory_build(
-    store: StoreFile,
-    query: QueryText,
-    workspace: WorkspaceName,
-    embedder: EmbedderName = "minilm",
-    json_: JsonFlag = False,
-    **options: Any,
-) -> None:
+@_asks_with(_CONTEXT | _SEARCH)
+def memory_build(**given: Any) -> None:
     """Make the context of a prompt.
 
     The best memories that fit into the budget. Standard output has that text and nothing else; what it is made of is
@@ -183,19 +158,12 @@ def memory_build(
     """
     from ctxbench.cli.memory_command import build
 
-    build(store, query, workspace, options, embedder=embedder, as_json=json_)
+    build(**given)
 
 
 @memory_app.command("preview", cls=Command)
-@_with_options(_CONTEXT, _SEARCH)
-def memory_preview(
-    store: StoreFile,
-    query: QueryText,
-    workspace: WorkspaceName,
-    embedder: EmbedderName = "minilm",
-    json_: JsonFlag = False,
-    **options: Any,
-) -> None:
+@_asks_with(_CONTEXT | _SEARCH)
+def memory_preview(**given: Any) -> None:
     """Show what a context would hold.
 
     The memories that `ctxbench memory build` takes with the same options, their scores, and the share of the budget.
@@ -206,4 +174,4 @@ def memory_preview(
     """
     from ctxbench.cli.memory_command import preview
 
-    preview(store, query, workspace, options, embedder=embedder, as_json=json_)
+    preview(**given)

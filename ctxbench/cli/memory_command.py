@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,20 +66,13 @@ def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
 
 
 def search(
-    place: Path,
-    query: str,
-    workspace: str,
-    options: Mapping[str, Any],
-    *,
-    embedder: str,
-    explain: bool,
-    as_json: bool,
+    store: Path, query: str, workspace: str, *, embedder: str, json_: bool, explain: bool | None, **options: Any
 ) -> None:
     """Search and print a table, or JSON."""
-    with _engine(place, embedder) as engine:
+    with _engine(store, embedder) as engine:
         found = engine.search(query, workspace, SearchOptions(**_given(options)))
     results, told = found.results(), found.explained() if explain else []
-    if as_json:
+    if json_:
         print_json({"workspace": workspace, "results": results, **({"explanation": told} if explain else {})})
         return
     ranking = {one["id"]: one["ranking"] for one in reversed(found.explained())}
@@ -91,31 +83,26 @@ def search(
         say("", "what each was ranked by:", *_explanation(told))
 
 
-def build(place: Path, query: str, workspace: str, options: Mapping[str, Any], *, embedder: str, as_json: bool) -> None:
+def build(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
     """Build a context and print it, or JSON; what it is made of goes to standard error."""
-    built = _built(place, query, workspace, options, embedder)
-    if as_json:
+    built = _built(store, query, workspace, options, embedder)
+    if json_:
         print_json(built.as_dict())
     else:
         show_text(built.context)
         say(_totals(built, workspace), err=True)
 
 
-def preview(
-    place: Path, query: str, workspace: str, options: Mapping[str, Any], *, embedder: str, as_json: bool
-) -> None:
+def preview(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
     """Print what `build` would take."""
-    built = _built(place, query, workspace, options, embedder)
+    built = _built(store, query, workspace, options, embedder)
     told = built.preview()
-    if as_json:
+    if json_:
         print_json(told)
         return
-    memories = built.every_result()
-    scores = [told["rankingScores"][one["memory"]["id"]] for one in memories]
-    say(
-        *_table([((score,), one) for score, one in zip(scores, memories, strict=True)], "score"),
-        _totals(built, workspace),
-    )
+    scores = told["rankingScores"]
+    rows = [((scores[one["memory"]["id"]],), one) for one in built.every_result()]
+    say(*_table(rows, "score"), _totals(built, workspace))
 
 
 def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], embedder: str) -> BuiltContext:
@@ -145,8 +132,6 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _engine(place: Path, embedder: str, counter: str | None = None) -> Iterator[ContextEngine]:
     """The engine over a database that is there."""
-    # what fails is told once, as the error that ends the command
-    logging.getLogger(ContextEngine.__module__).addHandler(logging.NullHandler())
     with SqliteStore(place, create=False) as store, embedding_progress() as shown:
         given: dict[str, Any] = {"counter": counter} if counter else {}
         engine = ContextEngine(store, embedder=embedder, **given)
@@ -177,25 +162,23 @@ def _cells(memory: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _explanation(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    chosen = [one for one in told if one["rule"] is None]
-    for one in [*chosen, *[one for one in told if one["rule"] is not None][:LEFT_OUT]]:
+    chosen = sum(one["rule"] is None for one in told)
+    for one in told[: chosen + LEFT_OUT]:
         scores = ", ".join(f"{name} {value:.3g}" for name, value in one["scores"].items())
         out = f"; stayed out: {one['rule']}" if one["rule"] else ""
         yield f"{one['id']}: {one['ranking']:.3g}{f' ({scores})' if scores else ''}{out}"
 
 
 def _found(n: int, workspace: str) -> str:
-    return (
-        f"{count(n, 'memory', 'memories')} of workspace {workspace}" if n else f"workspace {workspace} has none like it"
-    )
+    memories = count(n, "memory", "memories")
+    return f"{memories} of workspace {workspace}" if n else f"workspace {workspace} has none like it"
 
 
 def _totals(built: BuiltContext, workspace: str) -> str:
     """What a context is made of, in a line."""
     n = len(built.rows(chosen=True))
     found = f"no memory of workspace {workspace} fits" if built.truncated and not n else _found(n, workspace)
-    used = (
-        f"{built.tokens:,} of {built.budget:,} tokens ({built.preview()['budgetUsed']:g}%, counted by {built.counter})"
-    )
+    share = f"{built.preview()['budgetUsed']:g}%"
+    used = f"{built.tokens:,} of {built.budget:,} tokens ({share}, counted by {built.counter})"
     cut = "the budget kept something out" if built.truncated else "nothing was kept out by the budget"
     return f"{found}, {used}, template {built.template}; {cut}"

@@ -101,9 +101,8 @@ class InConversation(RequestFamily):
         np.maximum.at(best, code[said], fits[said])
         near = np.max([fits[beside(steps)] for steps in range(-REACH, REACH + 1) if steps], axis=0)
         before = beside(-1)
-        return np.stack(
-            [fits[item], np.where(at >= 0, best[own], fits[item]), fits[before] * asks[before], near], axis=1
-        )
+        whole = np.where(at >= 0, best[own], fits[item])
+        return np.stack([fits[item], whole, fits[before] * asks[before], near], axis=1)
 
 
 def _ordered(catalog: Catalog) -> IntArray:

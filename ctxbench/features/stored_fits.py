@@ -12,14 +12,15 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError
 from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Resources, Step
+from ctxbench.core.strategy import Strategy
 from ctxbench.io.files import read_bytes, write_atomic
 from ctxbench.io.json_files import dump_json, parse_json
 
@@ -141,6 +142,37 @@ def open_calibrations(name: str) -> Calibrations:
         StorageError, InputError: as of `read_calibrations`.
     """
     return _shipped() if name == SHIPPED else read_calibrations(Path(name))
+
+
+class FittedWeights(Strategy):
+    """A step whose weights are given, or those of the file `calibration`, of fits of the kind `fitted`."""
+
+    fitted: ClassVar[str]
+    weights: Mapping[str, float]
+    calibration: str | None
+
+    @property
+    def calibrated(self) -> str | None:
+        """The kind of fit that is read; None where weights are given."""
+        return None if self.calibration is None else self.fitted
+
+    @cached_property
+    def calibrations(self) -> Calibrations:
+        """The fits of the file, read once; without a file none."""
+        return Calibrations(Path(), "", ()) if self.calibration is None else open_calibrations(self.calibration)
+
+    @property
+    def content(self) -> str:
+        """SHA-256 of the file; empty without one."""
+        return self.calibrations.content
+
+    def check_source(self) -> None:
+        """Refuse weights beside a file, and a file without such fits, by a `ParameterError`."""
+        if self.calibration is not None and self.weights:
+            raise ParameterError("weights come from the calibration; leave one of the two out")
+        if self.calibration is not None and self.fitted not in self.calibrations.kinds():
+            made = self.calibrations.command(self.fitted)
+            raise ParameterError(f"{self.calibration} holds no fit of {self.fitted}; make one with {made}")
 
 
 @cache

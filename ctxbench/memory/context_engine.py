@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ctxbench.core.candidates import Candidates, rescored
-from ctxbench.core.errors import ParameterError, SelectorError, UserError, suggest
+from ctxbench.core.errors import ParameterError, SelectorError, suggest
 from ctxbench.core.pipeline import Outcome, Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.registry import build
@@ -37,10 +36,11 @@ SHIPPED = {"default": "memory", "similarity": "dense"}
 """The rankers that are shipped selectors, which rank what they find; a vector without a text is for the last."""
 
 DEFAULTS = ContextOptions(template="chat", budget=2000)
-_log = logging.getLogger(__name__)
 
 Ranker: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
 """From results, each with `memory` and `score` (similarity; None where it was not found by it), to a score each."""
+
+_Asked: TypeAlias = Sequence[tuple[str, tuple[float, ...]]]  # queries with their vectors; of a vector the text is empty
 
 
 class ContextEngine:
@@ -85,11 +85,13 @@ class ContextEngine:
                     f"{dimensions} are expected; name another embedder, or leave dimensions out"
                 )
             self.progress: Callable[[int, int], None] | None = None
-            self._resources: LocalResources = local_resources(model, open_counter(counter), progress=self._told)
+            self._resources: LocalResources = local_resources(
+                model, open_counter(counter), progress=lambda *n: self.progress and self.progress(*n)
+            )
             self._vectors = QueryVectors(model, *cached)
             self._dimensions = model.identity.dimensions
-            self._templates: dict[str, Mapping[str, Any]] = {}
-            self._rankers: dict[str, Ranker] = {"recency": _newest, "confidence": _surest}
+            self._templates: dict[str, str | Mapping[str, Any]] = {name: name for name in TEMPLATES}
+            self._rankers: dict[str, Ranker] = dict(RANKERS)
             self.searches = 0
             self.defaults = defaults
             self._template(self.defaults)
@@ -108,28 +110,26 @@ class ContextEngine:
     ) -> list[FoundMemories]:
         """The same for several queries, answered together."""
         with typed_errors():
-            vectors = self._vectors.get(_checked(queries))
-            return self._search(list(zip(queries, vectors, strict=True)), workspace, options or SearchOptions())
+            return self._search(self._embedded(queries), workspace, options or SearchOptions())
 
     def search_by_vector(
         self, vector: Sequence[float], workspace: str, options: SearchOptions | None = None
     ) -> FoundMemories:
         """The memories nearest to a vector."""
         with typed_errors():
-            return self._search([("", self._held(vector))], workspace, options or SearchOptions())[0]
+            return self._search(self._held(vector), workspace, options or SearchOptions())[0]
 
     def build(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
         """The context for a query: the best memories that fit into the budget, rendered."""
         with typed_errors():
-            (vector,) = self._vectors.get(_checked([query]))
-            return self._build((query, vector), workspace, options)
+            return self._build(self._embedded([query]), workspace, options)
 
     def build_by_vector(
         self, vector: Sequence[float], workspace: str, options: ContextOptions | None = None
     ) -> BuiltContext:
         """The context for a vector."""
         with typed_errors():
-            return self._build(("", self._held(vector)), workspace, options)
+            return self._build(self._held(vector), workspace, options)
 
     def preview(self, query: str, workspace: str, options: ContextOptions | None = None) -> BuiltContext:
         """What `build` would give; its `preview` tells ids, ranking scores and the share of the budget, too."""
@@ -154,7 +154,7 @@ class ContextEngine:
             EngineError: the name is one of ours.
         """
         with typed_errors():
-            if name in SHIPPED or self._rankers.get(name) in (_newest, _surest):
+            if name in SHIPPED or name in RANKERS:
                 raise ParameterError(f"{name!r} is one of the engine's own rankers; name yours otherwise")
         self._rankers[name] = ranker
 
@@ -170,55 +170,34 @@ class ContextEngine:
         """Forget the vectors of queries."""
         self._vectors.clear()
 
-    def _search(
-        self, asked: Sequence[tuple[str, tuple[float, ...]]], workspace: str, options: SearchOptions
-    ) -> list[FoundMemories]:
+    def _search(self, asked: _Asked, workspace: str, options: SearchOptions) -> list[FoundMemories]:
         outcome = self._run(self._pipeline(options, asked), asked, workspace, options)
         return [FoundMemories(outcome, row) for row in range(len(asked))]
 
-    def _build(
-        self, asked: tuple[str, tuple[float, ...]], workspace: str, given: ContextOptions | None
-    ) -> BuiltContext:
+    def _build(self, asked: _Asked, workspace: str, given: ContextOptions | None) -> BuiltContext:
         options = given or self.defaults
         budget = options.budget or self.defaults.budget or DEFAULTS.budget or 0
-        name = options.template or self.defaults.template or DEFAULTS.template or ""
-        pipeline = self._pipeline(options, [asked])
+        name, form = self._template(options)
+        pipeline = self._pipeline(options, asked)
         fit = Step("fit", "rendered", build("fit", "rendered", {"tokens": budget}))
-        pipeline = replace(pipeline, refine=(*pipeline.refine, fit), format=self._template(options))
-        outcome = self._run(pipeline, [asked], workspace, options)
+        pipeline = replace(pipeline, refine=(*pipeline.refine, fit), format=form)
+        outcome = self._run(pipeline, asked, workspace, options)
         context = pipeline.prompts(outcome, self._resources)[0].context
         tokens = int(self._resources.text_tokens([context])[0]) if context else 0
         counter = self._resources.identity("tokens")
         return BuiltContext(outcome, 0, context=context, tokens=tokens, budget=budget, template=name, counter=counter)
 
-    def _run(
-        self,
-        pipeline: Pipeline,
-        asked: Sequence[tuple[str, tuple[float, ...]]],
-        workspace: str,
-        options: SearchOptions,
-    ) -> Outcome:
+    def _run(self, pipeline: Pipeline, asked: _Asked, workspace: str, options: SearchOptions) -> Outcome:
         """Ask the pipeline for each query; a failure names the numbers of queries alone."""
         self.searches += len(asked)
+        said: dict[str, Any] = {"workspace": workspace, "user": options.user, "time": options.time}
         requests = [
-            Request(
-                id=f"query {number}",
-                text=text,
-                vector=vector,
-                workspace=workspace,
-                user=options.user,
-                time=options.time,
-                only=options.only,
-            )
+            Request(id=f"query {number}", text=text, vector=vector, only=options.only, **said)
             for number, (text, vector) in enumerate(asked, start=1)
         ]
-        try:
-            return pipeline.run(Batch.of(self._store.catalog(workspace), requests), self._resources)
-        except UserError as error:
-            _log.warning("the search in workspace %r failed: %s", workspace, type(error).__name__)
-            raise
+        return pipeline.run(Batch.of(self._store.catalog(workspace), requests), self._resources)
 
-    def _pipeline(self, options: SearchOptions, asked: Sequence[tuple[str, tuple[float, ...]]]) -> Pipeline:
+    def _pipeline(self, options: SearchOptions, asked: _Asked) -> Pipeline:
         """A shipped pipeline, over relationships where they are asked for; behind it a ranker that is none of those."""
         own = self._rankers.get(options.ranker)
         if own is None and options.ranker not in SHIPPED:
@@ -234,31 +213,37 @@ class ContextEngine:
             steps.append(Step("rank", options.ranker, _OwnRanker(own)))
         return replace(pipeline, refine=tuple(steps))
 
-    def _told(self, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(done, total)
-
-    def _template(self, options: ContextOptions) -> Step:
-        """The format of a context.
+    def _template(self, options: ContextOptions) -> tuple[str, Step]:
+        """The name of a context's template, and the format that writes by it.
 
         Raises:
             EngineError: there is no template of the name; names those there are.
         """
         name = options.template or self.defaults.template or DEFAULTS.template or ""
-        known = [*TEMPLATES, *self._templates]
-        if name not in known:
-            raise EngineError(TEMPLATE, f"no template is called {name!r}{suggest(name, known)}")
-        given = {"template": self._templates.get(name, name), "metadata": options.metadata}
-        return Step("format", "template", build("format", "template", given))
+        if name not in self._templates:
+            raise EngineError(TEMPLATE, f"no template is called {name!r}{suggest(name, self._templates)}")
+        given = {"template": self._templates[name], "metadata": options.metadata}
+        return name, Step("format", "template", build("format", "template", given))
 
-    def _held(self, vector: Sequence[float]) -> tuple[float, ...]:
+    def _embedded(self, queries: Sequence[str]) -> _Asked:
+        """Queries that can be asked.
+
+        Raises:
+            ParameterError: one is no text, or blank.
+        """
+        for number, query in enumerate(queries, start=1):
+            if not isinstance(query, str) or not query.strip():
+                raise ParameterError(f"query {number} is blank; ask for something")
+        return list(zip(queries, self._vectors.get(queries), strict=True))
+
+    def _held(self, vector: Sequence[float]) -> _Asked:
         """A vector of the right size; what else may be wrong with it is for the search to say."""
         if len(vector) != self._dimensions:
             raise ParameterError(
                 f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}; embed the query "
                 "with the same model"
             )
-        return tuple(map(float, vector))
+        return [("", tuple(map(float, vector)))]
 
 
 @dataclass(frozen=True)
@@ -294,13 +279,5 @@ def _surest(results: Sequence[Mapping[str, Any]]) -> list[float]:
     return [one["memory"]["confidence"] for one in results]
 
 
-def _checked(queries: Sequence[str]) -> list[str]:
-    """Queries that can be asked.
-
-    Raises:
-        ParameterError: one is no text, or blank.
-    """
-    for number, query in enumerate(queries, start=1):
-        if not isinstance(query, str) or not query.strip():
-            raise ParameterError(f"query {number} is blank; ask for something")
-    return list(queries)
+RANKERS: Mapping[str, Ranker] = {"recency": _newest, "confidence": _surest}
+"""The other rankers that there are, which order anew what the default finds."""

@@ -52,14 +52,8 @@ class SearchOptions:
     @property
     def only(self) -> Only:
         """What the search is restricted to."""
-        return Only(
-            types=("memory",),
-            kinds=tuple(self.kinds),
-            since=self.since,
-            before=self.before,
-            confidence=self.confidence,
-            conversation=self.conversation,
-        )
+        same = ("kinds", "since", "before", "confidence", "conversation")
+        return Only(types=("memory",), **{name: getattr(self, name) for name in same})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -15,26 +16,23 @@ from ctxbench.io.rows import Row, jsonl_rows, read_text_value
 from ctxbench.stores.memories import Memory, Relationship, checked, time_named
 from ctxbench.stores.sqlite import SqliteStore
 
-_NAMES = {  # in a row: the memory document's name first, and that in a dataset's corpus.jsonl
-    "id": ("id", "_id"),
-    "content": ("content", "text"),
-    "kind": ("type", "kind"),
-    "confidence": ("confidence",),
-    "created": ("created_at", "created"),
-    "conversation": ("conversation_id", "conversation"),
-    "user": ("user_id", "user"),
-    "workspace": ("workspace_id", "workspace"),
-    "metadata": ("metadata",),
-    "relationships": ("relationships", "links"),
-    "until": ("until",),
-    "version": ("version",),  # not read: versions are counted by their times
-}
-_FIELDS = {name: field for field, names in _NAMES.items() for name in names}
 _SAID = ("content", "kind", "confidence", "conversation", "user", "metadata")  # what a version can change
+_version = attrgetter("created", *_SAID)  # what a row says, and since when
+_version_of_item = attrgetter("created", "text", *_SAID[1:])
+_FIELDS = {name: name for name in ("id", *_SAID, "created", "until", "workspace", "relationships", "links")} | {
+    "_id": "id",  # as in a dataset's corpus.jsonl
+    "text": "content",
+    "type": "kind",  # as in the memory document
+    "created_at": "created",
+    "conversation_id": "conversation",
+    "user_id": "user",
+    "workspace_id": "workspace",
+    "version": "version",  # not read: versions are counted by their times
+}
 _LINK = '{"type": ..., "target": the id of a memory}'
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ImportedMemories:
     """What an import did.
 
@@ -63,6 +61,11 @@ class _MemoryRow:
     until: str | None
     links: tuple[tuple[str, str], ...]
 
+    def is_among(self, versions: Sequence[tuple[Any, ...]]) -> bool:
+        """Whether one says the same since then; without a time the row is about what is so now."""
+        own = _version(self.memory)
+        return own in versions if self.dated else own[1:] in [version[1:] for version in versions[-1:]]
+
 
 @dataclass(frozen=True)
 class MemoryFile:
@@ -83,7 +86,23 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
         UnknownNameError: none is of the workspace.
     """
     faults: list[Fault] = []
-    rows, others = _read(path, workspace, faults)
+    rows: list[_MemoryRow] = []
+    others: Counter[str] = Counter()
+    for row in jsonl_rows(path, faults):
+        before = len(faults)
+        row.refuse_unknown(tuple(_FIELDS))
+        named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]
+        given = {_FIELDS[name]: row.data[name] for name in named}
+        twice = [name for name in named if [_FIELDS[one] for one in named].count(_FIELDS[name]) > 1]
+        if twice:
+            row.fault(f"{' and '.join(map(repr, twice))} say the same of a memory; leave all but one out")
+        if (whose := given.get("workspace", workspace)) != workspace:
+            others[str(whose)] += 1
+        elif len(faults) == before:
+            one = _memory_row(row, given, workspace)
+            if len(faults) == before:
+                rows.append(one)
+    rows.sort(key=attrgetter("memory.created"))
     _refuse_unordered(rows)
     raise_faults(merge_equal_faults(faults), subject=_subject(path))
     if not rows and others:
@@ -112,23 +131,29 @@ def import_memories(
     rows, workspace = file.rows, file.workspace
     with store.together():
         store.create_workspace(workspace)
-        known = _known(store, workspace)
-        there = len(known)
-        later = [one for one in rows if _is_later(one, known)]
-        store.insert_many([versions[0] for versions in [*known.values()][there:]], progress=progress)
+        known: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)  # versions by id, the first one first
+        for item in store.catalog(workspace):
+            known[item.name.rpartition("@")[0]].append(_version_of_item(item))
+        new: list[_MemoryRow] = []
+        later: list[_MemoryRow] = []
+        for one in rows:
+            versions = known[one.memory.id]
+            if not one.is_among(versions):
+                (later if versions else new).append(one)
+                versions.append(_version(one.memory))
+        store.insert_many([one.memory for one in new], progress=progress)
         for one in later:
-            _change(store, one)
+            changes = {name: getattr(one.memory, name) for name in _SAID}
+            with _faults_of(one.row):
+                store.update(workspace, one.memory.id, at=one.memory.created if one.dated else None, **changes)
         _check_ends(rows, known)
         links = {(one.memory.id, *link): one.row for one in rows for link in one.links}
         for (source, kind, target), row in links.items():
-            try:
+            with _faults_of(row):
                 store.relate(Relationship(workspace=workspace, source=source, target=target, type=kind))
-            except ParameterError as error:
-                row.fault(str(error))
         raise_faults(sorted(rows[0].row.faults, key=attrgetter("line")), subject=_subject(file.path))
-    new = len(known) - there
-    counts = {"new": new, "versions": len(later), "same": len(rows) - new - len(later), "relationships": len(links)}
-    return ImportedMemories(**counts, elsewhere=file.elsewhere)
+    same = len(rows) - len(new) - len(later)
+    return ImportedMemories(len(new), len(later), same, len(links), file.elsewhere)
 
 
 def _subject(path: Path) -> str:
@@ -139,28 +164,9 @@ def _refuse_unordered(rows: Sequence[_MemoryRow]) -> None:
     """Refuse several contents of one memory without times: nobody knows which is the later one."""
     first: dict[str, _MemoryRow] = {}
     for one in rows:
-        if not one.dated and _said(first.setdefault(one.memory.id, one).memory) != _said(one.memory):
+        if not one.dated and not one.is_among([_version(first.setdefault(one.memory.id, one).memory)]):
             line = first[one.memory.id].row.line
             one.row.fault(f"line {line} says otherwise of {one.memory.id!r}; say with created_at which came later")
-
-
-def _said(memory: Memory) -> tuple[Any, ...]:
-    return tuple(getattr(memory, name) for name in _SAID)
-
-
-def _read(path: Path, workspace: str, faults: list[Fault]) -> tuple[list[_MemoryRow], Counter[str]]:
-    """The rows of a workspace, in order of time, and how many there are of each other one."""
-    rows: list[_MemoryRow] = []
-    others: Counter[str] = Counter()
-    for row in jsonl_rows(path, faults):
-        before = len(faults)
-        row.refuse_unknown(tuple(_FIELDS))
-        given = {_FIELDS[name]: value for name, value in row.data.items() if name in _FIELDS and value is not None}
-        if (whose := given.get("workspace", workspace)) != workspace:
-            others[str(whose)] += 1
-        elif len(faults) == before and (one := _memory_row(row, given, workspace)) and len(faults) == before:
-            rows.append(one)
-    return sorted(rows, key=attrgetter("memory.created")), others
 
 
 def _memory_row(row: Row, given: Mapping[str, Any], workspace: str) -> _MemoryRow:
@@ -196,46 +202,18 @@ def _link(entry: Any) -> tuple[str, str]:
     return read_text_value(entry["type"]), read_text_value(target)
 
 
-def _known(store: SqliteStore, workspace: str) -> dict[str, list[Memory]]:
-    """The versions of all memories by id, the first ones first."""
-    known: dict[str, list[Memory]] = {}
-    for item in store.catalog(workspace):
-        same = {name: getattr(item, name) for name in _SAID if name not in ("content", "metadata")}
-        made = Memory(
-            id=item.name.rpartition("@")[0],
-            workspace=workspace,
-            content=item.text,
-            created=item.created,
-            metadata=dict(item.metadata),
-            **same,
-        )
-        known.setdefault(made.id, []).append(made)
-    return known
-
-
-def _is_later(one: _MemoryRow, known: dict[str, list[Memory]]) -> bool:
-    """Whether a row is a later version of a memory; it is added to what is known where that does not say it yet."""
-    versions = known.setdefault(one.memory.id, [])
-    names = (*_SAID, "created") if one.dated else _SAID
-    others = versions if one.dated else versions[-1:]  # without a time it is about what is so now
-    if any(all(getattr(one.memory, name) == getattr(old, name) for name in names) for old in others):
-        return False
-    versions.append(one.memory)
-    return len(versions) > 1
-
-
-def _change(store: SqliteStore, one: _MemoryRow) -> None:
-    """Store a later version."""
-    changes = {name: getattr(one.memory, name) for name in _SAID}
+@contextmanager
+def _faults_of(row: Row) -> Iterator[None]:
+    """What a store refuses inside is a fault of the row."""
     try:
-        store.update(one.memory.workspace, one.memory.id, at=one.memory.created if one.dated else None, **changes)
+        yield
     except ParameterError as error:
-        one.row.fault(str(error))
+        row.fault(str(error))
 
 
-def _check_ends(rows: Sequence[_MemoryRow], known: Mapping[str, Sequence[Memory]]) -> None:
+def _check_ends(rows: Sequence[_MemoryRow], known: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
     """Refuse an end at which nothing begins: a version ends when the next one takes its place."""
     for one in rows:
-        if one.until and all(version.created != one.until for version in known[one.memory.id]):
+        if one.until and all(created != one.until for created, *_ in known[one.memory.id]):
             row = f"no row of {one.memory.id!r} begins then"
             one.row.fault(f"until ({one.until}) ends a version when the next one begins, and {row}; leave it out")

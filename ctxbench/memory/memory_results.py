@@ -11,8 +11,8 @@ import numpy as np
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Outcome
 from ctxbench.core.selection import Selection, selections
+from ctxbench.steps.links import TYPE
 
-KIND = "link.type"  # column of what a relationship brought in
 SIMILARITY = "similarity.score"
 
 
@@ -53,7 +53,8 @@ class FoundMemories:
         table = self.outcome.candidates
         rows = table.rows(self.place)
         via = dict(zip(table.item[rows].tolist(), table.via_item[rows].tolist(), strict=True))
-        paths = {row: _path(int(table.item[row]), via) for row in self.rows(chosen=True)}
+        found = dict(zip(self.rows(chosen=True), self.every_result(), strict=True))
+        paths = {row: _path(int(table.item[row]), via) for row in found}
         first = {path[0]: row for row, path in paths.items() if len(path) == 1}
         related: dict[int, list[dict[str, Any]]] = {
             row: [] for row, path in paths.items() if len(path) == 1 or path[0] not in first
@@ -61,7 +62,9 @@ class FoundMemories:
         for row, path in paths.items():
             if row not in related:
                 related[first[path[0]]].append(self._related(row, path))
-        return [self._result(row, rank, own) for rank, (row, own) in enumerate(related.items(), start=1)]
+        for rank, (row, own) in enumerate(related.items(), start=1):
+            found[row] |= {"rank": rank, "relationships": own} if own else {"rank": rank}
+        return [found[row] for row in related]
 
     def every_result(self) -> list[dict[str, Any]]:
         """What was chosen as one list, best first, each with `memory` and `score`: what a ranker is given."""
@@ -95,12 +98,8 @@ class FoundMemories:
         value = float(self.outcome.candidates.score[row] if column is None else column[row])
         return None if np.isnan(value) else min(max(value, 0.0), 1.0)
 
-    def _result(self, row: int, rank: int, related: list[dict[str, Any]]) -> dict[str, Any]:
-        made = {"memory": memory_dict(self._item(row)), "score": self._similarity(row), "rank": rank}
-        return {**made, "relationships": related} if related else made
-
     def _related(self, row: int, path: list[int]) -> dict[str, Any]:
-        kind = self.catalog.facts.link_types[int(self.outcome.candidates.columns[KIND][row])]
+        kind = self.catalog.facts.link_types[int(self.outcome.candidates.columns[TYPE][row])]
         names = [memory_dict(self.catalog[place])["id"] for place in path]
         return {"memory": memory_dict(self._item(row)), "relationship": kind, "depth": len(path) - 1, "path": names}
 
@@ -144,16 +143,9 @@ class BuiltContext(FoundMemories):
 
     def preview(self) -> dict[str, Any]:
         """The same with `memoryIds`, `rankingScores` by id, and `budgetUsed`, a percentage."""
-        rows = self.rows(chosen=True)
-        ids = [memory_dict(self._item(row))["id"] for row in rows]
-        scores = [float(score) for score in self.outcome.candidates.score[rows]]
-        used = 100.0 * self.tokens / self.budget
-        return {
-            **self.as_dict(),
-            "memoryIds": ids,
-            "rankingScores": dict(zip(ids, scores, strict=True)),
-            "budgetUsed": round(used, 1),
-        }
+        scores = {one["id"]: one["ranking"] for one in self.explained() if one["rule"] is None}
+        used = round(100.0 * self.tokens / self.budget, 1)
+        return {**self.as_dict(), "memoryIds": list(scores), "rankingScores": scores, "budgetUsed": used}
 
 
 def _path(item: int, via: Mapping[int, int]) -> list[int]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ctxbench.core.errors import check_range
 from ctxbench.embedding.embedder import Embedder
-from ctxbench.embedding.vectors import Vectors, text_hash
+from ctxbench.embedding.vectors import Vectors
 
 
 @dataclass
 class QueryVectors:
-    """The vectors of the queries asked last, by model and text; in memory alone.
+    """The vectors of the queries asked last, by text; in memory alone.
 
     Attributes:
         embedder: makes what is not there.
@@ -30,7 +30,7 @@ class QueryVectors:
     clock: Callable[[], float] = time.monotonic
     hits: int = 0
     misses: int = 0
-    _kept: OrderedDict[tuple[str, bytes], tuple[float, tuple[float, ...]]] = field(default_factory=OrderedDict)
+    _kept: dict[str, tuple[float, tuple[float, ...]]] = field(default_factory=dict)  # when it was made; last used last
 
     def __post_init__(self) -> None:
         check_range("size", self.size, 0)
@@ -49,31 +49,20 @@ class QueryVectors:
             EmbeddingError: a text cannot be embedded, or there is no model; nothing of the call is kept.
         """
         now = self.clock()
-        found = {text: self._look_up(text, now) for text in dict.fromkeys(texts)}
-        missing = [text for text, vector in found.items() if vector is None]
+        found = {text: self._kept.get(text, (-math.inf, ())) for text in texts}
+        missing = [text for text, (made, _) in found.items() if now - made >= self.seconds]
         self.hits += len(texts) - len(missing)
         self.misses += len(missing)
         if missing:
             rows = Vectors(self.embedder, None).get(missing)
-            made = {text: tuple(map(float, row)) for text, row in zip(missing, rows, strict=True)}
-            found |= made
-            self._kept |= {self._key(text): (now, vector) for text, vector in made.items()}
+            found |= {text: (now, tuple(map(float, row))) for text, row in zip(missing, rows, strict=True)}
+        for text, one in found.items():
+            self._kept.pop(text, None)
+            self._kept[text] = one
         while len(self._kept) > self.size:
-            self._kept.popitem(last=False)
-        return [vector for text in texts if (vector := found[text]) is not None]
+            del self._kept[next(iter(self._kept))]
+        return [found[text][1] for text in texts]
 
     def clear(self) -> None:
         """Forget all of them."""
         self._kept.clear()
-
-    def _look_up(self, text: str, now: float) -> tuple[float, ...] | None:
-        key = self._key(text)
-        made, vector = self._kept.get(key, (now, None))
-        if vector is None or now - made >= self.seconds:
-            self._kept.pop(key, None)
-            return None
-        self._kept.move_to_end(key)
-        return vector
-
-    def _key(self, text: str) -> tuple[str, bytes]:
-        return self.embedder.identity.key, text_hash(text)

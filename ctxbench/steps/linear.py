@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,10 +14,9 @@ from ctxbench.core.errors import ParameterError, number_within
 from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
-from ctxbench.core.strategy import Strategy
 from ctxbench.features.columns import VERSION, column_values, families_of, resources_of, with_features
 from ctxbench.features.found import LABELLED, RETRIEVED, Found
-from ctxbench.features.stored_fits import LINEAR, Calibrations, open_calibrations
+from ctxbench.features.stored_fits import LINEAR, FittedWeights
 
 PLAIN = {"similarity.score": 1.0}
 MOST = 1e100
@@ -27,7 +24,7 @@ MOST = 1e100
 
 
 @dataclass(frozen=True)
-class Linear(Strategy):
+class Linear(FittedWeights):
     """Score by a weighted sum of columns: of how well a text fits, how old an item is, how sure, and others.
 
     Attributes:
@@ -44,18 +41,14 @@ class Linear(Strategy):
 
     weights: Mapping[str, float] = field(default_factory=dict)
     calibration: str | None = None
+    fitted: ClassVar[str] = LINEAR
     keeps_score: ClassVar[bool] = True
     orders: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        self.check_source()
         if self.calibration is None:
             object.__setattr__(self, "weights", checked_weights(self.weights or PLAIN))
-            return
-        if self.weights:
-            raise ParameterError("weights come from the calibration; leave one of the two out")
-        if LINEAR not in self.calibrations.kinds():
-            made = self.calibrations.command(LINEAR)
-            raise ParameterError(f"{self.calibration} holds no fit of {LINEAR}; make one with {made}")
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -64,21 +57,6 @@ class Linear(Strategy):
             return resources_of([name for name, weight in self.weights.items() if weight])
         fits = [fit.values.get("weights", {}) for fit in self.calibrations.fits if fit.what == LINEAR]
         return tuple(dict.fromkeys(["embedder", *resources_of([name for weights in fits for name in weights])]))
-
-    @property
-    def calibrated(self) -> str | None:
-        """The kind of fit that is read; None where weights are given."""
-        return None if self.calibration is None else LINEAR
-
-    @cached_property
-    def calibrations(self) -> Calibrations:
-        """The fits of the file, read once; without a file none."""
-        return Calibrations(Path(), "", ()) if self.calibration is None else open_calibrations(self.calibration)
-
-    @property
-    def content(self) -> str:
-        """SHA-256 of the file; empty without one."""
-        return self.calibrations.content
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
         """Refuse a file of several fits, none of them for the catalog, and a fit without weights.

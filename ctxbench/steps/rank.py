@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.features.stored_fits import WEIGHTS, Calibrations, read_calibrations
+from ctxbench.features.stored_fits import WEIGHTS, FittedWeights
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ NORMALISE = ("min_max", "z", "theoretical")
 
 
 @dataclass(frozen=True)
-class Weighted(Strategy):
+class Weighted(FittedWeights):
     """Weighted fusion: an item scores the weighted mean of its normalised scores in every source.
 
     Attributes:
@@ -98,6 +97,7 @@ class Weighted(Strategy):
     normalise: str = NORMALISE[0]
     lowest: Mapping[str, float] = field(default_factory=dict)
     calibration: str | None = None
+    fitted: ClassVar[str] = WEIGHTS
 
     def __post_init__(self) -> None:
         for name, low in (("weights", 0.0), ("lowest", -math.inf)):
@@ -110,12 +110,7 @@ class Weighted(Strategy):
         check_choice("normalise", self.normalise, NORMALISE)
         if self.lowest and self.normalise != "theoretical":
             raise ParameterError(f"lowest is for normalise: theoretical, got it with {self.normalise}")
-        if self.calibration is not None and self.weights:
-            raise ParameterError("weights come from the calibration; leave one of the two out")
-        if self.calibration is not None and WEIGHTS not in self.calibrations.kinds():
-            raise ParameterError(
-                f"{self.calibration} holds no fit of {WEIGHTS}; make one with {self.calibrations.command(WEIGHTS)}"
-            )
+        self.check_source()
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -126,23 +121,6 @@ class Weighted(Strategy):
     def sources(self) -> tuple[str, ...]:
         """The sources that must stand before it, by name; none where all count the same."""
         return tuple(dict.fromkeys([*self.weights, *self.lowest]))
-
-    @property
-    def calibrated(self) -> str | None:
-        """The kind of fit that is read; None where weights are given."""
-        return None if self.calibration is None else WEIGHTS
-
-    @cached_property
-    def calibrations(self) -> Calibrations:
-        """The fits of the file, read once; without a file none."""
-        if self.calibration is None:
-            return Calibrations(Path(), "", ())
-        return read_calibrations(Path(self.calibration))
-
-    @property
-    def content(self) -> str:
-        """SHA-256 of the file; empty without one."""
-        return self.calibrations.content
 
     def check(self, catalog: Catalog, resources: Resources) -> None:
         """Refuse a catalog, an embedder or a normalisation that the file has no fit for.

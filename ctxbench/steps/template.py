@@ -63,23 +63,19 @@ class Template(Strategy):
         for place, request in enumerate(query.batch.requests):
             rows = candidates.rows(place)
             chosen = (np.flatnonzero(candidates.chosen[rows]) + rows.start).tolist()
-            items: list[Item] = [catalog[int(candidates.item[row])] for row in chosen]
-            context = self.layout.render(
-                [
-                    _variables(item, float(candidates.score[row]), part_of(candidates, row))
-                    for item, row in zip(items, chosen, strict=True)
-                    if item.type != "tool"
-                ]
-            )
-            tools, texts = [item for item in items if item.type == "tool"], [context] if context else []
+            items: list[tuple[Item, int]] = [(catalog[int(candidates.item[row])], row) for row in chosen]
+            memories = [_variables(item, candidates, row) for item, row in items if item.type != "tool"]
+            context = self.layout.render(memories)
+            tools, texts = [item for item, _ in items if item.type == "tool"], [context] if context else []
             prompts.append(Prompt.around(request, texts, tools, system=self.system, context=context))
         return prompts
 
 
-def _variables(item: Item, score: float, shown: tuple[int, int] | None) -> dict[str, str]:
-    """What the variables of a template stand for, of one item."""
+def _variables(item: Item, candidates: Candidates, row: int) -> dict[str, str]:
+    """What the variables of a template stand for, of the item of a row."""
+    score = float(candidates.score[row])
     return {
-        "content": text_shown(item, shown),
+        "content": text_shown(item, part_of(candidates, row)),
         "type": item.kind or item.type,
         "confidence": "" if item.confidence is None else f"{item.confidence:g}",
         "timestamp": item.created or "",

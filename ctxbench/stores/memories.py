@@ -14,14 +14,13 @@ from ctxbench.core.items import Catalog, Item, ItemKey, Link
 from ctxbench.core.times import in_utc
 
 LONGEST = 1_000_000  # characters of a content
-BATCH = 1_000  # memories a transaction
-KEPT = 64  # workspaces whose last catalog a store keeps
 
 Forget: TypeAlias = Callable[[Sequence[str]], None]
 Progress: TypeAlias = Callable[[int, int], None]
 Taken: TypeAlias = Callable[[str, Sequence[str]], Collection[str]]
 """Which of some ids are taken in a workspace; a `ParameterError` where that is unknown."""
 
+_FACTS = ("workspace", "user", "kind", "conversation", "created", "until", "confidence", "metadata")  # of items, too
 _SUGGESTED = 1_000  # ids that are looked through for one that was misspelt
 _CHANGEABLE = ("content", "kind", "confidence", "conversation", "user", "metadata")
 # What SQLite, a prompt or a terminal would not give back as it came: control characters and half characters.
@@ -79,15 +78,12 @@ class MemoryStore(Protocol):
 
     def create_workspace(self, name: str) -> None:
         """Make a workspace; nothing changes where it is there already."""
-        ...
 
     def workspaces(self) -> tuple[str, ...]:
         """The names of all, in the order in which they were made."""
-        ...
 
     def insert(self, memory: Memory) -> Memory:
         """Add a memory whose id is new in its workspace; returns it as it is kept."""
-        ...
 
     def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
         """Add many, a thousand a transaction; returns how many.
@@ -101,7 +97,6 @@ class MemoryStore(Protocol):
         Raises:
             InputError: some are refused; all faults are listed, each with the number of its memory.
         """
-        ...
 
     def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
         """Add a version with some fields changed, which takes the place of the current one; returns it.
@@ -111,30 +106,24 @@ class MemoryStore(Protocol):
             at: when the new version begins and the current one ends, not before that began; None = now.
             changes: `content`, `kind`, `confidence`, `conversation`, `user`, `metadata`; at least one.
         """
-        ...
 
     def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
         """Delete memories, all versions, with their relationships, for good: no file holds them afterwards."""
-        ...
 
     def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
         """The current version, or the one that was there at a time."""
-        ...
 
     def relate(self, relationship: Relationship) -> None:
         """Add a relationship between two memories that are there; nothing changes where it is there already.
 
         Several may lead in a circle; none leads from a memory to itself.
         """
-        ...
 
     def unrelate(self, relationship: Relationship) -> None:
         """Take a relationship out that is there."""
-        ...
 
     def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
         """Those from a memory and to it, in order of their addition."""
-        ...
 
     def catalog(self, workspace: str) -> Catalog:
         """Every version as an item `memory:<id>@<version>`, in the order in which they were added.
@@ -142,23 +131,25 @@ class MemoryStore(Protocol):
         The same object until something is written there. After nothing but inserts it extends the one before, so that
         indexes are carried on.
         """
-        ...
 
     def revision(self, workspace: str) -> int:
         """A number that grows with everything that is written there."""
-        ...
 
     def close(self) -> None:
         """Let go of what is open; the next use opens it again."""
-        ...
 
 
-def name_fault(what: str, name: object) -> str:
-    """Why a text cannot be the name of something; empty if it can."""
+def checked_name(what: str, name: object) -> str:
+    """A text that can be the name of something.
+
+    Raises:
+        ParameterError: it is blank, no text, or holds what a line or a database would not give back as it came.
+    """
     if not isinstance(name, str) or not name.strip():
-        return f"{what} must be a text that is not blank, got {name!r:.60}"
-    found = _UNFIT_NAME.search(name)
-    return f"{what} must hold no control characters, got {found[0]!r} in {name!r:.60}" if found else ""
+        raise ParameterError(f"{what} must be a text that is not blank, got {name!r:.60}")
+    if found := _UNFIT_NAME.search(name):
+        raise ParameterError(f"{what} must hold no control characters, got {found[0]!r} in {name!r:.60}")
+    return name
 
 
 def checked(memory: Memory, faults: list[str]) -> Memory:
@@ -168,71 +159,65 @@ def checked(memory: Memory, faults: list[str]) -> Memory:
         memory: as it was given.
         faults: where everything goes that is wrong with it; then what is returned is not to be used.
     """
-    for name in ("id", "workspace", "kind", "conversation", "user"):
-        value = getattr(memory, name)
-        if value is None and name in ("conversation", "user"):
-            continue
-        if fault := name_fault(name, value):
-            faults.append(fault)
-    if isinstance(memory.id, str) and "@" in memory.id:
-        faults.append("id must hold no '@', which stands before the version in names of items")
-    if (memory.version, memory.until) != (1, None):
-        faults.append("version and until are set by the store; leave them out, and add a later version by `update`")
-    faults += _content_faults(memory.content)
-    given: list[Any] = []
-    for name, read in _READ:
+    kept: dict[str, Any] = {}
+    for name, read in _READ.items():
         try:
-            given.append(read(getattr(memory, name)))
+            kept[name] = read(name, getattr(memory, name))
         except ParameterError as error:
             faults.append(str(error))
-    if faults:
-        return memory
-    confidence, created, metadata = given
-    return Memory(  # `replace` takes five times as long
-        id=memory.id,
-        workspace=memory.workspace,
-        content=memory.content,
-        kind=memory.kind,
-        confidence=confidence,
-        created=created,
-        conversation=memory.conversation,
-        user=memory.user,
-        metadata=metadata,
-    )
+    if (memory.version, memory.until) != (1, None):
+        faults.append("version and until are set by the store; leave them out, and add a later version by `update`")
+    return memory if faults else Memory(**kept)
 
 
-def _content_faults(content: object) -> list[str]:
-    if not isinstance(content, str) or not content.strip():
-        return [f"content must be a text that is not blank, got {content!r:.60}"]
-    if len(content) > LONGEST:
-        return [f"content must have at most {LONGEST:,} characters, got {len(content):,}; store it in parts"]
-    if found := _UNFIT.search(content):
-        wanted = "no control characters but tabs and line ends"
-        return [f"content must hold {wanted}, got {found[0]!r} at character {found.start() + 1:,}; take it out"]
-    return []
+def _id(name: str, value: object) -> str:
+    if "@" in (id_ := checked_name(name, value)):
+        raise ParameterError("id must hold no '@', which stands before the version in names of items")
+    return id_
 
 
-def _created(value: object) -> str:
+def _name_if_any(name: str, value: object) -> str | None:
+    return None if value is None else checked_name(name, value)
+
+
+def _content(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ParameterError(f"{name} must be a text that is not blank, got {value!r:.60}")
+    if len(value) > LONGEST:
+        raise ParameterError(f"{name} must have at most {LONGEST:,} characters, got {len(value):,}; store it in parts")
+    if found := _UNFIT.search(value):
+        wanted = f"no control characters but tabs and line ends, got {found[0]!r} at character {found.start() + 1:,}"
+        raise ParameterError(f"{name} must hold {wanted}; take it out")
+    return value
+
+
+def _created(name: str, value: object) -> str:
     if value is not None and not isinstance(value, str):
-        raise ParameterError(f"created must be ISO 8601 as a text, got {value!r:.60}")
-    return time_named("created", value)
+        raise ParameterError(f"{name} must be ISO 8601 as a text, got {value!r:.60}")
+    return time_named(name, value)
 
 
-def _metadata(value: object) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise ParameterError(f"metadata must be a mapping from texts, got {value!r:.60}")
+def _metadata(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ParameterError(f"{name} must be a mapping from texts, got {value!r:.60}")
     try:
         return dict(json.loads(_JSON.encode(dict(value)))) if value else {}
     except (TypeError, ValueError, RecursionError) as error:
-        raise ParameterError(f"metadata must be JSON: {error}") from None
+        raise ParameterError(f"{name} must be JSON: {error}") from None
 
 
 _JSON = json.JSONEncoder(allow_nan=False)  # `json.dumps` would make one for each memory
-_READ: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("confidence", lambda value: number_within("confidence", value, 0, 1)),
-    ("created", _created),
-    ("metadata", _metadata),
-)
+_READ: Mapping[str, Callable[[str, Any], Any]] = {  # what is kept of each field, given its name and value
+    "id": _id,
+    "workspace": checked_name,
+    "kind": checked_name,
+    "conversation": _name_if_any,
+    "user": _name_if_any,
+    "content": _content,
+    "confidence": lambda name, value: number_within(name, value, 0, 1),
+    "created": _created,
+    "metadata": _metadata,
+}
 
 
 def time_named(name: str, text: str | None) -> str:
@@ -327,8 +312,7 @@ def version_at(versions: Sequence[Memory], at: str | None) -> Memory:
 
 def check_relationship(relationship: Relationship) -> None:
     """Refuse one that leads from a memory to itself, or has no type, by a `ParameterError`."""
-    if fault := name_fault("the type of a relationship", relationship.type):
-        raise ParameterError(fault)
+    checked_name("the type of a relationship", relationship.type)
     if relationship.source == relationship.target:
         ends = f"got {relationship.source!r} twice"
         raise ParameterError(f"a relationship leads from one memory to another one, {ends} ({relationship.type!r})")
@@ -360,41 +344,9 @@ def memory_catalog(
             type="memory",
             name=f"{row.id}@{row.version}",
             text=row.content,
-            workspace=row.workspace,
-            user=row.user,
-            kind=row.kind,
-            conversation=row.conversation,
-            created=row.created,
-            until=row.until,
-            confidence=row.confidence,
             links=tuple(links.get(row.id, ())) if row.until is None else (),
-            metadata=row.metadata,
+            **{name: getattr(row, name) for name in _FACTS},
         )
         for row in rows
     ]
     return Catalog(items) if before is None else before.extended(items)
-
-
-Read: TypeAlias = Callable[[int], tuple[list[Memory], list[Relationship], int]]
-"""Given a mark, 0 at first: the versions behind it, the relationships (needed at 0 alone), and the mark behind them."""
-
-
-class KeptCatalogs:
-    """The last catalogs of some workspaces, so that one that only grew is extended and keeps its indexes."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, tuple[int, int, Catalog]] = {}
-
-    def of(self, workspace: str, revision: int, altered: int, read: Read) -> Catalog:
-        """The catalog of a workspace; `altered` is its revision at the last write that was no insert."""
-        last, mark, catalog = self._kept.pop(workspace, (-1, 0, Catalog(())))
-        if last < altered or not mark:
-            memories, relationships, mark = read(0)
-            catalog = memory_catalog(memories, relationships)
-        elif last < revision:
-            memories, _, mark = read(mark)
-            catalog = memory_catalog(memories, before=catalog)
-        self._kept[workspace] = revision, mark, catalog  # the last used stands last
-        while len(self._kept) > KEPT:
-            del self._kept[next(iter(self._kept))]
-        return catalog

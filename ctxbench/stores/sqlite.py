@@ -9,34 +9,22 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
 from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.core.items import Catalog
 from ctxbench.io.files import folder_fault, readable
-from ctxbench.stores.memories import (
-    BATCH,
-    Forget,
-    KeptCatalogs,
-    Memory,
-    Progress,
-    Relationship,
-    accepted,
-    accepted_one,
-    check_relationship,
-    name_fault,
-    successor,
-    unknown,
-    version_at,
-)
+from ctxbench.stores.base_store import BaseStore
+from ctxbench.stores.memories import Forget, Memory, Relationship, checked_name, unknown
 from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
 
-_LOOK_UP = 500  # ids a statement, below SQLite's oldest limit of 999 variables
+_SCHEMA = (
+    "SELECT (SELECT count(*) FROM sqlite_master), user_version, application_id"
+    " FROM pragma_user_version, pragma_application_id"
+)
 _COLUMNS = ("version", "content", "kind", "confidence", "created", "conversation", "user", "until", "metadata")
 _PLAIN = attrgetter(*_COLUMNS[:-1])  # metadata is written as JSON
 _ADD_MEMORY = "INSERT INTO memories (key, workspace, id) VALUES (?, ?, ?)"
@@ -48,7 +36,7 @@ _RELATIONSHIPS = (
 )
 
 
-class SqliteStore:
+class SqliteStore(BaseStore):
     """A `MemoryStore` in a file. What `delete` took out is in neither the file nor its log afterwards.
 
     That takes as long as writing the file anew, so delete many at once rather than one by one.
@@ -67,124 +55,33 @@ class SqliteStore:
     def __init__(
         self, path: Path | str, *, create: bool = True, busy_seconds: float = 30.0, forget: Forget | None = None
     ) -> None:
+        super().__init__(forget)
         self.path = Path(path)
-        self._create, self._busy, self._forget = create, busy_seconds, forget
-        self._catalogs = KeptCatalogs()
-        self._lock = threading.RLock()
+        self._create, self._busy = create, busy_seconds
         self._process = 0
         self._connection: sqlite3.Connection | None = None
         self._inherited: sqlite3.Connection | None = None
         self._open()
 
-    def create_workspace(self, name: str) -> None:
-        """As of `MemoryStore`."""
-        if fault := name_fault("the name of a workspace", name):
-            raise ParameterError(fault)
-        with self._transaction() as db:
-            db.execute("INSERT INTO workspaces (name) VALUES (?) ON CONFLICT DO NOTHING", (name,))
-
     def workspaces(self) -> tuple[str, ...]:
         """As of `MemoryStore`."""
-        with self._transaction("DEFERRED") as db:
-            return _names(db)
-
-    def insert(self, memory: Memory) -> Memory:
-        """As of `MemoryStore`."""
-        with self._transaction() as db:
-            row = accepted_one(memory, lambda *asked: _taken(db, *asked))
-            _add(db, [row])
-        return row
-
-    def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
-        """As of `MemoryStore`."""
-
-        def taken(workspace: str, ids: Sequence[str]) -> list[str]:
-            with self._transaction("DEFERRED") as db:
-                return _taken(db, workspace, ids)
-
-        rows = accepted(memories, taken)
-        for start in range(0, len(rows), BATCH):
-            with self._transaction() as db:
-                _add(db, rows[start : start + BATCH])
-            if progress is not None:
-                progress(min(start + BATCH, len(rows)), len(rows))
-        return len(rows)
-
-    def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
-        """As of `MemoryStore`."""
-        with self._transaction() as db:
-            place, key = _place(db, workspace, id)
-            ended, new = successor(_versions(db, workspace, "WHERE memory = ?", key)[-1][1], at, changes)
-            ending = (ended.until, key, ended.version)
-            db.execute("UPDATE versions SET until = ? WHERE memory = ? AND version = ?", ending)
-            db.execute(_ADD_VERSION, _values(new, place, key))
-            _altered(db, place)
-        return new
+        with self._transaction(reads=True):
+            return tuple(name for (name,) in self._sql("SELECT name FROM workspaces ORDER BY key"))
 
     def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
         """As of `MemoryStore`. Where another process reads all the time, it is an error that says what is left."""
-        with self._transaction() as db:
-            places = [_place(db, workspace, one) for one in dict.fromkeys((id, *more))]
-            db.execute("CREATE TEMP TABLE IF NOT EXISTS gone (memory INTEGER PRIMARY KEY)")
-            db.execute("DELETE FROM gone")
-            db.executemany("INSERT INTO gone VALUES (?)", [(key,) for _, key in places])
+        with self._transaction():
+            places = [self._place(workspace, one) for one in (id, *more)]
+            keys, gone = json.dumps([key for _, key in places]), "IN (SELECT value FROM json_each(?))"
             if self._forget is not None:
-                texts = "SELECT content FROM versions WHERE memory {} IN gone"
-                only = f"{texts.format('')} EXCEPT {texts.format('NOT')}"
-                self._forget([text for (text,) in db.execute(only)])
-            db.execute("DELETE FROM memories WHERE key IN gone")
-            db.execute("INSERT INTO unscrubbed VALUES (datetime())")
-            _altered(db, places[0][0])
+                texts = "SELECT content FROM versions WHERE memory"
+                only = self._sql(f"{texts} {gone} EXCEPT {texts} NOT {gone}", keys, keys)
+                self._forget([text for (text,) in only])
+            self._sql(f"DELETE FROM memories WHERE key {gone}", keys)  # noqa: S608
+            self._sql("INSERT INTO unscrubbed VALUES (datetime())")
+            self._alter(places[0][0])
         with self._lock:
             self._scrub(self._open())
-
-    def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
-        """As of `MemoryStore`."""
-        with self._transaction("DEFERRED") as db:
-            _, key = _place(db, workspace, id)
-            return version_at([row for _, row in _versions(db, workspace, "WHERE memory = ?", key)], at)
-
-    def relate(self, relationship: Relationship) -> None:
-        """As of `MemoryStore`."""
-        with self._transaction() as db:
-            place, ends = _ends(db, relationship)
-            add = "INSERT INTO relationships (source, target, type) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-            if db.execute(add, ends).rowcount:
-                _altered(db, place)
-
-    def unrelate(self, relationship: Relationship) -> None:
-        """As of `MemoryStore`."""
-        with self._transaction() as db:
-            place, ends = _ends(db, relationship)
-            if not db.execute("DELETE FROM relationships WHERE (source, target, type) = (?, ?, ?)", ends).rowcount:
-                raise unknown("no such relationship is there:", relationship)
-            _altered(db, place)
-
-    def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
-        """As of `MemoryStore`."""
-        with self._transaction("DEFERRED") as db:
-            place, key = _place(db, workspace, id)
-            return tuple(_relationships(db, workspace, place, key))
-
-    def catalog(self, workspace: str) -> Catalog:
-        """As of `MemoryStore`."""
-        with self._lock:
-            own = self._open().in_transaction  # what `together` has changed so far is kept for nobody else
-        with self._transaction("DEFERRED") as db:
-            place, revision, altered = _state(db, workspace)
-
-            def read(mark: int) -> tuple[list[Memory], list[Relationship], int]:
-                where = "WHERE versions.workspace = ? AND seq > ? ORDER BY seq"
-                rows = _versions(db, workspace, where, place, mark)
-                related = [] if mark else _relationships(db, workspace, place)
-                return [row for _, row in rows], related, rows[-1][0] if rows else mark
-
-            return (KeptCatalogs() if own else self._catalogs).of(workspace, revision, altered, read)
-
-    def revision(self, workspace: str) -> int:
-        """As of `MemoryStore`."""
-        with self._transaction("DEFERRED") as db:
-            return _state(db, workspace)[1]
 
     def close(self) -> None:
         """As of `MemoryStore`."""
@@ -211,8 +108,8 @@ class SqliteStore:
     # ---- the file
 
     @contextmanager
-    def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
-        """Commit at the end, roll back on any error; IMMEDIATE takes the write lock at once, DEFERRED only reads.
+    def _transaction(self, *, reads: bool = False) -> Iterator[None]:
+        """Commit at the end, roll back on any error; a write takes the lock of the file at once.
 
         Inside of another one it is a part of that.
         """
@@ -220,13 +117,15 @@ class SqliteStore:
             db = self._open()
             inside = db.in_transaction
             if inside:
-                yield db
+                yield
                 return
+            kept = dict(self._kept)
             try:
-                db.execute(f"BEGIN {kind}")
-                yield db
+                db.execute("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
+                yield
                 db.execute("COMMIT")
             except BaseException as error:
+                self._kept = kept  # no catalog of what has not happened
                 if db.in_transaction:  # SQLite itself rolls back on some errors
                     db.execute("ROLLBACK")
                 if isinstance(error, sqlite3.Error | json.JSONDecodeError):
@@ -248,14 +147,14 @@ class SqliteStore:
                 raise StorageError(f"cannot open {path}: {why}; expected a database of memories")
             try:
                 db = sqlite3.connect(path.absolute(), timeout=self._busy, isolation_level=None, check_same_thread=False)
-                try:
-                    self._prepare(db)
-                except BaseException:
-                    db.close()
-                    raise
+                self._connection = db
+                self._prepare(db)
             except sqlite3.Error as error:
+                self.close()
                 raise self._fault(error) from error
-            self._connection = db
+            except BaseException:
+                self.close()
+                raise
         return self._connection
 
     def _prepare(self, db: sqlite3.Connection) -> None:
@@ -278,10 +177,7 @@ class SqliteStore:
 
     def _schema(self, db: sqlite3.Connection) -> int:
         """The version of the file's schema, 0 where there is none yet."""
-        tables, version, application = (
-            db.execute(query).fetchone()[0]
-            for query in ("SELECT count(*) FROM sqlite_master", "PRAGMA user_version", "PRAGMA application_id")
-        )
+        tables, version, application = db.execute(_SCHEMA).fetchone()
         if application != APPLICATION and (tables or version):
             raise StorageError(f"{self.path} is a database of something else; expected one of memories")
         if version > len(MIGRATIONS):
@@ -298,14 +194,14 @@ class SqliteStore:
             if not db.execute("SELECT count(*) FROM unscrubbed").fetchone()[0]:
                 return
             db.execute("VACUUM")
-            why = "another process reads it" if db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] else ""
-            if not why:
+            if not db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 db.execute("DELETE FROM unscrubbed")
+                return
+            why = "another process reads it"
         except sqlite3.Error as error:
             why = str(error)
-        if why:
-            said = f"the memories are deleted, but their text may still be in {self.path} ({why})"
-            raise StorageError(f"{said}; it goes when the file is next opened while no one else uses it")
+        said = f"the memories are deleted, but their text may still be in {self.path} ({why})"
+        raise StorageError(f"{said}; it goes when the file is next opened while no one else uses it")
 
     def _fault(self, error: Exception) -> StorageError:
         """What SQLite's error means for the user."""
@@ -320,80 +216,101 @@ class SqliteStore:
         }.get(code, f"{error}; look at the disk, or go back to a copy")
         return StorageError(f"cannot use {self.path}: {said}")
 
+    # ---- the tables
 
-def _names(db: sqlite3.Connection) -> tuple[str, ...]:
-    return tuple(name for (name,) in db.execute("SELECT name FROM workspaces ORDER BY key"))
+    def _sql(self, statement: str, *given: Any) -> sqlite3.Cursor:
+        return self._open().execute(statement, given)
+
+    def _room(self, workspace: str) -> tuple[int, int, int]:
+        """The key of a workspace, its revision, and that at the last write that was no insert."""
+        found = self._sql("SELECT key, revision, altered FROM workspaces WHERE name = ?", _asked(workspace)).fetchone()
+        if found is None:
+            raise unknown("unknown workspace", workspace, self.workspaces())
+        return found[0], found[1], found[2]
+
+    def _place(self, workspace: str, id_: str) -> tuple[int, int]:
+        """The keys of a workspace and of a memory in it."""
+        place, _, _ = self._room(workspace)
+        asked = (place, _asked(id_))
+        found = self._sql("SELECT key FROM memories WHERE workspace = ? AND id = ?", *asked).fetchone()
+        if found is None:
+            known = (one for (one,) in self._sql("SELECT id FROM memories WHERE workspace = ?", place))
+            raise unknown(f"workspace {workspace!r} has no memory", id_, known)
+        return place, found[0]
+
+    def _make(self, workspace: str) -> None:
+        self._sql("INSERT INTO workspaces (name) VALUES (?) ON CONFLICT DO NOTHING", workspace)
+
+    def _taken(self, workspace: str, ids: Sequence[str]) -> list[str]:
+        query = "SELECT id FROM memories WHERE workspace = ? AND id IN (SELECT value FROM json_each(?))"
+        return [id_ for (id_,) in self._sql(query, self._room(workspace)[0], json.dumps(ids))]
+
+    def _add(self, rows: Sequence[Memory]) -> None:
+        places = {name: self._room(name)[0] for name in dict.fromkeys(row.workspace for row in rows)}
+        first = self._sql("SELECT coalesce(max(key), 0) + 1 FROM memories").fetchone()[0]
+        keyed = [(places[row.workspace], key, row) for key, row in enumerate(rows, first)]
+        db = self._open()
+        db.executemany(_ADD_MEMORY, [(key, place, row.id) for place, key, row in keyed])
+        db.executemany(_ADD_VERSION, [_values(row, place, key) for place, key, row in keyed])
+        changed = [(place,) for place in places.values()]
+        db.executemany("UPDATE workspaces SET revision = revision + 1 WHERE key = ?", changed)
+
+    def _versions(self, workspace: str, id_: str) -> list[Memory]:
+        _, key = self._place(workspace, id_)
+        return [row for _, row in self._rows(workspace, "WHERE memory = ?", key)]
+
+    def _added(self, workspace: str, mark: int) -> tuple[list[Memory], int]:
+        where = "WHERE versions.workspace = ? AND seq > ? ORDER BY seq"
+        rows = self._rows(workspace, where, self._room(workspace)[0], mark)
+        return [row for _, row in rows], rows[-1][0] if rows else mark
+
+    def _rows(self, workspace: str, where: str, *given: int) -> list[tuple[int, Memory]]:
+        """Versions with their places in the order of additions."""
+        rows = []
+        for seq, id_, *plain, metadata in self._sql(_VERSIONS + where, *given):
+            said = dict(zip(_COLUMNS, (*plain, {} if metadata == "{}" else json.loads(metadata)), strict=True))
+            rows.append((seq, Memory(workspace=workspace, id=id_, **said)))
+        return rows
+
+    def _succeed(self, ended: Memory, new: Memory) -> None:
+        place, key = self._place(new.workspace, new.id)
+        self._sql("UPDATE versions SET until = ? WHERE memory = ? AND version = ?", ended.until, key, ended.version)
+        self._sql(_ADD_VERSION, *_values(new, place, key))
+        self._alter(place)
+
+    def _relate(self, relationship: Relationship, *, there: bool) -> bool:
+        place, source = self._place(relationship.workspace, relationship.source)
+        _, target = self._place(relationship.workspace, relationship.target)
+        add = "INSERT INTO relationships (source, target, type) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        take = "DELETE FROM relationships WHERE (source, target, type) = (?, ?, ?)"
+        changed = self._sql(add if there else take, source, target, relationship.type).rowcount > 0
+        if changed:
+            self._alter(place)
+        return changed
+
+    def _links(self, workspace: str, id_: str | None = None) -> list[Relationship]:
+        if id_ is None:
+            ends = self._sql(_RELATIONSHIPS.format(""), self._room(workspace)[0])
+        else:
+            place, key = self._place(workspace, id_)
+            ends = self._sql(_RELATIONSHIPS.format("AND (source = ?2 OR target = ?2)"), place, key)
+        return [Relationship(workspace=workspace, source=one, target=other, type=kind) for one, other, kind in ends]
+
+    def _state(self, workspace: str) -> tuple[int, int]:
+        return self._room(workspace)[1:]
+
+    def _alter(self, place: int) -> None:
+        """Note a write that was no insert."""
+        self._sql("UPDATE workspaces SET revision = revision + 1, altered = revision + 1 WHERE key = ?", place)
 
 
-def _state(db: sqlite3.Connection, workspace: str) -> tuple[int, int, int]:
-    """The key of a workspace, its revision, and that at the last write that was no insert."""
-    asked = (workspace if name_fault("", workspace) == "" else "",)  # what is no name is in no table
-    found = db.execute("SELECT key, revision, altered FROM workspaces WHERE name = ?", asked).fetchone()
-    if found is None:
-        raise unknown("unknown workspace", workspace, _names(db))
-    return found[0], found[1], found[2]
-
-
-def _place(db: sqlite3.Connection, workspace: str, id_: str) -> tuple[int, int]:
-    """The keys of a workspace and of a memory in it."""
-    place, _, _ = _state(db, workspace)
-    asked = (place, id_ if name_fault("", id_) == "" else "")
-    found = db.execute("SELECT key FROM memories WHERE workspace = ? AND id = ?", asked).fetchone()
-    if found is None:
-        known = (one for (one,) in db.execute("SELECT id FROM memories WHERE workspace = ?", (place,)))
-        raise unknown(f"workspace {workspace!r} has no memory", id_, known)
-    return place, found[0]
-
-
-def _taken(db: sqlite3.Connection, workspace: str, ids: Sequence[str]) -> list[str]:
-    place, _, _ = _state(db, workspace)
-    found: list[str] = []
-    for start in range(0, len(ids), _LOOK_UP):
-        part = ids[start : start + _LOOK_UP]
-        query = f"SELECT id FROM memories WHERE workspace = ? AND id IN ({','.join('?' * len(part))})"  # noqa: S608
-        found += [id_ for (id_,) in db.execute(query, (place, *part))]
-    return found
-
-
-def _ends(db: sqlite3.Connection, relationship: Relationship) -> tuple[int, tuple[int, int, str]]:
-    """The key of the workspace, and the values of a row of relationships."""
-    check_relationship(relationship)
-    place, source = _place(db, relationship.workspace, relationship.source)
-    return place, (source, _place(db, relationship.workspace, relationship.target)[1], relationship.type)
-
-
-def _add(db: sqlite3.Connection, rows: Sequence[Memory]) -> None:
-    """Insert memories that are new."""
-    places = {name: _state(db, name)[0] for name in dict.fromkeys(row.workspace for row in rows)}
-    first = db.execute("SELECT coalesce(max(key), 0) + 1 FROM memories").fetchone()[0]
-    keyed = [(places[row.workspace], key, row) for key, row in enumerate(rows, first)]
-    db.executemany(_ADD_MEMORY, [(key, place, row.id) for place, key, row in keyed])
-    db.executemany(_ADD_VERSION, [_values(row, place, key) for place, key, row in keyed])
-    changed = [(place,) for place in places.values()]
-    db.executemany("UPDATE workspaces SET revision = revision + 1 WHERE key = ?", changed)
-
-
-def _altered(db: sqlite3.Connection, place: int) -> None:
-    """Note a write that was no insert."""
-    db.execute("UPDATE workspaces SET revision = revision + 1, altered = revision + 1 WHERE key = ?", (place,))
+def _asked(name: str) -> str:
+    """A name to be looked up; what can be none is in no table, like the empty one."""
+    try:
+        return checked_name("", name)
+    except ParameterError:
+        return ""
 
 
 def _values(row: Memory, place: int, key: int) -> tuple[Any, ...]:
     return (place, key, *_PLAIN(row), json.dumps(row.metadata) if row.metadata else "{}")
-
-
-def _versions(db: sqlite3.Connection, workspace: str, where: str, *given: int) -> list[tuple[int, Memory]]:
-    """Versions with their places in the order of additions."""
-    rows = []
-    for seq, id_, *plain, metadata in db.execute(_VERSIONS + where, given):
-        said = dict(zip(_COLUMNS, (*plain, {} if metadata == "{}" else json.loads(metadata)), strict=True))
-        rows.append((seq, Memory(workspace=workspace, id=id_, **said)))
-    return rows
-
-
-def _relationships(db: sqlite3.Connection, workspace: str, place: int, key: int | None = None) -> list[Relationship]:
-    """Those of a workspace, or those of one memory of it."""
-    asked = (place,) if key is None else (place, key, key)
-    query = _RELATIONSHIPS.format("" if key is None else "AND (source = ? OR target = ?)")
-    ends = db.execute(query, asked)
-    return [Relationship(workspace=workspace, source=one, target=other, type=kind) for one, other, kind in ends]

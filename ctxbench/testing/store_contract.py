@@ -86,11 +86,8 @@ def _versioned(store: MemoryStore) -> Found:
     yield "at the moment of the change", store.get("one", "a", at=_LATER), new
     yield "a second change at that moment", store.update("one", "a", at=_LATER, content="newer").version, 3
     yield "version there then", store.get("one", "a", at=_LAST).version, 3
-    yield (
-        "the catalog",
-        [(item.name, item.until) for item in store.catalog("one")][:2],
-        [*(("a@1", _LATER), ("a@2", _LATER))],
-    )
+    ends = [(item.name, item.until) for item in store.catalog("one")]
+    yield "the catalog", ends, [("a@1", _LATER), ("a@2", _LATER), ("a@3", None)]
 
 
 def _deleted(store: MemoryStore) -> Found:

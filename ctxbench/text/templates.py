@@ -94,7 +94,6 @@ TEMPLATES: Mapping[str, ContextTemplate] = {
     "chat": ContextTemplate(
         header="Relevant context from past conversations:\n\n",
         memory_format="- {{content}}",
-        separator="\n",
         footer="\n",
         metadata=False,
     ),

@@ -75,10 +75,10 @@ def test_the_line_search_beside_trying_values(benchmark, cases, metric):
     found = benchmark.pedantic(lambda: fit_linear(cases, wanted, start=weights), rounds=1)
     busy = time.process_time() - busy
     one, trying = statistics.median(lines), VALUES * statistics.median(tried)
-    benchmark.extra_info.update({"line_s": one, "values_s": trying, "lines": found.lines, "processor_s": busy})
+    benchmark.extra_info.update({"line_s": one, "values_s": trying, "processor_s": busy})
     print(  # noqa: T201 - figures for who runs it with -s
         f"\n{metric}, {QUERIES} queries, {len(cases.item):,} candidates: all values of a weight ({len(line.means):,} "
         f"intervals) in {1000 * one:.0f} ms; {VALUES} values by ranking anew in {trying:.0f} s, {trying / one:,.0f} "
-        f"times as long; six weights ({found.lines} lines from {COLUMNS + 4} starts) in {busy:.1f} s of the processor "
+        f"times as long; six weights ({COLUMNS + 4} starts) in {busy:.1f} s of the processor "
         f"(bar 30), {found.before:.3f} before and {found.mean:.3f} after"
     )

@@ -16,7 +16,8 @@ import numpy as np
 
 from ctxbench.embedding.embedder import EmbedderIdentity
 from ctxbench.embedding.vectors import VectorStore, text_hash
-from ctxbench.stores.memories import BATCH, Memory
+from ctxbench.stores.base_store import BATCH
+from ctxbench.stores.memories import Memory
 from ctxbench.stores.sqlite import _ADD_MEMORY, _ADD_VERSION, SqliteStore, _values
 
 ROWS = 20_000

@@ -150,6 +150,7 @@ BAD_ROWS = {
     "malformed": ('{"id": "a", "content": }', "malformed JSON"),
     "no object": ("[1]", "expected a JSON object"),
     "unknown field": ({"id": "a", "contnt": "x"}, "unknown field 'contnt'; did you mean 'content'"),
+    "two names": ({"id": "a", "content": "x", "text": "y"}, "'content' and 'text' say the same of a memory; leave"),
     "no id": ({"content": "x"}, "id must be a text that is not blank, got None"),
     "empty content": ({"id": "a", "content": " "}, "content must be a text that is not blank, got ' '"),
     "no content": ({"id": "a"}, "content must be a text that is not blank, got None"),

@@ -298,6 +298,10 @@ class TestCalibratedWeights:
         with pytest.raises(ParameterError, match=said):
             step.check(self.CATALOG, testing.mock_resources())
 
+    def test_no_weights_come_with_the_fits_that_ship(self):
+        with pytest.raises(ParameterError, match="shipped holds no fit of weights; make one with `ctxbench calibrate"):
+            Weighted(calibration="shipped")
+
     def test_weights_and_a_file_are_one_too_many(self, tmp_path):
         with pytest.raises(ParameterError, match="weights come from the calibration; leave one of the two out"):
             Weighted(weights={"dense": 1}, calibration=self.written(tmp_path / "w.json"))

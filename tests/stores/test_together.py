@@ -59,3 +59,18 @@ def test_others_see_nothing_of_it_before_its_end(store):
     with SqliteStore(store.path) as other, store.together():
         changes(store)
         assert len(other.catalog("w")) == 1
+
+
+def test_a_catalog_that_was_read_inside_goes_with_what_is_undone(store):
+    def fail():
+        with store.together():
+            store.insert(memory("a"))
+            assert len(store.catalog("w")) == 2
+            store.get("w", "gone")
+
+    before = store.catalog("w")
+    with pytest.raises(ParameterError, match="no memory 'gone'"):
+        fail()
+    assert store.catalog("w") is before
+    store.insert(memory("b"))  # the workspace's revision is then what it was inside
+    assert [item.name for item in store.catalog("w")] == ["old@1", "b@1"]

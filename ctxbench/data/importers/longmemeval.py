@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -36,21 +36,14 @@ _REMARKS = (
 )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _HistoryQuestion:
     """One question, with the turns of its history by time and, unless it is to be refused, those that answer it."""
 
-    request: Request
-    type: str
-    turns: list[Item] = field(default_factory=list)
-    evidence: list[Item] = field(default_factory=list)
-    late: int = 0  # marked turns of after the question; they are no evidence
-    repeated: int = 0  # sessions with the id of another of the same history
-
-    @property
-    def abstention(self) -> bool:
-        """Whether the history does not answer it."""
-        return self.request.id.endswith(ABSTENTION)
+    query: DatasetQuery
+    turns: Sequence[Item]
+    evidence: Sequence[Item]
+    repeated: int  # sessions with the id of another of the same history
 
 
 def _published(variant: str, size: int, sha256: str) -> PublishedSource:
@@ -84,16 +77,16 @@ class LongMemEvalOracle(FileImporter):
         faults: list[Fault] = []
         entries = json_entries(self.read(file.path), faults, expected="questions with haystack_sessions")
         questions = [question for entry in entries if (question := _read_question(entry)) is not None]
-        n_by_id = Counter(question.request.id for question in questions)
+        n_by_id = Counter(question.query.request.id for question in questions)
         faults += [Fault(f"question_id {id_!r} occurs {n} times; expected once") for id_, n in n_by_id.items() if n > 1]
         raise_faults(faults, subject="LongMemEval")
         return Dataset(
             name=name,
             version=self.version,
             catalog=Catalog(turn for question in questions for turn in question.turns),
-            queries=tuple(_query(question) for question in questions),
+            queries=tuple(question.query for question in questions),
             labels=tuple(
-                Label(question.request.id, item.key, Grade.REQUIRED, source=OWNER)
+                Label(question.query.request.id, item.key, Grade.REQUIRED, source=OWNER)
                 for question in questions
                 for item in question.evidence
             ),
@@ -126,7 +119,6 @@ def _read_question(entry: Row) -> _HistoryQuestion | None:
         entry.fault(f"question {id_!r}: {', '.join(names)} must be as long as each other, got {sorted(lengths)}")
     if len(entry.faults) > n_faults or time is None:
         return None
-    question = _HistoryQuestion(request=Request(id=id_, text=text, workspace=id_, time=time.isoformat()), type=type_)
     history, n_by_id = [], Counter[str]()
     for session, date, turns in zip(*columns, strict=True):
         where = f"question {id_!r}, session {session!r:.60}"
@@ -138,22 +130,29 @@ def _read_question(entry: Row) -> _HistoryQuestion | None:
             name = session if n_by_id[session] == 1 else f"{session}~{n_by_id[session]}"
             history.append((start, _read_session(turns, (id_, name, start), where, entry)))
     turns_by_time = [turn for _, turns in sorted(history, key=lambda row: row[0]) for turn in turns]
-    question.turns = [item for item, _, _ in turns_by_time]
-    if not question.abstention:
-        question.evidence = [item for item, at, is_marked in turns_by_time if is_marked and at <= time]
-        question.late = sum(is_marked for _, _, is_marked in turns_by_time) - len(question.evidence)
-    question.repeated = sum(n_by_id.values()) - len(n_by_id)
-    return question
+    unanswered, group = id_.endswith(ABSTENTION), id_.removesuffix(ABSTENTION)
+    request = Request(id=id_, text=text, workspace=id_, time=time.isoformat())
+    marked = [] if unanswered else [item for item, is_marked in turns_by_time if is_marked]
+    evidence = [item for item in marked if str(item.created) <= str(request.time)]  # both in one form
+    query = DatasetQuery(
+        request=request,
+        split=split_of(group),
+        group=group,
+        tags=(type_, "abstention") if unanswered else (type_,),
+        needs_nothing=unanswered,
+        partly_labelled=len(evidence) < len(marked),  # those of after the question are no evidence
+    )
+    turns, repeated = [item for item, _ in turns_by_time], sum(n_by_id.values()) - len(n_by_id)
+    return _HistoryQuestion(query=query, turns=turns, evidence=evidence, repeated=repeated)
 
 
 def _read_session(
     turns: Sequence[Any], place: tuple[str, str, datetime], where: str, entry: Row
-) -> list[tuple[Item, datetime, bool]]:
-    """The turns of a session, given its question, name and time; each with its time and whether it is marked."""
+) -> list[tuple[Item, bool]]:
+    """The turns of a session, given its question, name and time; each with whether it is marked."""
     question, session, start = place
     found = []
     for number, turn in enumerate(turns, start=1):
-        at = start + timedelta(seconds=number - 1)
         fields = turn if isinstance(turn, dict) else {}
         role, content, marked = fields.get("role"), fields.get("content"), fields.get("has_answer") or False
         if role not in ("user", "assistant") or not isinstance(content, str) or not isinstance(marked, bool):
@@ -167,10 +166,10 @@ def _read_session(
             workspace=question,
             kind="turn",
             conversation=f"{question}/{session}",
-            created=at.isoformat(),
+            created=(start + timedelta(seconds=number - 1)).isoformat(),
             metadata={"speaker": role},
         )
-        found.append((item, at, marked))
+        found.append((item, marked))
     return found
 
 
@@ -183,25 +182,15 @@ def _time(value: Any, where: str, entry: Row) -> datetime | None:
         return None
 
 
-def _query(question: _HistoryQuestion) -> DatasetQuery:
-    group = question.request.id.removesuffix(ABSTENTION)
-    return DatasetQuery(
-        request=question.request,
-        split=split_of(group),
-        group=group,
-        tags=(question.type, *(("abstention",) if question.abstention else ())),
-        needs_nothing=question.abstention,
-        partly_labelled=question.late > 0,
-    )
-
-
 def _counts(questions: Sequence[_HistoryQuestion]) -> dict[str, int]:
     """Counts of the source, for the card."""
-    answered = [question for question in questions if not question.abstention]
+    answered = [question for question in questions if not question.query.needs_nothing]
     return {
         "questions published": len(questions),
         "questions that need nothing": len(questions) - len(answered),
-        "other questions without a marked turn": sum(not one.evidence and not one.late for one in answered),
-        "other questions with a marked turn after their date": sum(one.late > 0 for one in answered),
+        "other questions without a marked turn": sum(
+            not one.evidence and not one.query.partly_labelled for one in answered
+        ),
+        "other questions with a marked turn after their date": sum(one.query.partly_labelled for one in answered),
         "sessions with the id of another of their history": sum(question.repeated for question in questions),
     }

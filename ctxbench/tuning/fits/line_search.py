@@ -61,15 +61,11 @@ class LinearWeights:
         weights: shape (n_columns,).
         mean: of the metric with them, over the queries that it applies to.
         before: with the weights that were given; NaN where none were.
-        queries: how many the metric applies to.
-        lines: how many lines were searched.
     """
 
     weights: FloatArray
     mean: float
     before: float
-    queries: int
-    lines: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +127,6 @@ class LineSearch:
     Attributes:
         spread: standard deviation of each column within queries, shape (n_columns,).
         applies: the queries that the metric applies to, of those asked for, shape (n_queries,).
-        lines: how many lines were searched.
     """
 
     def __init__(self, cases: LinearCases, metric: Metric, *, queries: BoolArray | None = None) -> None:
@@ -141,7 +136,7 @@ class LineSearch:
             ParameterError: as of `check_objective`, or the metric applies to none of the queries.
         """
         check_objective(metric)
-        self._metric, self._labels, self.lines, self.spread = metric, cases.joined(), 0, _spread(cases)
+        self._metric, self._labels, self.spread = metric, cases.joined(), _spread(cases)
         self._depth, every, none = metric.k or DEPTH, np.arange(self._labels.n), np.empty(0, dtype=np.int64)
         self.applies = ~np.isnan(self._values(every, none, none, none))
         if queries is not None:
@@ -178,7 +173,6 @@ class LineSearch:
 
     def along(self, column: int, weights: FloatArray) -> LineValues:
         """The mean of the metric for every weight of a column within reach, the other weights as given."""
-        self.lines += 1
         strongest = float((np.abs(weights) * self.spread)[np.arange(len(weights)) != column].max(initial=0.0))
         high = MOST * (strongest or 1.0) / self.spread[column]
         begins, ends = np.empty((2, len(self._label), self._depth))
@@ -260,8 +254,7 @@ def fit_linear(
     found += [_scaled(search.climb(one)) for one in _starts(search.spread, start, seed)]
     means = [search.mean(one) for one in found]
     best = next(place for place, mean in enumerate(means) if mean >= max(means) - SURE)
-    before = math.nan if start is None else means[0]
-    return LinearWeights(found[best], means[best], before, int(search.applies.sum()), search.lines)
+    return LinearWeights(found[best], means[best], math.nan if start is None else means[0])
 
 
 def _scaled(weights: FloatArray) -> FloatArray:

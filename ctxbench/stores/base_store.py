@@ -1,0 +1,157 @@
+"""What stores do alike, wherever they keep their rows: checks, versions, batches, and catalogs that grow."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from threading import RLock
+from typing import Any
+
+from ctxbench.core.items import Catalog
+from ctxbench.stores.memories import (
+    Forget,
+    Memory,
+    Progress,
+    Relationship,
+    accepted,
+    accepted_one,
+    check_relationship,
+    checked_name,
+    memory_catalog,
+    successor,
+    unknown,
+    version_at,
+)
+
+BATCH = 1_000  # memories a transaction
+KEPT = 64  # workspaces whose last catalog is kept, so that one that only grew is extended and keeps its indexes
+
+
+class BaseStore(ABC):
+    """A `MemoryStore` over a few reads and writes, which are asked for inside a transaction alone.
+
+    Args:
+        forget: called by `delete` with the texts that no memory has any more, so that their vectors go, too.
+    """
+
+    def __init__(self, forget: Forget | None) -> None:
+        self._forget = forget
+        self._kept: dict[str, tuple[int, int, Catalog]] = {}  # by workspace: revision, mark, catalog; last used last
+        self._lock = RLock()
+
+    def create_workspace(self, name: str) -> None:
+        """As of `MemoryStore`."""
+        checked_name("the name of a workspace", name)
+        with self._transaction():
+            self._make(name)
+
+    def insert(self, memory: Memory) -> Memory:
+        """As of `MemoryStore`."""
+        with self._transaction():
+            row = accepted_one(memory, self._taken)
+            self._add([row])
+        return row
+
+    def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
+        """As of `MemoryStore`."""
+        given = list(memories)
+        with self._transaction(reads=True):
+            rows = accepted(given, self._taken)
+        for start in range(0, len(rows), BATCH):
+            with self._transaction():
+                self._add(rows[start : start + BATCH])
+            if progress is not None:
+                progress(min(start + BATCH, len(rows)), len(rows))
+        return len(rows)
+
+    def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
+        """As of `MemoryStore`."""
+        with self._transaction():
+            ended, new = successor(self._versions(workspace, id)[-1], at, changes)
+            self._succeed(ended, new)
+        return new
+
+    def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
+        """As of `MemoryStore`."""
+        with self._transaction(reads=True):
+            return version_at(self._versions(workspace, id), at)
+
+    def relate(self, relationship: Relationship) -> None:
+        """As of `MemoryStore`."""
+        check_relationship(relationship)
+        with self._transaction():
+            self._relate(relationship, there=True)
+
+    def unrelate(self, relationship: Relationship) -> None:
+        """As of `MemoryStore`."""
+        check_relationship(relationship)
+        with self._transaction():
+            if not self._relate(relationship, there=False):
+                raise unknown("no such relationship is there:", relationship)
+
+    def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
+        """As of `MemoryStore`."""
+        with self._transaction(reads=True):
+            return tuple(self._links(workspace, id))
+
+    def catalog(self, workspace: str) -> Catalog:
+        """As of `MemoryStore`."""
+        with self._transaction(reads=True):
+            revision, altered = self._state(workspace)
+            last, mark, catalog = self._kept.pop(workspace, (-1, 0, Catalog(())))
+            if last < altered or not mark:
+                rows, mark = self._added(workspace, 0)
+                catalog = memory_catalog(rows, self._links(workspace))
+            elif last < revision:
+                rows, mark = self._added(workspace, mark)
+                catalog = memory_catalog(rows, before=catalog)
+            self._kept[workspace] = revision, mark, catalog
+            while len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
+            return catalog
+
+    def revision(self, workspace: str) -> int:
+        """As of `MemoryStore`."""
+        with self._transaction(reads=True):
+            return self._state(workspace)[0]
+
+    @abstractmethod
+    def _transaction(self, *, reads: bool = False) -> AbstractContextManager[object]:
+        """What happens inside is all kept or nothing, and nobody else is seen to write meanwhile."""
+
+    @abstractmethod
+    def _make(self, workspace: str) -> None:
+        """Make a workspace, unless it is there."""
+
+    @abstractmethod
+    def _taken(self, workspace: str, ids: Sequence[str]) -> list[str]:
+        """Those of some ids that are taken."""
+
+    @abstractmethod
+    def _add(self, rows: Sequence[Memory]) -> None:
+        """Add memories that are new."""
+
+    @abstractmethod
+    def _versions(self, workspace: str, id_: str) -> list[Memory]:
+        """All versions of a memory, the first one first; a `ParameterError` where there is none."""
+
+    @abstractmethod
+    def _succeed(self, ended: Memory, new: Memory) -> None:
+        """End the current version of a memory, and add the one that takes its place."""
+
+    @abstractmethod
+    def _relate(self, relationship: Relationship, *, there: bool) -> bool:
+        """Put a relationship in, or take it out; says whether that changed anything."""
+
+    @abstractmethod
+    def _links(self, workspace: str, id_: str | None = None) -> list[Relationship]:
+        """The relationships of a workspace, or of one memory of it."""
+
+    @abstractmethod
+    def _state(self, workspace: str) -> tuple[int, int]:
+        """The revision of a workspace, and what it was at the last write that was no insert."""
+
+    @abstractmethod
+    def _added(self, workspace: str, mark: int) -> tuple[list[Memory], int]:
+        """The versions behind a mark, 0 at first, in the order in which they were added, and the mark behind them."""
