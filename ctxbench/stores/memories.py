@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
 from ctxbench.core.errors import Fault, ParameterError, number_within, raise_faults, suggest
@@ -160,9 +161,9 @@ def checked(memory: Memory, faults: list[str]) -> Memory:
         faults: where everything goes that is wrong with it; then what is returned is not to be used.
     """
     kept: dict[str, Any] = {}
-    for name, read in _READ.items():
+    for (name, read), given in zip(_READ.items(), _given(memory), strict=True):
         try:
-            kept[name] = read(name, getattr(memory, name))
+            kept[name] = read(name, given)
         except ParameterError as error:
             faults.append(str(error))
     if (memory.version, memory.until) != (1, None):
@@ -200,13 +201,16 @@ def _created(name: str, value: object) -> str:
 def _metadata(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ParameterError(f"{name} must be a mapping from texts, got {value!r:.60}")
+    if _PLAIN.issuperset(map(type, value.values())):
+        return dict(value)
     try:
-        return dict(json.loads(_JSON.encode(dict(value)))) if value else {}
+        return dict(json.loads(_JSON.encode(dict(value))))
     except (TypeError, ValueError, RecursionError) as error:
         raise ParameterError(f"{name} must be JSON: {error}") from None
 
 
 _JSON = json.JSONEncoder(allow_nan=False)  # `json.dumps` would make one for each memory
+_PLAIN = {str, int, bool, type(None)}  # what JSON has as it is
 _READ: Mapping[str, Callable[[str, Any], Any]] = {  # what is kept of each field, given its name and value
     "id": _id,
     "workspace": checked_name,
@@ -218,6 +222,7 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {  # what is kept of each field
     "created": _created,
     "metadata": _metadata,
 }
+_given = attrgetter(*_READ)
 
 
 def time_named(name: str, text: str | None) -> str:
