@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from pathlib import PurePosixPath
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
@@ -29,17 +30,22 @@ def suggest_items(item: str, known: Iterable[str]) -> str:
 
 
 def _closeness(wanted: ItemKey, other: ItemKey) -> float:
-    """From 0 to 1; of paths it is that of their last parts where these are less alike."""
+    """From 0 to 1."""
     file = other.name.rpartition("/")[2]
     if wanted.name == other.name or (not wanted.type and wanted.name in (file, file.partition(".")[0])):
         return 1.0
-    if wanted[:2] != other[:2]:
-        return 0.0
-    names = [(wanted.name, other.name), (wanted.name.rpartition("/")[2], file)]
-    return min(name_likeness(*pair) for pair in names)
+    return name_likeness(wanted.name, other.name) if wanted[:2] == other[:2] else 0.0
 
 
 def name_likeness(one: str, other: str) -> float:
-    """How alike two names are, their case aside, from 0 to 1; below 0.7, where they are not close, it may be 0."""
+    """How alike two names are, their case aside, from 0 to 1; below 0.7, where they are not close, it may be 0.
+
+    Of files it is how alike their names are without folder and ending, where these are less alike: all rules of a
+    project have folder and ending in common.
+    """
+    return min(_text_likeness(one, other), _text_likeness(PurePosixPath(one).stem, PurePosixPath(other).stem))
+
+
+def _text_likeness(one: str, other: str) -> float:
     matcher = SequenceMatcher(None, one.lower(), other.lower())
     return matcher.ratio() if matcher.real_quick_ratio() >= _CLOSE and matcher.quick_ratio() >= _CLOSE else 0.0

@@ -24,6 +24,8 @@ KNOWN = [
         ("rule:triage", ["skill:triage"]),
         ("rule:.cursor%2Frules%2Frefund.mdc", ["rule:.cursor%2Frules%2Frefunds.mdc"]),
         ("rule:.cursor%2Frules%2Fprivacy.mdc", []),
+        ("rule:.cursor%2Frules%2Fpets.mdc", []),
+        ("rule:docs%2Frules%2Frefunds.mdc", ["rule:.cursor%2Frules%2Frefunds.mdc"]),
         ("tool:desk:escalate", []),
         ("tool:desk:get_ordr", []),
         ("no id", []),
