@@ -19,6 +19,7 @@ from ctxbench.sources.catalog_snapshots import (
     CatalogSnapshot,
     SnapshotPart,
     Source,
+    beside_earlier,
     capture,
     items_kept,
     lacking,
@@ -35,9 +36,9 @@ class CaptureWanted:
         mcp_config: a file that names MCP servers, or None.
         rules: project folders.
         references: folders of Markdown files.
-        only, skip: names of servers.
+        only, skip: names of servers; what an earlier snapshot holds beside those that are asked stays.
         timeout: seconds that each server gets.
-        partial: replace an earlier catalog although servers failed, whose items are then gone.
+        partial: replace an earlier catalog by what is asked now, although servers failed or others were not asked.
         hide_keys: put placeholders in place of keys in texts.
         agent: the agent file whose servers they are, or None.
         told_next: whether the command that comes next is told; not within a check, which goes on by itself.
@@ -95,6 +96,8 @@ def capture_all(wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> in
     refuse_other(out)
     with progress() as shown:
         sources = list(_sources(wanted, shown))
+        if (wanted.only or wanted.skip) and not wanted.partial:
+            sources = [beside_earlier(sources, out)]
         items = "" if wanted.agent is None else shlex.join(["--agent", str(wanted.agent)])
         partial, hide_keys = wanted.partial, wanted.hide_keys
         code = keep(sources, out=out, as_json=as_json, partial=partial, hide_keys=hide_keys, items=items)
@@ -187,7 +190,8 @@ def _kept(snapshot: CatalogSnapshot, out: Path, items: str) -> str:
     if items:  # a check has no such options
         partial = f"`ctxbench data capture {items} --partial`"
         skip = f'`ctxbench data capture {items} {skip}`, or "disabled": true in the configuration' if skip else ""
-    mend = f"mend that, or replace it by what the others gave: {partial}{f', or {skip}' if skip else ''}"
+    ask = f", ask only the others: {skip}" if skip else ""
+    mend = f"mend that{ask}, or replace it by what the others gave: {partial}"
     return f"{why}; {mend} ({'; '.join(f'{part.name}: {part.error}' for part in snapshot.failed)})"
 
 
@@ -204,6 +208,8 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
         server = part.details.get("server")
         if server:
             said += f" ({server['name']} {server['version']}".rstrip() + ")"
+        if part.captured:
+            said += f", not asked: kept as captured on {part.captured[:10]}"
         line = one_line(f"{part.name:<{width}}  {said}")
         say(*message_lines(f"{line}: {part.error}" if part.error else line))
         for note in (*part.notes, *_lacking(part)):

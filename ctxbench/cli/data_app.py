@@ -101,11 +101,15 @@ def data_capture(
     references: Annotated[
         list[Path] | None, typer.Option(help="A folder of Markdown files, each a reference; repeatable.")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Ask this server only; repeatable.")] = None,
-    skip: Annotated[list[str] | None, typer.Option(help="Leave this server out; repeatable.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Ask this server only; all else in an earlier catalog stays. Repeatable.")
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Do not ask this server; its items in an earlier catalog stay. Repeatable.")
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that each server gets.")] = 30.0,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Replace an earlier catalog although servers failed.")
+        bool, typer.Option("--partial", help="Replace an earlier catalog although servers failed or were not asked.")
     ] = False,
     hide_keys: HideKeys = False,
     json_: JsonFlag = False,

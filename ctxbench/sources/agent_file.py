@@ -206,18 +206,21 @@ class AgentFile:
 
     @property
     def captured(self) -> str:
-        """When the servers were captured, as ISO 8601; empty where there are none, or they never were."""
+        """When the servers were captured, as ISO 8601, the first of them; empty where there are none or never were."""
         if self.mcp is None or not (self.snapshot / CAPTURE).is_file():
             return ""
-        card, _ = load_yaml(self.snapshot / CAPTURE)
-        return str(card.get("captured", "")) if isinstance(card, Mapping) else ""
+        card, parts = self._card()
+        return min(str(one["captured"]) for one in (card, *parts) if "captured" in one) if "captured" in card else ""
 
     def _answered(self) -> set[Any]:
         """The servers that the snapshot knows: not those that are new, or never answered."""
-        card, _ = load_yaml(self.snapshot / CAPTURE)
-        parts = card.get("parts") if isinstance(card, Mapping) else None
-        found = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
-        return {part.get("name") for part in found if part.get("state") != "failed"}
+        return {part.get("name") for part in self._card()[1] if part.get("state") != "failed"}
+
+    def _card(self) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+        """What the snapshot says of itself and of its parts; empty where that is no mapping."""
+        data, _ = load_yaml(self.snapshot / CAPTURE)
+        parts = (card := data if isinstance(data, Mapping) else {}).get("parts")
+        return card, [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
 
 
 def is_agent_file(path: Path | str) -> bool:

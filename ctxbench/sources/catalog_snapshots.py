@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +16,7 @@ from ctxbench.io.files import atomic_folder
 from ctxbench.io.json_files import dump_jsonl
 from ctxbench.io.yaml_files import dump_yaml, load_yaml
 from ctxbench.sources.captured_keys import SHOWN, hidden, key_places
-from ctxbench.sources.catalogs import CORPUS, corpus_rows
+from ctxbench.sources.catalogs import CORPUS, corpus_rows, read_catalog
 from ctxbench.text.redaction import Redactor, masked
 from ctxbench.text.redaction_rules import KNOWN_KEYS
 
@@ -23,6 +24,8 @@ CAPTURE = "capture.yaml"
 FORMAT = 1
 SERVER = "server"  # the kind of a part
 STATES = ("captured", "failed", "disabled")
+_HOLDS_KEYS = "it seems to hold keys"
+_OF_A_PART = ("name", "kind", "state", "items", "without_description", "without_schema", "captured", "notes", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,7 @@ class SnapshotPart:
         error: what went wrong; holds no secret.
         origin: the folder that it was read from, to tell parts of one name apart in messages; not kept.
         lines: by name of an item that was read from a file, the line in which its text begins; not kept.
+        captured: of a part that was not asked anew, when it last was, as ISO 8601; else empty.
     """
 
     name: str
@@ -50,6 +54,7 @@ class SnapshotPart:
     error: str = ""
     origin: str = ""
     lines: Mapping[str, int] = field(default_factory=dict)
+    captured: str = ""
 
     def __post_init__(self) -> None:
         if self.state not in STATES:
@@ -65,6 +70,8 @@ class SnapshotPart:
         if self.state == "captured":
             row |= {"items": len(self.items), **lacking(self.items)}
         row |= self.details
+        if self.captured:
+            row["captured"] = self.captured
         if self.notes:
             row["notes"] = list(self.notes)
         if self.error:
@@ -148,7 +155,7 @@ def capture(*sources: Source, hide_keys: bool = False) -> CatalogSnapshot:
 
 def _warned(part: SnapshotPart) -> SnapshotPart:
     """The part, with a note of the keys in it; neither notes nor error hold one."""
-    return _told(part, "it seems to hold keys; take them out where they come from, or hide them with --hide-keys")
+    return _told(part, f"{_HOLDS_KEYS}; take them out where they come from, or hide them with --hide-keys")
 
 
 def _without_keys(parts: Sequence[SnapshotPart]) -> tuple[SnapshotPart, ...]:
@@ -221,6 +228,49 @@ def items_kept(folder: Path | str) -> dict[tuple[str, str], int]:
         return {(str(part["kind"]), str(part["name"])): int(part.get("items", 0)) for part in parts or ()}
     except (AttributeError, KeyError, TypeError, ValueError):
         raise InputError([Fault("parts must be a list of mappings with kind, name and items", path)]) from None
+
+
+def beside_earlier(sources: Sequence[Source], folder: Path | str) -> Source:
+    """A source of what other sources give, and of what a snapshot in a folder holds beside that.
+
+    A part takes the place of the earlier one of its kind and name; new parts come last. An earlier part that failed is
+    left out, since it holds nothing. Where the folder holds no snapshot there is nothing beside.
+
+    Raises:
+        UserError: the snapshot cannot be read, or its two files do not belong together.
+    """
+    earlier = _earlier_parts(Path(folder)) if (Path(folder) / CAPTURE).is_file() else []
+
+    def parts() -> list[SnapshotPart]:
+        new = {(part.kind, part.name): part for source in sources for part in source()}
+        kept = {(part.kind, part.name): part for part in earlier}
+        return list((kept | new).values())
+
+    return parts
+
+
+def _earlier_parts(folder: Path) -> list[SnapshotPart]:
+    """The parts of a snapshot that did not fail, each with its items, which stand in the order of the parts."""
+    counts = items_kept(folder)
+    card, _ = load_yaml(folder / CAPTURE)
+    items = iter(read_catalog(folder / CORPUS))
+    held = {key: tuple(islice(items, count)) for key, count in counts.items()}
+    if next(items, None) is not None or any(len(held[key]) != count for key, count in counts.items()):
+        what = f"it does not name all items of {CORPUS}; capture all anew, without --only and --skip"
+        raise InputError([Fault(what, folder / CAPTURE)])
+    return [
+        SnapshotPart(
+            name=str(row["name"]),
+            kind=str(row["kind"]),
+            state=str(row["state"]),
+            items=held[str(row["kind"]), str(row["name"])],
+            details={key: value for key, value in row.items() if key not in _OF_A_PART},
+            notes=tuple(note for note in row.get("notes", ()) if not note.startswith(_HOLDS_KEYS)),  # told anew
+            captured=str(row.get("captured") or card.get("captured", "")),
+        )
+        for row in card["parts"]
+        if row.get("state") in ("captured", "disabled")
+    ]
 
 
 def refuse_other(folder: Path | str) -> None:

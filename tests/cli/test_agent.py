@@ -562,7 +562,10 @@ class TestServers:
         said = " ".join(done.err.split())
         assert "agent.snapshot is kept as it was, since 1 of 2 failed, and it holds " in said
         capture = "ctxbench data capture --agent agent.yaml"
-        assert f'`{capture} --partial`, or `{capture} --skip rich`, or "disabled": true in the configuration' in said
+        others = (
+            f'ask only the others: `{capture} --skip rich`, or "disabled": true in the configuration, or replace it'
+        )
+        assert f"{others} by what the others gave: `{capture} --partial` (rich: " in said
 
     def test_the_tools_of_a_server_that_is_gone_from_the_configuration_are_gone(self, served, cli):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -166,8 +167,10 @@ def test_an_earlier_catalog_is_not_replaced_by_less(config: Path, cli) -> None: 
     before = Path("kept/capture.yaml").read_bytes()
     done = cli("data", "capture", *where)
     assert done.code == 2
-    assert "kept is kept as it was, since 1 of 3 failed; it holds no item of exit_later; mend that, or" in done.err
-    assert "--partial, or --skip exit_later (exit_later: it closed" in done.err
+    assert (
+        "kept is kept as it was, since 1 of 3 failed; it holds no item of exit_later; mend that, ask only" in done.err
+    )
+    assert "the others: --skip exit_later, or replace it by what the others gave: --partial (exit_later: it" in done.err
     assert Path("kept/capture.yaml").read_bytes() == before
     assert cli("data", "capture", *where, "--partial").code == 1
     assert Path("kept/capture.yaml").read_bytes() != before
@@ -181,13 +184,51 @@ def test_what_a_failed_source_has_in_the_earlier_catalog_is_told(place: Path, cl
 
     assert asked(first="rich", second="rich", third="exit_later").code == 1
     done = asked(first="rich", second="exit_later", third="exit_later")
-    assert "since 2 of 3 failed, and it holds 2 items of second; mend that, or" in done.err
-    assert "--partial, or --skip second --skip third (second: it closed" in done.err
+    assert "since 2 of 3 failed, and it holds 2 items of second; mend that, ask only" in done.err
+    assert (
+        "the others: --skip second --skip third, or replace it by what the others gave: --partial (second: it"
+        in done.err
+    )
     for damaged in ("parts: 3", "[", "parts: [{kind: server}]"):
         Path("kept/capture.yaml").write_text(damaged)
         done = asked(first="rich", second="exit_later")
         assert "and what it holds of theirs cannot be told: " in done.err
         assert done.code == 2
+
+
+@pytest.mark.parametrize("chosen", [["--only", "second"], ["--skip", "first", "--skip", "off"]])
+def test_what_is_not_asked_stays_as_it_was_captured(place: Path, cli, chosen: list[str]) -> None:  # type: ignore[no-untyped-def]
+    servers: dict[str, Any] = {
+        name: {"command": sys.executable, "args": [FAKE, "rich"]} for name in ("first", "second")
+    }
+    Path("mcp.json").write_text(json.dumps({"mcpServers": {**servers, "off": {"command": "x", "disabled": True}}}))
+    Path("AGENTS.md").write_text("Be kind.\n")
+    where = ["--mcp-config", "mcp.json", "--out", "kept"]
+    assert cli("data", "capture", *where, "--rules", ".").code == 0
+    before = Path("kept/corpus.jsonl").read_bytes()
+    card = Path("kept/capture.yaml")
+    card.write_text(re.sub(r"captured: '.*'", "captured: '2026-01-02T03:04:05Z'", card.read_text()))
+    done = cli("data", "capture", *where, *chosen)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == "first      2 items (fake-rich 1.2.3), not asked: kept as captured on 2026-01-02"
+    assert "second     2 items (fake-rich 1.2.3)" in lines
+    assert "AGENTS.md  1 item, not asked: kept as captured on 2026-01-02" in lines
+    assert Path("kept/corpus.jsonl").read_bytes() == before
+    assert cli("data", "capture", *where, *chosen).out.splitlines() == lines, "the age of what is kept stays"
+    assert "5 items" not in cli("data", "capture", *where, *chosen, "--partial").out
+    assert Path("kept/corpus.jsonl").read_bytes() != before
+
+
+def test_an_edited_snapshot_is_not_taken_apart(place: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    servers = {"one": {"command": sys.executable, "args": [FAKE, "rich"]}}
+    Path("mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    where = ["--mcp-config", "mcp.json", "--out", "kept"]
+    assert cli("data", "capture", *where).code == 0
+    rows = Path("kept/corpus.jsonl").read_text().splitlines()
+    Path("kept/corpus.jsonl").write_text(rows[0] + "\n")
+    done = cli("data", "capture", *where, "--only", "one")
+    assert (done.code, "capture all anew, without --only and --skip" in done.err) == (2, True)
 
 
 def test_a_folder_that_fails_is_not_skipped_by_name(place: Path) -> None:
