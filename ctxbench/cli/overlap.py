@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ctxbench.data.curation.catalog_overlap import EditEffect, NamesAlike, Overlap, OverlapPair
 
 _WHY = {"same name": "the same name", "suffix": "one name goes on where the other ends"}
+_JUST_BELOW = 0.05  # pairs this near to the threshold are told as such
 
 
 def show_overlap(name: str, *, embedder: str, threshold: float | None, every: bool, as_json: bool) -> None:
@@ -85,7 +87,9 @@ def _pair_lines(found: Overlap, shown: int | None) -> Iterator[str]:
         yield f"no two items read alike (similarity {found.threshold:g} or more), and none is taken for another"
         if found.nearest:
             yield "nearest to it:"
-            yield from (f"  {one}  {other}  (similarity {value:.2f})" for one, other, value in found.nearest)
+            for one, other, value in found.nearest:
+                below = ", just below" if found.threshold - value < _JUST_BELOW else ""
+                yield f"  {one}  {other}  (similarity {_shown(value)}{below})"
         return
     taken = sum(pair.margin < 0 for pair in found.pairs)
     yield (
@@ -101,8 +105,13 @@ def _pair_lines(found: Overlap, shown: int | None) -> Iterator[str]:
         yield f"  {len(found.pairs) - len(listed):,} more (--all)"
 
 
+def _shown(similarity: float) -> str:
+    """Cut to three decimals, not rounded: what is below the threshold never looks as if it reached it."""
+    return f"{math.floor(similarity * 1000 + 1e-6) / 1000:.3f}"
+
+
 def _of_pair(pair: OverlapPair, found: Overlap, *, tried: bool) -> Iterator[str]:
-    yield f"  {pair.items[0]}  {pair.items[1]}  (similarity {pair.similarity:.2f})"
+    yield f"  {pair.items[0]}  {pair.items[1]}  (similarity {_shown(pair.similarity)})"
     for one in pair.asked:
         if one.other > one.score:
             other = next(item for item in pair.items if item != one.item)

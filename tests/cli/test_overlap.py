@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from ctxbench.cli.overlap import show_overlap
+from ctxbench.cli.overlap import overlap_lines, show_overlap
 from ctxbench.core.errors import InputError, ParameterError, StorageError
+from ctxbench.data.curation.catalog_overlap import Overlap
 
 ROWS = [
     {
@@ -42,7 +43,7 @@ def test_pairs_and_names_are_listed_with_what_was_searched_for(catalog, capsys):
         "pairs that read alike (similarity 0.85 or more) or are taken for one another: 1 (1 taken), sorted by "
         "how far the wrong item leads\n"
         "\n"
-        "  tool:s:fetch_a  tool:s:ledger  (similarity 0.64)\n"
+        "  tool:s:fetch_a  tool:s:ledger  (similarity 0.640)\n"
         "    tool:s:ledger comes before tool:s:fetch_a in a search for\n"
         "      Read the ledger of a client\n"
         "      similarity to the search: wrong item 0.95, right item 0.70\n"
@@ -103,6 +104,20 @@ def test_nothing_alike_is_said(tmp_path, capsys):
     assert (
         "no two items read alike (similarity 0.85 or more), and none is taken for another\n" in capsys.readouterr().out
     )
+
+
+def test_a_pair_just_below_the_threshold_never_looks_as_if_it_reached_it():
+    nearest = (("tool:s:a", "tool:s:b", 0.8499), ("tool:s:c", "tool:s:d", 0.7))
+    counts = dict.fromkeys(("left_out", "asked", "first", "among", "tokens", "tried"), 0)
+    none = dict.fromkeys(("mute", "pairs", "names"), ())
+    lines = overlap_lines(
+        Overlap(**counts, **none, items={"tool": 4}, nearest=nearest, counter="o200k", threshold=0.85)
+    )
+    assert lines[-3:] == [
+        "nearest to it:",
+        "  tool:s:a  tool:s:b  (similarity 0.849, just below)",
+        "  tool:s:c  tool:s:d  (similarity 0.700)",
+    ]
 
 
 def test_what_cannot_be_read_or_is_out_of_range_is_one_error(tmp_path, catalog):

@@ -138,9 +138,10 @@ def _stored_replies(path: Path, number: int) -> Iterator[_RawReply]:
 
 
 def _logged_replies(turns: Sequence[Turn], path: Path, number: int) -> Iterator[_RawReply]:
+    begin = turns[0].records[0]  # where no conversation is named, all its turns are of the one that begins here
+    name = begin.conversation or f"at {begin.place}"
     for turn in turns:
         first = turn.records[0]
-        name = first.conversation or f"at {first.place}"
         offers = [record.offered for record in turn.records if record.offered is not None]
         session = [pair for record in turn.records for pair in record.session or ()]
         everything = any(record.all_offered for record in turn.records)
@@ -151,7 +152,7 @@ def _logged_replies(turns: Sequence[Turn], path: Path, number: int) -> Iterator[
         stated = bool(offers or session or everything)
         answers = max((record.after for record in turn.records), key=len)
         reply = Reply(
-            conversation=f"{number}:{name}",
+            conversation=f"{number}:{begin.workspace}:{name}",
             where=f"{path}, conversation {name}, turn {turn.number + (first.turn is None)}",
             user_messages=(*(message.content for message in turn.history if message.role == "user"), turn.text),
             text="\n".join(message.content for message in answers if message.role == "assistant"),

@@ -146,3 +146,17 @@ def test_conversations_of_two_workspaces_are_never_mixed_whatever_they_are_calle
     assert [reply.user_messages for reply in read_replies([path]).replies] == [
         ("0 of north",), ("0 of north", "1 of north"), ("0 of south",), ("0 of south", "1 of south"),
     ]  # fmt: skip
+    assert len({reply.conversation for reply in read_replies([path]).replies}) == 2
+
+
+def test_requests_that_hold_the_messages_before_them_are_one_conversation(write):
+    said = [{"role": role, "content": text} for role, text in (("user", "One?"), ("assistant", "Yes."))]
+    more = [*said, {"role": "user", "content": "Two?"}, {"role": "assistant", "content": "No."}]
+    other = [{"role": "user", "content": "Else?"}, {"role": "assistant", "content": "Maybe."}]
+    path = write("log.jsonl", *({"messages": messages, "offered": ["alpha"]} for messages in (said, other, more)))
+    replies = read_replies([path]).replies
+    assert [reply.text for reply in replies] == ["Yes.", "No.", "Maybe."]
+    assert [reply.conversation == replies[0].conversation for reply in replies] == [True, True, False]
+    assert [reply.where.rpartition("log.jsonl, ")[2] for reply in replies] == [
+        "conversation at 1, turn 1", "conversation at 1, turn 2", "conversation at 2, turn 1",
+    ]  # fmt: skip
