@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[1] / "ctxbench"
 # covers everything below it, the longest name wins; inside one name any import goes that makes no cycle.
 LAYERS = (
     (
-        "io.visible io.console core.errors core.arrays io.leftovers io.other_forms io.files io.output_paths "
-        "io.system_faults net.http_limits net.http_connection io.merge_conflicts io.json_files io.yaml_kinds "
-        "io.yaml_files io.yaml_form"
+        "io.visible io.console core.errors core.arrays io.leftovers io.other_forms io.near_files io.files "
+        "io.output_paths io.system_faults net.http_limits net.http_connection io.merge_conflicts io.json_files "
+        "io.yaml_kinds io.yaml_files io.yaml_form"
     ),
     (
         "io.cache io.checked_rows core.times core.facts core.items core.strategy core.registry core.rules core.notes "

@@ -188,7 +188,11 @@ def tune(
         ),
     ] = None,
     unlabelled: Annotated[
-        str | None, typer.Option(help="Requests without labels: a text file, JSON lines with `text`, or a dataset.")
+        str | None,
+        typer.Option(
+            help="Requests without labels: a text file with one a line, JSON lines with `text`, what `data export "
+            "--requests` writes, or a dataset."
+        ),
     ] = None,
     tokens: Annotated[
         float | None, typer.Option(help="With --unlabelled: prompt tokens that a request may cost on average.")

@@ -17,15 +17,17 @@ _REORDERED = "items that are in both stand in another order, which breaks ties o
 
 def stats_lines(found: DatasetStats, *, shown: int | None = 10) -> list[str]:
     """What a dataset holds, as lines; of each list the first `shown`, None = all."""
+    from ctxbench.data.datasets.query_labels import unlabelled_words
+
     counts = found.counts
     types = ", ".join(f"{n:,} {name}" for name, n in counts["types"].items())
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
-    partly = f" ({counts['partly_labelled']:,} of them in part)"
+    left = unlabelled_words(counts["unlabelled"], counts["partly_labelled"])
     lines = [
         f"{found.name} {found.version} ({found.hash[:12]})",
         f"items    {counts['items']:,} ({types})",
         f"queries  {counts['queries']:,} ({splits})",
-        f"         {counts['needs_nothing']:,} need nothing, {counts['unlabelled']:,} are unlabelled{partly}",
+        f"         {counts['needs_nothing']:,} need nothing, {left}",
         "",
         f"labels   {counts['labels']:,}",
         *(f"  {what:<8} {_listed(rows)}" for what, rows in found.labels.items() if what != "alternatives"),

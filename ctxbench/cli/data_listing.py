@@ -126,6 +126,7 @@ def validate(name: str, *, as_json: bool) -> int:
 
 def _counts(folder: Path) -> str:
     """What a valid dataset holds, in one line: who reads it sees what will be measured."""
+    from ctxbench.data.datasets.query_labels import unlabelled_words
     from ctxbench.data.datasets.reader import read_dataset
     from ctxbench.io.visible import count
 
@@ -134,8 +135,8 @@ def _counts(folder: Path) -> str:
     text = f"{count(counts['items'], 'item')}, {queries}, {count(counts['labels'], 'label')}"
     text += f"; {none} {'needs' if counts['needs_nothing'] == 1 else 'need'} nothing"
     if counts["unlabelled"]:
-        are = "is" if counts["unlabelled"] == 1 else "are"
-        text += f"; {counts['unlabelled']:,} {are} unlabelled, and so left out of every figure"
+        left = unlabelled_words(counts["unlabelled"], counts["partly_labelled"])
+        text += f"; {left}, and so left out of every figure"
     return text
 
 

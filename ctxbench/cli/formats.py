@@ -182,6 +182,7 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
         again: replace what an earlier import made of the same file, if nobody has added to it.
     """
     from ctxbench.data.datasets.layout import write_known_items
+    from ctxbench.data.datasets.query_labels import unlabelled_words
     from ctxbench.data.datasets.writer import create_dataset
     from ctxbench.io.visible import count
 
@@ -195,10 +196,11 @@ def _written(make: Callable[[], Conversion], out: Path, *, whole: str, as_json: 
         return
     for line in conversion.lines():
         say(line)
-    splits = ", ".join(f"{name} {n:,}" for name, n in dataset.counts["splits"].items())
+    counts = dataset.counts
+    splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
     say(
         f"dataset {dataset.name}: {count(len(dataset), 'query', 'queries')} ({splits}), "
         f"{count(len(dataset.labels), 'label')} over {count(len(dataset.catalog), 'item')}; "
-        f"{count(len(dataset.unlabelled), 'query', 'queries')} unlabelled"
+        f"{unlabelled_words(counts['unlabelled'], counts['partly_labelled'])}"
     )
     say(f"written to {out}{', in place of what an earlier import of the file made' if replaced else ''}")

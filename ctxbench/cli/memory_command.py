@@ -13,6 +13,7 @@ from typing import Any
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import embedding_progress, progress
 from ctxbench.core.errors import ParameterError
+from ctxbench.core.times import instant_text
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.console import say, show_text
 from ctxbench.io.visible import count
@@ -26,6 +27,7 @@ from ctxbench.text.tokens import counter_for_model
 
 WIDTH = 60  # characters of a memory
 LEFT_OUT = 5
+RECENCY = "recency"  # the ranker whose score is the time, which stands in every row anyhow
 TEMPLATE_FILES = (".yaml", ".yml", ".json")
 
 
@@ -76,11 +78,14 @@ def search(
         print_json({"workspace": workspace, "results": results, **({"explanation": told} if explain else {})})
         return
     ranking = {one["id"]: one["ranking"] for one in reversed(found.explained())}
-    say(*_table([((ranking[one["memory"]["id"]], one["score"]), one) for one in results], "score", "alike"))
-    what = "score: what they are ranked by; alike: in meaning alone, 0 to 1, - where not measured"
-    say(f"{_found(len(results), workspace)}; {what}", err=True)
+    by_time = options["ranker"] == RECENCY
+    rows = [((one["score"],) if by_time else (ranking[one["memory"]["id"]], one["score"]), one) for one in results]
+    say(*_table(rows, *([] if by_time else ["score"]), "alike"))
+    what = "ranked by when they were created" if by_time else "score: what they are ranked by"
+    alike = "alike: in meaning alone, 0 to 1, - where not measured"
+    say(f"{_found(len(results), workspace)}; {what}; {alike}", err=True)
     if told:
-        say("", "what each was ranked by:", *_explanation(told))
+        say("", "what each was ranked by:", *_explanation(told, by_time=by_time))
 
 
 def build(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
@@ -101,8 +106,9 @@ def preview(store: Path, query: str, workspace: str, *, embedder: str, json_: bo
         print_json(told)
         return
     scores = told["rankingScores"]
-    rows = [((scores[one["memory"]["id"]],), one) for one in built.every_result()]
-    say(*_table(rows, "score"), _totals(built, workspace))
+    by_time = options["ranker"] == RECENCY
+    rows = [(() if by_time else (scores[one["memory"]["id"]],), one) for one in built.every_result()]
+    say(*_table(rows, *([] if by_time else ["score"])), _totals(built, workspace))
 
 
 def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], embedder: str) -> BuiltContext:
@@ -161,12 +167,14 @@ def _cells(memory: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return memory["id"], memory["type"], created, textwrap.shorten(memory["content"], WIDTH, placeholder=" …")
 
 
-def _explanation(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _explanation(told: Sequence[Mapping[str, Any]], *, by_time: bool) -> Iterator[str]:
+    """What each was ranked by; a ranking `by_time` has microseconds for scores, which are shown as the time."""
     chosen = sum(one["rule"] is None for one in told)
     for one in told[: chosen + LEFT_OUT]:
         scores = ", ".join(f"{name} {value:.3g}" for name, value in one["scores"].items())
         out = f"; stayed out: {one['rule']}" if one["rule"] else ""
-        yield f"{one['id']}: {one['ranking']:.3g}{f' ({scores})' if scores else ''}{out}"
+        ranking = instant_text(int(one["ranking"])) if by_time else f"{one['ranking']:.3g}"
+        yield f"{one['id']}: {ranking}{f' ({scores})' if scores else ''}{out}"
 
 
 def _found(n: int, workspace: str) -> str:

@@ -17,7 +17,8 @@ def suggest_items(item: str, known: Iterable[str]) -> str:
     """Return '; did you mean ...?' for the id of no item; empty where none is close.
 
     Close is an item of the same name, or one of the same type and server with nearly the same name: ids alone are alike
-    by their types. A text that is no id is taken for a name, or for that of a file. What is known is not listed, since
+    by their types. A text that is no id is taken for a name, or for that of a file; so is the name of
+    a rule or reference that says no folder. What is known is not listed, since
     catalogs hold thousands.
     """
     try:
@@ -32,7 +33,9 @@ def suggest_items(item: str, known: Iterable[str]) -> str:
 def _closeness(wanted: ItemKey, other: ItemKey) -> float:
     """From 0 to 1."""
     file = other.name.rpartition("/")[2]
-    if wanted.name == other.name or (not wanted.type and wanted.name in (file, file.partition(".")[0])):
+    if wanted.name == other.name or (
+        wanted.type in ("", other.type) and not wanted.server and wanted.name in (file, file.partition(".")[0])
+    ):
         return 1.0
     return name_likeness(wanted.name, other.name) if wanted[:2] == other[:2] else 0.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from ctxbench.core.errors import ParameterError
 
@@ -19,6 +19,11 @@ def instant(text: str) -> int:
     """
     away = _moment(text) - _EPOCH
     return (away.days * 86_400 + away.seconds) * 1_000_000 + away.microseconds
+
+
+def instant_text(when: int) -> str:
+    """A time from microseconds since 1970, as people read it: `2026-03-23 09:30:00`, in UTC."""
+    return (_EPOCH + timedelta(microseconds=when)).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def in_utc(text: str | None) -> str:

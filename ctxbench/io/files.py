@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.io.leftovers import ASIDE, TEMPORARY, beside, held_folder, left, let_go, modified, remove, sweep, try_lock
+from ctxbench.io.near_files import near_file
 from ctxbench.io.other_forms import UTF16, gzip_fault, is_utf16
 
 _BOM = b"\xef\xbb\xbf"
@@ -373,7 +374,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unreadable(path: Path | str, error: OSError) -> StorageError:
-    return StorageError(f"cannot read {path}: {error.strerror or error}; expected a readable file")
+    meant = near_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
+    return StorageError(f"cannot read {path}: {error.strerror or error}; expected a readable file{meant}")
 
 
 def _unwritable(path: Path | str, error: OSError) -> StorageError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from ctxbench.core.items import INCLUDE_MODES, Catalog, Item, ItemKey, Link
 from ctxbench.io.cache import altered, cache_dir
 from ctxbench.io.files import folder_fault, recover_folder
 from ctxbench.io.json_files import iter_jsonl
+from ctxbench.io.near_files import near_file
 from ctxbench.io.rows import Row, read_key, read_text_value
 
 CORPUS = "corpus.jsonl"
@@ -58,18 +58,8 @@ def _corpus_path(given: Path) -> Path:
         raise StorageError(f"cannot read the catalog {given}: {fault}")
     raise StorageError(
         f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, or an imported dataset "
-        f"(`ctxbench data list` names those that there are){_similar_file(given)}"
+        f"(`ctxbench data list` names those that there are){near_file(given)}"
     )
-
-
-def _similar_file(given: Path) -> str:
-    """'; did you mean ...?' for a file beside it with nearly its name; empty where there is none."""
-    try:
-        names = [path.name for path in given.parent.iterdir() if path.suffix in (".yaml", ".yml", ".json", ".jsonl")]
-    except OSError:
-        return ""
-    close = get_close_matches(given.name, names, n=1, cutoff=0.8)
-    return f"; did you mean {str(given.with_name(close[0]))!r}?" if close else ""
 
 
 def _is_cached(folder: Path) -> bool:

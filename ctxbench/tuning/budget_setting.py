@@ -55,6 +55,8 @@ class BudgetSetting:
 def read_requests(name: str) -> list[Request]:
     """Requests from a dataset's folder or name, a `.jsonl` file of objects with `text`, or a text file, one a line.
 
+    A `.jsonl` file may be what `ctxbench data export --requests` writes; its line with the catalog is passed over.
+
     Raises:
         UserError: it cannot be read.
         InputError: a line is no request, or there is none; all faults with their lines.
@@ -74,7 +76,10 @@ def read_requests(name: str) -> list[Request]:
     if path.suffix == ".jsonl":
         texts, wrong = [], dict[str, list[int]]()
         for line, row in iter_jsonl(path, faults):
-            text = row.get("text")
+            if "ctxbench" in row and "catalog" in row and "query" not in row:
+                continue
+            asked = row.get("request")
+            text = row.get("text", asked.get("text") if isinstance(asked, Mapping) else None)
             if isinstance(text, str):
                 texts.append(text)
             else:
@@ -95,7 +100,8 @@ def _no_text(row: Mapping[str, Any]) -> str:
     """Why an object is no request, and which of its fields may be the text."""
     if "text" in row:
         return f"expected an object with `text`, got text {row['text']!r:.60}"
-    likely = next((name for name in _TEXTS if isinstance(row.get(name), str)), "")
+    texts = {name: row[name] for name in _TEXTS if isinstance(row.get(name), str)}
+    likely = max(texts, key=lambda name: len(texts[name]), default="")  # an id may be called as a text is, and is short
     fields = ", ".join(map(repr, row)) or "nothing"
     return f"expected an object with `text`, got {fields}" + (f"; call {likely!r} `text`" if likely else "")
 

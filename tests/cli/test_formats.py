@@ -41,7 +41,7 @@ def test_beir(exported, how, tmp_path, capsys):
     )
     assert out == (
         "queries without a required document, kept unlabelled: 2 (q05, q10)\n"
-        "dataset back: 10 queries (tuning 5, test 5), 15 labels over 12 items; 2 queries unlabelled\n"
+        "dataset back: 10 queries (tuning 5, test 5), 15 labels over 12 items; 2 are unlabelled\n"
         f"written to {tmp_path / 'out'}\n"
     )
     data = read_dataset(tmp_path / "out")

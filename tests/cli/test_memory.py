@@ -288,6 +288,17 @@ def test_a_preview_is_what_a_build_takes(asked):
     )
 
 
+def test_what_is_ranked_by_time_shows_times_and_no_microseconds(asked):
+    by_time = ("tea or bread", "--ranker", "recency")
+    lines = asked("preview", *by_time).out.splitlines()
+    assert lines[0].split() == ["rank", "id", "type", "created", "memory"]
+    done = asked("search", *by_time, "--explain")
+    assert done.out.splitlines()[0].split() == ["rank", "alike", "id", "type", "created", "memory"]
+    assert "; ranked by when they were created; alike: " in done.err
+    assert re.search(r"^tyre: 2026-03-01 09:00:00 \(", done.out, re.MULTILINE)
+    assert "e+15" not in done.out + "".join(lines)
+
+
 def test_metadata_and_a_template_of_one_s_own(asked):
     Path("mine.yaml").write_text("memory_format: '<{{type}}> {{content}}'\nheader: \"Known:\\n\"\n")
     assert asked("build", "tyre", "--limit", "1", "--template", "mine.yaml").out == f"Known:\n<event> {TYRE['content']}"

@@ -31,6 +31,9 @@ KNOWN = [
         ("no id", []),
         ("triage", ["skill:triage"]),
         ("refund_order", ["tool:orders:refund_order"]),
+        ("rule:refunds", ["rule:.cursor%2Frules%2Frefunds.mdc"]),
+        ("rule:refunds.mdc", ["rule:.cursor%2Frules%2Frefunds.mdc"]),
+        ("skill:refunds", []),
         ("refunds", ["rule:.cursor%2Frules%2Frefunds.mdc"]),
     ],
 )

@@ -11,6 +11,8 @@ from ctxbench import testing
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import InputError, ParameterError, UserError
 from ctxbench.core.requests import Batch
+from ctxbench.data.curation.export import request_rows
+from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.selectors.definitions import definition
 from ctxbench.tuning.budget_setting import MAX_REQUESTS, Prices, budget_setting, read_requests, sample_requests
 
@@ -99,6 +101,17 @@ class TestRequests:
         rows = [{"text": "one", "_id": "a"}, {"text": "two"}]
         (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         assert [request.text for request in read_requests(str(tmp_path / "r.jsonl"))] == ["one", "two"]
+
+    def test_what_export_writes_for_a_command(self, tmp_path):
+        dataset = open_dataset("smoke")
+        path = tmp_path / "r.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in request_rows(dataset)), encoding="utf-8")
+        assert [one.text for one in read_requests(str(path))] == [query.request.text for query in dataset.queries]
+
+    def test_an_id_is_not_proposed_as_the_text(self, tmp_path):
+        (tmp_path / "r.jsonl").write_text('{"query": "q1", "question": "what is open?"}\n', encoding="utf-8")
+        with pytest.raises(InputError, match="got 'query', 'question'; call 'question' `text`"):
+            read_requests(str(tmp_path / "r.jsonl"))
 
     def test_a_row_without_a_text_is_named(self, tmp_path):
         (tmp_path / "r.jsonl").write_text('{"text": "one"}\n{"query": "two"}\n', encoding="utf-8")

@@ -287,3 +287,9 @@ def _without_lonely(labels: Mapping[ItemKey, Label]) -> dict[ItemKey, Label]:
     """A group of alternatives of which one is left is none any more."""
     sizes = Counter(label.alternatives for label in labels.values())
     return {key: replace(i, alternatives="") if sizes[i.alternatives] == 1 else i for key, i in labels.items()}
+
+
+def unlabelled_words(left_out: int, partly: int) -> str:
+    """How every listing says how many queries have not all their labels, and how many of those are labelled in part."""
+    in_part = f" ({partly:,} of them in part)" if partly else ""
+    return f"{left_out:,} {'is' if left_out == 1 else 'are'} unlabelled{in_part}"

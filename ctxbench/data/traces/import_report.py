@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctxbench.core.items import ITEM_TYPES, Item
+from ctxbench.data.datasets.query_labels import unlabelled_words
 from ctxbench.data.labelling.query_files import SIGNALS
 from ctxbench.io.visible import count
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN
@@ -93,23 +94,24 @@ class TraceReport:
         """The card's `labelling`: where labels come from, and which queries may be measured with."""
         n = self.counts
         labels = n["labels_full"] + n["labels_partial"]
+        left = n["queries_partly"] + n["queries_unlabelled"]
         return (
             f"From logs of what an agent called: {labels:,} labels, each an item that was called without an error, "
             f"{_share(n['labels_full'], labels)} of them from turns in which everything was offered. "
             f"{n['queries_complete']:,} of {n['turns']:,} queries are labelled wholly: everything was offered, and "
-            f"nothing hints at a miss. {n['queries_partly']:,} are labelled partly: more may be needed than was "
-            f"called. {n['queries_unlabelled']:,} are unlabelled; {n['queries_nothing']:,} need nothing, as the log "
-            "says. Nobody has looked at the labels."
+            f"nothing hints at a miss. {unlabelled_words(left, n['queries_partly'])}: of those in part, more may be "
+            f"needed than was called. {n['queries_nothing']:,} need nothing, as the log says. Nobody has looked at "
+            "the labels."
         )
 
     def lines(self) -> list[str]:
         """The report in words, one line a count; counts of 0 are left out."""
         n = self.counts
         labels = n["labels_full"] + n["labels_partial"]
+        left = n["queries_partly"] + n["queries_unlabelled"]
         shares = [
             f"{n['queries_complete']:,} labelled wholly ({_share(n['queries_complete'], n['turns'])})",
-            f"{n['queries_partly']:,} partly ({_share(n['queries_partly'], n['turns'])})",
-            f"{n['queries_unlabelled']:,} unlabelled ({_share(n['queries_unlabelled'], n['turns'])})",
+            f"{unlabelled_words(left, n['queries_partly'])} ({_share(left, n['turns'])})",
             *([f"{n['queries_nothing']:,} need nothing"] if n["queries_nothing"] else []),
         ]
         full, partial = _share(n["labels_full"], labels), _share(n["labels_partial"], labels)

@@ -77,9 +77,11 @@ def without_request(records: Sequence[Mapping[str, Any]]) -> str:
     known = {*EXPECTED, *FORBIDDEN, *IDS, *OTHERWISE["id"], *NAMING, *READ_BESIDE}
     other = [name for name in fields if snake(name) not in known]
     texts = [name for name in other if 2 * sum(_is_text(record.get(name)) for record in records) > len(records)]
-    close = [name for name in texts if get_close_matches(snake(name), names, n=1)]
-    likely = (close or sorted(texts, key=lambda name: -_length(records, name)))[:1]
+    close = {name: meant[0] for name in texts if (meant := get_close_matches(snake(name), names, n=1))}
+    likely = ([*close] or sorted(texts, key=lambda name: -_length(records, name)))[:1]
     hint = f"; did you mean {likely[0]!r}?" if likely else ";"
+    if close:
+        hint = f"; did you mean {close[likely[0]]!r} by {likely[0]!r}?"
     shown = ", ".join(map(repr, fields[:_SHOWN])) + (", ..." if len(fields) > _SHOWN else "")
     option = as_option({"query": likely[0] if likely else "FIELD"})
     return (

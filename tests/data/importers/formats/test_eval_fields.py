@@ -43,7 +43,7 @@ def test_a_file_whose_requests_have_no_known_name_is_one_fault_with_the_field_th
         "did you mean 'theWords'? Say which one holds it: --map query=theWords; or call it as one that is known: query"
     )
     rows = [{**row, "usrMessage": "a text"} for row in rows]
-    assert "did you mean 'usrMessage'?" in faults_of(write(tmp_path / "e.jsonl", rows))[0][1]
+    assert "did you mean 'user_message' by 'usrMessage'?" in faults_of(write(tmp_path / "e.jsonl", rows))[0][1]
     assert (
         "they have 'expected'; Say which one holds it: --map query=FIELD"
         in (faults_of(write(tmp_path / "e.jsonl", [{"expected": ["refunds"]}]))[0][1])
