@@ -24,7 +24,7 @@ from ctxbench.core.stages import Resources
 from ctxbench.io.yaml_files import YamlPath, line_of, load_mapping
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
-from ctxbench.selectors.definitions import find_definition, is_file, rooted
+from ctxbench.selectors.definitions import find_definition, rooted, selector_name
 from ctxbench.selectors.parameters import shown
 from ctxbench.selectors.pipelines import ORACLE, AsManyAs, Oracle, Required
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Selector
@@ -158,11 +158,12 @@ def scoring(answers: Path, *, dataset: str, beside: Sequence[str], tokens: str) 
     Raises:
         UserError: the file or a selector is unknown or faulty.
     """
-    if len(set(beside)) < len(beside) or answers.stem in beside:
-        raise ParameterError(f"two selectors would have one name: {', '.join([answers.stem, *beside])}; name each once")
+    names = [answers.stem, *map(selector_name, beside)]
+    if len(set(names)) < len(names):
+        raise ParameterError(f"two selectors would have one name: {', '.join(names)}; name each once")
     own = own_spec({"answers": str(answers), "name": answers.stem}, base=Path())
     specs = [own]
-    specs += [shipped_spec(named, name=named) for named in beside]
+    specs += [shipped_spec(named, name=selector_name(named)) for named in beside]
     return Experiment(
         name=own.name,
         about=f"answers of {answers.name}",
@@ -370,6 +371,5 @@ def _named(entry: Mapping[str, Any]) -> str:
     """What a selector is called if nothing varies: its name, else what it is read from, and the preset."""
     if "name" in entry:
         return str(entry["name"])
-    source = str(entry.get("presets", entry.get("selector", "")))
-    parts = [Path(source).stem if is_file(source) else source, *([str(entry["preset"])] if "preset" in entry else [])]
-    return "/".join(parts)
+    preset = str(entry["preset"]) if "preset" in entry else None
+    return selector_name(str(entry.get("presets", entry.get("selector", ""))), preset)

@@ -12,7 +12,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import Resources
 from ctxbench.io.yaml_files import line_of
 from ctxbench.selectors.definition import Definition
-from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.definitions import find_definition, selector_name
 from ctxbench.selectors.parameters import Parameter, Value
 from ctxbench.selectors.pipelines import ABOUT, ORACLE, Oracle, PipelineSelector
 from ctxbench.selectors.selector import Selector
@@ -78,7 +78,7 @@ def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> Sel
 
     Args:
         selector: as `find_definition` reads it.
-        name: what tables call it; empty = as its block says, else as the agent is called.
+        name: what tables call it; empty = as `selector_name` says.
         base: what a path is relative to.
 
     Raises:
@@ -89,7 +89,7 @@ def agent_own_spec(selector: str, *, name: str = "", base: Path = Path()) -> Sel
     agent = read_agent(path)
     if not agent.own:
         return None
-    block = {"name": agent.name, **agent.own, **({"name": name} if name else {})}
+    block = {**agent.own, "name": name or selector_name(selector)}
     try:
         return own_spec(block, base=path.parent)
     except InputError:

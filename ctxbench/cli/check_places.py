@@ -110,6 +110,7 @@ def _most_common(places: Sequence[Place]) -> Place:
 def _agents(gate: Path) -> Iterator[tuple[str, Place]]:
     """The names of selectors of a gate file that are agent files, each with the line of its settings."""
     from ctxbench.io.yaml_files import line_of, load_yaml
+    from ctxbench.selectors.definitions import selector_name
     from ctxbench.sources.agent_file import is_agent_file
 
     data, _ = load_yaml(gate)
@@ -118,7 +119,7 @@ def _agents(gate: Path) -> Iterator[tuple[str, Place]]:
         path = gate.parent / str(about.get("selector", ""))
         if is_agent_file(path):
             _, lines = load_yaml(path)
-            name = about.get("name") or "/".join([path.stem, *([about["preset"]] if "preset" in about else [])])
+            name = about.get("name") or selector_name(path.name, about.get("preset"))
             line = lines.get(("settings",)) or line_of(lines, ("selector",))
             yield str(name), (in_repository(path), line)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ from ctxbench.cli.project import IGNORE, MCP, RUNS, TOOLS, Project, look
 from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.installation import install_command
 from ctxbench.io.console import say
+from ctxbench.io.visible import count
 from ctxbench.io.yaml_files import load_yaml
 
 AGENT, GATE, POLICIES, EXPERIMENT = "agent.yaml", "gate.yaml", "policies.yaml", "experiment.yaml"
@@ -34,7 +36,9 @@ def init(folder: Path, *, as_json: bool) -> None:
         raise StorageError(f"there is no folder {folder}; name the project's folder")
     found = look(folder)
     if found.mcp is None and not found.rules and not found.tools:
-        raise ParameterError("; ".join([_nothing(folder), *_not_taken(found), "name the project's folder"]))
+        raise ParameterError(
+            "; ".join([_nothing(folder), *_not_taken(found), *_not_named(found), "name the project's folder"])
+        )
     files = list(_files(found))
     if in_the_way := [str(path) for path, _ in files if path.is_dir()]:
         raise StorageError(
@@ -51,7 +55,7 @@ def init(folder: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({"written": [*map(str, written)], "kept": [*map(str, kept)], "next": steps})
         return
-    say(*_told(found), *_not_taken(found))
+    say(*_told(found), *_not_taken(found), *_not_named(found))
     say(*(f"written: {path}" for path in written))
     say(*(f"kept as it is: {path}" for path in kept))
     say("Next:", *(f"  {step}" for step in steps))
@@ -123,8 +127,8 @@ def _write(path: Path, text: str) -> None:
 def _told(found: Project) -> Iterator[str]:
     if found.mcp is not None:
         yield f"found servers in {found.mcp}"
-    for name, count in found.tools.items():
-        yield f"found {count:,} tool{'' if count == 1 else 's'} in {name}"
+    for name, n in found.tools.items():
+        yield f"found {count(n, 'tool')} in {name}"
     if found.rules:
         yield f"found {found.rules:,} file{'' if found.rules == 1 else 's'} of rules and skills"
     for name in found.datasets:
@@ -145,6 +149,27 @@ def _not_taken(found: Project) -> Iterator[str]:
     for name in found.unread:
         how = shlex.join(["ctxbench", "data", "import", "tools", str(found.folder / name), "--out", "catalogs/tools"])
         yield f"not taken: {name}, whose form is not known; `{how}` says what is missing"
+
+
+def _not_named(found: Project) -> Iterator[str]:
+    """What the agent may have and its file does not name, with the line that names it."""
+    from ctxbench.sources.agent_file import read_agent
+
+    agent, named, lists = found.folder / AGENT, set[Path](), [*found.tools]
+    try:
+        read = read_agent(agent)
+        named = {path.resolve() for path in (*read.references, *(one.file for one in read.tools))}
+        lists = [Path(os.path.relpath(one.file, found.folder)).as_posix() for one in read.tools]
+    except UserError:
+        pass  # it is not there yet, or is told by what comes next
+    for name, n in found.documents.items():
+        if (found.folder / name).resolve() not in named:
+            files, line = count(n, "Markdown file"), f"references: {name}"
+            yield f"not taken: {name}, {files}; if the agent may find them, add `{line}` to sources in {agent}"
+    if more := {name: n for name, n in found.more_tools.items() if (found.folder / name).resolve() not in named}:
+        held = ", ".join(f"{name} ({count(n, 'tool')})" for name, n in more.items())
+        line = ", ".join([*lists, *more])
+        yield f"not taken: {held}; if no server gives these tools, add `tools: [{line}]` to sources in {agent}"
 
 
 def _names_own(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from ctxbench.core.errors import UserError
 
 MCP = (".mcp.json", "mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
 TOOLS = ("tools.json", "tools.jsonl", "functions.json")
+_MORE_TOOLS = (".tools.json", ".tools.jsonl")  # how lists end that may be what a server serves: told, not taken
+_DOCUMENTS, _MARKDOWN = ("docs", "doc", "references", "knowledge"), (".md", ".markdown")
 RUNS, IGNORE = "runs", ".gitignore"  # the folder that runs are written to, which hold texts
 _EVALS = (".jsonl", ".yaml", ".yml", ".csv")
 _DEPTH = 3  # folders below the project in which files are looked for
@@ -28,6 +31,8 @@ class Project:
         rules: how many rules and skills there are.
         tools: lists of tools, each with how many it holds.
         unread: files called as lists of tools are, in a form that is not known.
+        more_tools: further lists of tools, which are not taken since a server may give the same, each with how many.
+        documents: folders of Markdown files that the agent might find, each with how many.
         evals: a file that is called as hand-written evals are, or None.
         datasets: folders of labelled datasets.
         repository: the root of the git repository that it is in, or None.
@@ -41,6 +46,8 @@ class Project:
     rules: int
     tools: dict[str, int]
     unread: tuple[str, ...]
+    more_tools: dict[str, int]
+    documents: dict[str, int]
     evals: str | None
     datasets: tuple[str, ...]
     repository: Path | None
@@ -66,6 +73,7 @@ def look(folder: Path) -> Project:
     configurations = [name for name in MCP if (folder / name).is_file() and name not in broken]
     below = [name for name in own if name not in (*configurations, *broken) and name.endswith(MCP)]
     read, unread = _tool_lists(folder, [name for name in own if Path(name).name in TOOLS])
+    more, _ = _tool_lists(folder, [name for name in own if name not in (*read, *unread) and _is_more_tools(name)])
     evals = [name for name in own if "eval" in Path(name).stem.casefold() and name.endswith(_EVALS)]
     root = folder.resolve()
     repository = next((one for one in (root, *root.parents) if (one / ".git").exists()), None)
@@ -77,11 +85,25 @@ def look(folder: Path) -> Project:
         rules=sum(len(part.items) for part in rules_folder(folder)()),
         tools=read,
         unread=tuple(unread),
+        more_tools=more,
+        documents=_documents(own),
         evals=evals[0] if evals else None,
         datasets=tuple(datasets),
         repository=repository,
         ignores_runs=repository is not None and _ignores_runs(root, repository),
     )
+
+
+def _is_more_tools(name: str) -> bool:
+    """Whether a file may be a list of tools: called so, or JSON in a folder `tools`."""
+    path = Path(name)
+    return path.name.endswith(_MORE_TOOLS) or (path.parent.name == "tools" and path.suffix in (".json", ".jsonl"))
+
+
+def _documents(names: list[str]) -> dict[str, int]:
+    """The folders at the top that are called as those of documents are, with how many Markdown files each holds."""
+    found = Counter(name.partition("/")[0] for name in names if name.lower().endswith(_MARKDOWN) and "/" in name)
+    return {name: found[name] for name in _DOCUMENTS if found[name]}
 
 
 def _files(folder: Path) -> Iterator[str]:

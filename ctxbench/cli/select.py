@@ -158,12 +158,12 @@ def _asked(question: SelectRequest) -> tuple[Definition, str | None, str]:
     Raises:
         UserError: it is unknown, faulty, or named twice.
     """
-    from ctxbench.selectors.definitions import find_definition
+    from ctxbench.selectors.definitions import find_definition, selector_name
 
     if question.presets is None:
-        default = DEFAULT if question.chat.alone else IN_CHAT
-        definition, preset = find_definition(question.selector or default, question.preset)
-        return definition, preset, definition.name if preset is None else f"{definition.name}/{preset}"
+        asked = question.selector or (DEFAULT if question.chat.alone else IN_CHAT)
+        definition, preset = find_definition(asked, question.preset)
+        return definition, preset, selector_name(asked, question.preset)
     from ctxbench.selectors.presets import read_presets
 
     if question.selector is not None:

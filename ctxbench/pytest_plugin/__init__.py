@@ -18,7 +18,7 @@ _RECORDER = pytest.StashKey[Recorder]()
 _OPTIONS = {
     "gate": "a gate file that says which catalog, selector, embedder and token counter assert_offers uses",
     "catalog": "what assert_offers selects from: a file of items, a folder, or a dataset's name",
-    "selector": "which selector it asks: name, name/preset, the YAML file of a pipeline, file#preset",
+    "selector": "which selector it asks: name, name/preset, a pipeline's YAML file, file#preset, an agent file",
     "embedder": "the embedder, as ctxbench select takes it",
     "tokens": "the counter of prompt tokens",
 }

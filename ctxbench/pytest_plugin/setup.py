@@ -27,9 +27,9 @@ class Setup:
         gate: a gate file, which says all that is not said here.
         catalog: a file of items, a folder that holds `corpus.jsonl`, or a dataset's name. Beside a gate file the name
             of one of its datasets; default: the first.
-        selector: a shipped selector, `name` or `name/preset`; the YAML file of one's own, `file` or `file#preset`; or
-            a tuned preset, `presets file#preset`. Beside a gate file the name of one of its selectors; default: the
-            first, and without a gate file `learned`.
+        selector: a shipped selector, `name` or `name/preset`; the YAML file of one's own, `file` or `file#preset`; a
+            tuned preset, `presets file#preset`; or an agent file, which is the catalog, too, where none is named.
+            Beside a gate file the name of one of its selectors; default: the first, and without a gate file `learned`.
         embedder: as `ctxbench select --embedder` takes it; default: the gate file's, else `minilm`.
         tokens: the counter of prompt tokens; default: the gate file's, else `o200k`.
     """
@@ -74,28 +74,37 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
     Raises:
         UserError: something is missing, unknown or faulty.
     """
+    from ctxbench.sources.agent_file import is_agent_file
+
     if setup.gate:
         return _of_gate(setup, root / setup.gate)
-    if not setup.catalog:
+    agent = setup.selector if is_agent_file(root / setup.selector) else ""
+    if not (place := setup.catalog or agent):
         raise ParameterError(
             "nothing says which catalog to select from: set ctxbench_catalog (a file, folder or dataset's name) or "
             "ctxbench_gate (a gate file) in the ini options of pytest, or override the fixture ctxbench_setup"
         )
+    from ctxbench.bench.selector_specs import agent_own_spec
     from ctxbench.cli.select import find_catalog
     from ctxbench.selectors.pipelines import PipelineSelector
 
-    path = root / setup.catalog
-    catalog = find_catalog(str(path) if path.exists() else setup.catalog)
-    definition, preset, label = _definition(setup.selector or _DEFAULT["selector"], root)
+    path = root / place
+    catalog = find_catalog(str(path) if path.exists() else place)
     resources = _resources(setup.embedder, setup.tokens)
-    selector = PipelineSelector(label, definition.pipeline(definition.values(preset)), resources)
+    own = agent_own_spec(agent, base=root) if agent else None
+    if own is not None:
+        selector, label = own.make(resources, {}), own.name
+    else:
+        definition, preset, label = _definition(setup.selector or _DEFAULT["selector"], root)
+        selector = PipelineSelector(label, definition.pipeline(definition.values(preset)), resources)
     return OpenSetup(
         label=label,
-        place=setup.catalog,
+        place=place,
         catalog=catalog,
         selector=selector,
         resources=resources,
         memo={},
+        close=partial(_close, (selector,)),
     )
 
 
@@ -105,8 +114,9 @@ def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]
     Raises:
         ParameterError: a file without a preset holds no pipeline.
     """
-    from ctxbench.selectors.definitions import find_definition, is_file, read_definition
+    from ctxbench.selectors.definitions import find_definition, is_file, read_definition, selector_name
     from ctxbench.selectors.presets import read_presets
+    from ctxbench.sources.agent_file import is_agent_file
 
     file, mark, preset = selector.partition("#")
     path = root / file
@@ -115,10 +125,12 @@ def _definition(selector: str, root: Path) -> tuple[Definition, str | None, str]
     if mark:
         found = read_definition(path)
         return found, preset, f"{found.name}/{preset}"
+    if is_agent_file(path):
+        return *find_definition(selector, base=root), selector_name(selector)
     if is_file(selector) and not _holds_pipeline(path):
         raise ParameterError(
-            f"{selector} holds no pipeline: ctxbench_selector takes the YAML file of one, with name and pipeline; a "
-            "callable, command or endpoint of your own stands in a gate file, which ctxbench_gate names"
+            f"{selector} holds no pipeline: ctxbench_selector takes the YAML file of one, with name and pipeline, or "
+            "an agent file; a callable, command or endpoint of your own goes in that or in a gate file (ctxbench_gate)"
         )
     found, named = find_definition(selector, base=root)
     return found, named, found.name if named is None else f"{found.name}/{named}"

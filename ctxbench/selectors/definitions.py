@@ -60,6 +60,14 @@ def definition(name: str) -> Definition:
     return read_definition(_SHIPPED / f"{name}.yaml", build=False)  # which the tests do
 
 
+def selector_name(selector: str, preset: str | None = None) -> str:
+    """What a selector is called everywhere, unless it is given a name: as users name it, of a file without its ending.
+
+    An agent file that is called `agent.own.yaml` names a selector `agent.own`, whatever the agent is called.
+    """
+    return "/".join([Path(selector).stem if is_file(selector) else selector, *([preset] if preset else [])])
+
+
 def find_definition(selector: str, preset: str | None = None, *, base: Path = Path()) -> tuple[Definition, str | None]:
     """A selector as users name it: a shipped one, `name` or `name/preset`, the path of a YAML file, or an agent file.
 

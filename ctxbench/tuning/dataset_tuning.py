@@ -25,13 +25,23 @@ from ctxbench.tuning.held_out_figures import (
 from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.opened_inputs import TuningDataset, TuningInputs
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
+from ctxbench.tuning.own_rankings import OWN_CUT
 from ctxbench.tuning.query_sets import COMPLETE, TEST, TUNING, Progress, QuerySet
 from ctxbench.tuning.recommendation import Choice, choose, first_trace, front_trace, heat_maps, parameter_traces
 from ctxbench.tuning.search import Base, Competitor, SearchResult, first_n, search
 from ctxbench.tuning.stricter_policies import with_stricter
 from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
-from ctxbench.tuning.tuning_results import DEFAULTS, PRESET, DatasetTuning, PolicyOutcome, SettingResult
+from ctxbench.tuning.tuning_results import (
+    DEFAULTS,
+    DOCUMENTS_DEFAULTS,
+    OF_ITS_RANKING,
+    PRESET,
+    WITH_DEFAULTS,
+    DatasetTuning,
+    PolicyOutcome,
+    SettingResult,
+)
 
 ALL_DECIDE = (
     "Every figure here is of the labels that the values were chosen on: none are left to test them on. What is "
@@ -133,10 +143,16 @@ class DatasetTuner:
 
     @cached_property
     def defaults(self) -> SettingValues:
-        """The base with its defaults."""
+        """The base with its defaults; one outside ctxbench is the first items of its ranking, and is called so."""
         base = self._base
-        as_documents = not base.entry.set and not base.start and base.source == "semantic"
-        name = "documents' defaults" if as_documents else f"{base.name}, defaults"
+        if not base.entry.set and not base.start and base.source == "semantic":
+            name = DOCUMENTS_DEFAULTS
+        elif base.answers is not None and not {*base.entry.set} - {"topN"}:
+            name = (
+                f"{base.name}, first {base.entry.set.get('topN', OWN_CUT.parameters['topN'].default)}{OF_ITS_RANKING}"
+            )
+        else:
+            name = f"{base.name}{WITH_DEFAULTS}"
         return self.evaluator.setting(base, {}, name=name, role=DEFAULTS)
 
     def _with_equal_tokens(

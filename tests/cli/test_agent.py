@@ -66,7 +66,7 @@ def write(place: Path, about: dict) -> None:
 class TestSelect:
     def test_items_selector_settings_and_system_prompt_are_the_agent_s(self, cli, agent):
         done = cli("select", "where is my parcel", "--agent", "agent.yaml", "--embedder", "hashing", "--json")
-        assert done.json["selector"] == "support"
+        assert done.json["selector"] == "agent"
         assert done.json["parameters"]["n"] == 1
         assert [row["id"] for row in done.json["items"]] == ["tool:track_parcel"]
         sent = cli("select", "x", "--agent", "agent.yaml", "--embedder", "hashing", "--messages").json["messages"]
@@ -133,6 +133,13 @@ class TestOnesOwnSelector:
         assert list(done.json["datasets"]["evals"]["selectors"]) == ["agent", "bm25"]
         assert cli("check", "gate.yaml").code != 0  # another selector than was accepted
         assert cli("check", "gate.yaml", "--accept").code == 0
+
+    def test_it_has_one_name_in_every_command(self, cli, own, place):
+        (place / "agent.own.yaml").write_bytes((place / "agent.yaml").read_bytes())
+        assert cli("select", "parcel", "--agent", "agent.own.yaml", "--json").json["selector"] == "agent.own"
+        (place / "a.jsonl").write_text('{"query": "q1", "items": []}\n')
+        done = cli("score", "a.jsonl", "--dataset", "evals", "--beside", "agent.own.yaml")
+        assert "\nagent.own  " in done.out, done.err
 
     def test_it_takes_nothing_beside_it(self, cli, own, place):
         entry = "{selector: agent.yaml, set: {n: 1}}"
@@ -313,12 +320,12 @@ class TestDatasets:
         Path("evals.jsonl").write_text('{"query": "has it left the depot?"}\n')
         assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
         done = cli("data", "label", "evals", "--minutes", "0", "--embedder", "hashing")
-        assert "completeness  support " in done.out, done.err
+        assert "completeness  agent " in done.out, done.err
         asked = ("data", "label", "evals", "--minutes", "0", "--embedder", "hashing", "--selectors", "agent.yaml")
         done = cli(*asked, "--selectors", "everything", "--json")
-        assert {row["name"] for row in done.json["before"]["completeness"]} == {"support", "everything"}
+        assert {row["name"] for row in done.json["before"]["completeness"]} == {"agent", "everything"}
         with ctxbench.label("evals", embedder="hashing") as session:
-            assert "support" in set(session.report()["of"])
+            assert "agent" in set(session.report()["of"])
 
     def test_evals_without_ids_that_moved_are_told_as_such(self, agent, cli):
         rows = ['{"query": "has it left?", "expected": []}\n', '{"query": "where?", "expected": []}\n']

@@ -240,6 +240,29 @@ def test_what_is_not_taken_is_said_with_what_to_do(cli, place):
     assert any("data import golden src/my-evals.csv --catalog agent.yaml" in line for line in lines)
 
 
+def test_documents_and_further_lists_are_told_with_the_line_that_names_them(cli, project):
+    for name in ("docs", "servers", "tools"):
+        (project / name).mkdir()
+    for name in ("docs/fares.md", "docs/ports.md"):
+        (project / name).write_text("Fares.")
+    (project / "servers" / "bookings.tools.json").write_text(json.dumps([{"name": "book", "description": "Book."}]))
+    (project / "tools" / "crew.json").write_text(json.dumps([{"name": "crew", "description": "Crew."}]))
+    (project / "tools" / "tsconfig.json").write_text('{"compilerOptions": {}}')
+    lines = [line for line in cli("init").out.splitlines() if line.startswith("not taken")]
+    lists = "servers/bookings.tools.json, tools/crew.json"
+    held = "servers/bookings.tools.json (1 tool), tools/crew.json (1 tool)"
+    to = "to sources in agent.yaml"
+    assert lines == [
+        f"not taken: docs, 2 Markdown files; if the agent may find them, add `references: docs` {to}",
+        f"not taken: {held}; if no server gives these tools, add `tools: [tools.json, {lists}]` {to}",
+    ]
+    text = (project / "agent.yaml").read_text()
+    text = text.replace("  tools: tools.json\n", f"  tools: [tools.json, {lists}]\n  references: docs\n")
+    (project / "agent.yaml").write_text(text)
+    assert "tool:book" in read_agent(project / "agent.yaml").catalog().ids
+    assert "not taken" not in cli("init").out
+
+
 def test_a_list_that_is_none_of_tools_is_passed_over(cli, project):
     (project / "tools.json").write_text('{"compilerOptions": {}}')
     assert "not taken: tools.json, whose form is not known" in cli("init").out

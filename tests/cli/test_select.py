@@ -432,7 +432,7 @@ class TestOnesOwn:
         done = cli("select", "x", "--agent", "agent.yaml")
         assert (done.code, done.err) == (0, "")
         lines = done.out.splitlines()
-        assert lines[0].startswith("team: 1 of 3 items offered beside 1 always in, ")
+        assert lines[0].startswith("agent: 1 of 3 items offered beside 1 always in, ")
         assert re.fullmatch(r"answered in \d+\.\d{3} s, with its start where it had to be started", lines[1])
         assert lines[2:4] == ["not named in the answer: 1 item", "note: builds that answered: b1"]
         assert lines[6].split()[:2] == ["0.750", "agent"]
@@ -448,7 +448,7 @@ class TestOnesOwn:
     def test_a_command_of_node_without_scores_has_none(self, cli, agent):
         agent({"command": ["node", "own.js"], "name": "ours"})
         told = cli("select", "x", "--agent", "agent.yaml", "--json").json
-        assert told["selector"] == "ours"
+        assert told["selector"] == "agent"
         assert [(row["id"], row.get("score")) for row in told["items"] if row["origin"] == "search"] == [
             ("tool:delta", None)
         ]
@@ -479,13 +479,13 @@ class TestOnesOwn:
         agent({**self.COMMAND, "timeout": 1, "start_timeout": 1})
         done = cli("select", "x", "--agent", "agent.yaml")
         assert (done.code, done.out, done.err.count("error:")) == (2, "", 1)
-        assert "selector team gave no answer to 'x'" in done.err
+        assert "selector agent gave no answer to 'x'" in done.err
         assert message in done.err
 
     def test_it_has_no_presets_and_no_settings(self, cli, agent):
         agent(self.COMMAND)
         done = cli("select", "x", "--agent", "agent.yaml", "--preset", "normal", "--set", "n=1")
-        assert "team is as its file says; leave --preset and --set out" in done.err
+        assert "agent is as its file says; leave --preset and --set out" in done.err
 
     def test_a_wrong_option_of_it_has_its_line(self, cli, agent):
         agent({**self.COMMAND, "tiemout": 1})

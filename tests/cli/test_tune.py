@@ -203,6 +203,11 @@ def test_a_command_is_tuned_in_where_it_cuts_and_asked_once(cli, shop, policy, p
         lines = [line for line in done.out.splitlines() if line.startswith(("to take ", "such a cut: "))]
         assert lines[0].startswith("to take aggressive: cut the ranking of ours yourself by topN 1, includeScore ")
         assert lines[1].startswith("such a cut: of the items that score above 0 the first topN and all that ")
+        base = (
+            "Base, or default, what all is held against: ours, the first 5 of its ranking, not what it offers itself."
+        )
+        for said in (done.out, next(place.glob("runs/*/report.md")).read_text("utf-8")):
+            assert base in " ".join(said.split())
 
 
 def test_a_callable_of_ones_own_is_tuned_as_it_is_in_an_experiment(cli, shop, policy, place):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from ctxbench.core.errors import UserError
-from ctxbench.core.requests import Request
+from ctxbench.core.requests import Batch, Request
 from ctxbench.pytest_plugin import Setup
 from ctxbench.pytest_plugin.explained_request import ask
 from ctxbench.pytest_plugin.setup import open_setup
@@ -74,3 +76,17 @@ def test_the_page_lists_every_option(request):
     names = [f"ctxbench_{field.name}" for field in fields(Setup)]
     assert re.findall(r"^\| `(ctxbench_\w+)` \|", page, re.MULTILINE) == names
     assert {request.config.getini(name) for name in names} == {""}  # all of them are ini options
+
+
+@pytest.mark.parametrize("selector", ["bm25", {"callable": "own.py:select"}])
+def test_an_agent_file_is_the_selector_and_the_catalog_where_none_is_named(root, selector):
+    (root / "own.py").write_text("def select(request, items):\n    return [items[0]['_id']]\n")
+    agent = {"name": "desk", "sources": {"rules": "."}, "include": {"otherwise": "agent"}, "selector": selector}
+    (root / "agent.own.yaml").write_text(json.dumps(agent))
+    (root / "AGENTS.md").write_text("Be kind to whoever asks.\n")
+    opened = open_setup(Setup(selector="agent.own.yaml", embedder="hashing"), root)
+    assert (opened.label, opened.place, opened.catalog.ids) == ("agent.own", "agent.own.yaml", ("rule:AGENTS.md",))
+    with closing(opened):
+        assert not opened.selector.select(Batch.of(opened.catalog, [Request(id="q", text="be kind")])).errors
+    other = open_setup(Setup(catalog="items.jsonl", selector="agent.own.yaml", embedder="hashing"), root)
+    assert (other.label, other.place) == ("agent.own", "items.jsonl")

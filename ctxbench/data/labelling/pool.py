@@ -27,7 +27,7 @@ from ctxbench.data.datasets.query_labels import Label
 from ctxbench.data.datasets.row_groups import group_pairs
 from ctxbench.data.labelling.query_files import Exposure
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
-from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.definitions import find_definition, selector_name
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.selectors.selector import Selector
 from ctxbench.sources.agent_file import is_agent_file
@@ -173,7 +173,7 @@ def open_selectors(names: Sequence[str], resources: Resources) -> dict[str, Sele
         else:
             made_of, preset = find_definition(text)
             pipeline = made_of.pipeline(made_of.values(preset))
-            name = made_of.name if is_agent_file(text) else text
+            name = selector_name(text)
             found = {name: PipelineSelector(name, pipeline, resources)}
         for name, selector in found.items():
             if name in made:

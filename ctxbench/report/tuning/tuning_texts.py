@@ -12,10 +12,13 @@ from ctxbench.selectors.parameters import Value, shown
 from ctxbench.tuning.limits import Policy
 from ctxbench.tuning.tuning_results import (
     DEFAULTS,
+    DOCUMENTS_DEFAULTS,
     EVERYTHING,
     FIXED,
+    OF_ITS_RANKING,
     PRESET,
     RECOMMENDED,
+    WITH_DEFAULTS,
     PolicyOutcome,
     SettingResult,
     Tuning,
@@ -25,7 +28,7 @@ COMPLETENESS, RECALL, TOKENS, ITEMS = (parse_metric(name) for name in ("complete
 TITLES = {"completeness": "completeness %", "recall": "recall %", "tokens": "prompt tokens", "items": "items"}
 ROLES = {
     RECOMMENDED: "recommended",
-    DEFAULTS: "the base with its defaults",
+    DEFAULTS: "the base, what all is held against",
     PRESET: "a preset as shipped",
     FIXED: "tuned fixed k",
     EVERYTHING: "all that may be offered",
@@ -151,10 +154,22 @@ def terms(tuning: Tuning) -> str:
         said.append("Fixed k: simply offer the first k of the base's ranking, with the best k.")
     if any(one.of == "reachable" for outcome in outcomes for one in outcome.policy.constraints):
         said.append("Reachable: what the first 20 items of the base's ranking would make complete.")
-    bases = dict.fromkeys(one.default.name.removesuffix(", defaults") for one in tuning.datasets if one.default)
+    bases = dict.fromkeys(_base_text(one.default.name) for one in tuning.datasets if one.default)
     if bases and outcomes:
-        said.append(f"Base, or default: {wording.listed([*bases])} with its defaults, what all is held against.")
+        said.append(f"Base, or default, what all is held against: {wording.listed([*bases])}.")
     return " ".join(said)
+
+
+def _base_text(name: str) -> str:
+    """What the base is, from its name in tables."""
+    if name == DOCUMENTS_DEFAULTS:
+        return f"semantic with the {name}"
+    if name.endswith(OF_ITS_RANKING):
+        selector, _, first = name.rpartition(", ")
+        return f"{selector}, the {first}, not what it offers itself"
+    if name.endswith(WITH_DEFAULTS):
+        return f"{name.removesuffix(WITH_DEFAULTS)} with its defaults"
+    return name
 
 
 def p_words(tuning: Tuning) -> str:

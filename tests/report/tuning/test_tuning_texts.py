@@ -110,7 +110,7 @@ def test_words_of_the_advice_and_p_values_are_explained_once(made):
     tuning = made.tuning()
     said = tuning_texts.terms(tuning)
     assert said.startswith("Fixed k: simply offer the first k of the base's ranking, with the best k.")
-    assert "what all is held against." in said
+    assert said.endswith("Base, or default, what all is held against: semantic with the documents' defaults.")
     outcome = made.outcome()
     chosen = replace(outcome.chosen, values={"margin": 2.0, "at_least": 4, "at_most": 5})
     named = tuning_texts.terms(made.tuning(made.dataset(outcomes=(replace(outcome, chosen=chosen),))))
@@ -118,4 +118,20 @@ def test_words_of_the_advice_and_p_values_are_explained_once(made):
         "at_most: most items offered. at_least: fewest. margin: how far below the best score an item may lie. Fixed k: "
     )
     assert tuning_texts.terms(made.tuning(made.dataset(outcomes=()))) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("learned, defaults", "learned with its defaults"),
+        ("ours, first 5 of its ranking", "ours, the first 5 of its ranking, not what it offers itself"),
+    ],
+)
+def test_what_the_base_is_stands_behind_the_advice(made, name, said):
+    tuning = made.tuning(made.dataset(results=(made.contender(name, tuning_texts.DEFAULTS, (0.9, 200.0, 5.0)),)))
+    assert tuning_texts.terms(tuning).endswith(f"Base, or default, what all is held against: {said}.")
+
+
+def test_p_values_are_explained_once(made):
+    tuning = made.tuning()
     assert tuning_texts.p_words(tuning).startswith("p: how often chance alone would give such a difference; up to 0.05")
