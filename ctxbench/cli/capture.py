@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ctxbench.sources.catalog_snapshots import (
     capture,
     items_kept,
     lacking,
+    odd_in,
     refuse_other,
     write_snapshot,
 )
@@ -102,6 +104,7 @@ def capture_all(wanted: CaptureWanted, *, out: Path | None, as_json: bool) -> in
         partial, hide_keys = wanted.partial, wanted.hide_keys
         code = keep(sources, out=out, as_json=as_json, partial=partial, hide_keys=hide_keys, items=items)
         if wanted.told_next and not as_json:
+            _say_notes(wanted.agent)
             _say_next(items or _as_catalog(out))
         return code
 
@@ -218,6 +221,15 @@ def _print(snapshot: CatalogSnapshot, card: dict[str, Any], out: Path) -> None:
     say(f"{count(counts['items'], 'item')}, catalog {card['catalog'][:12]}, in {out}")
     if snapshot.failed:
         say(f"{_failed(snapshot)}: {', '.join(part.name for part in snapshot.failed)}; this is what the others gave")
+
+
+def _say_notes(agent: Path | None) -> None:
+    """Tell what is odd in the other sources of an agent; what is wrong with them is told by who reads its items."""
+    from ctxbench.sources.agent_file import read_agent
+
+    if agent is not None:
+        with suppress(UserError):
+            say(*(one_line(f"{agent}: {note}") for note in odd_in(read_agent(agent).parts())))
 
 
 def _say_next(items: str) -> None:

@@ -13,7 +13,7 @@ from ctxbench.cli.project import IGNORE, MCP, RUNS, TOOLS, Project, look
 from ctxbench.core.errors import ParameterError, StorageError, UserError
 from ctxbench.core.installation import install_command
 from ctxbench.io.console import say
-from ctxbench.io.visible import count
+from ctxbench.io.visible import count, one_line
 from ctxbench.io.yaml_files import load_yaml
 
 AGENT, GATE, POLICIES, EXPERIMENT = "agent.yaml", "gate.yaml", "policies.yaml", "experiment.yaml"
@@ -131,6 +131,7 @@ def _told(found: Project) -> Iterator[str]:
         yield f"found {count(n, 'tool')} in {name}"
     if found.rules:
         yield f"found {found.rules:,} file{'' if found.rules == 1 else 's'} of rules and skills"
+        yield from (one_line(f"  {note}") for note in found.notes)
     for name in found.datasets:
         yield f"found the dataset {name}"
     if found.repository is None:

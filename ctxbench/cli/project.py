@@ -29,6 +29,7 @@ class Project:
         broken_mcp: configurations that cannot be read, each with the reason.
         other_mcp: further ones, here and in folders below.
         rules: how many rules and skills there are.
+        notes: what is odd in those, a line each.
         tools: lists of tools, each with how many it holds.
         unread: files called as lists of tools are, in a form that is not known.
         more_tools: further lists of tools, which are not taken since a server may give the same, each with how many.
@@ -44,6 +45,7 @@ class Project:
     broken_mcp: dict[str, str]
     other_mcp: tuple[str, ...]
     rules: int
+    notes: tuple[str, ...]
     tools: dict[str, int]
     unread: tuple[str, ...]
     more_tools: dict[str, int]
@@ -64,6 +66,7 @@ class Project:
 def look(folder: Path) -> Project:
     """Look for what an agent can be given, and for evals and datasets. Servers are not asked."""
     from ctxbench.data.datasets.layout import CARD
+    from ctxbench.sources.catalog_snapshots import odd_in
     from ctxbench.sources.instructions import rules_folder
 
     files = list(_files(folder))
@@ -75,6 +78,7 @@ def look(folder: Path) -> Project:
     read, unread = _tool_lists(folder, [name for name in own if Path(name).name in TOOLS])
     more, _ = _tool_lists(folder, [name for name in own if name not in (*read, *unread) and _is_more_tools(name)])
     evals = [name for name in own if "eval" in Path(name).stem.casefold() and name.endswith(_EVALS)]
+    rules = rules_folder(folder)()
     root = folder.resolve()
     repository = next((one for one in (root, *root.parents) if (one / ".git").exists()), None)
     return Project(
@@ -82,7 +86,8 @@ def look(folder: Path) -> Project:
         mcp=configurations[0] if configurations else None,
         broken_mcp=broken,
         other_mcp=(*configurations[1:], *below),
-        rules=sum(len(part.items) for part in rules_folder(folder)()),
+        rules=sum(len(part.items) for part in rules),
+        notes=tuple(odd_in([part for part in rules if part.items])),
         tools=read,
         unread=tuple(unread),
         more_tools=more,

@@ -20,7 +20,7 @@ from ctxbench.io.files import read_text
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.io.yaml_kinds import refuse_other_kind
-from ctxbench.sources.catalog_snapshots import CAPTURE, SERVER, CatalogSnapshot, SnapshotPart, Source, capture
+from ctxbench.sources.catalog_snapshots import CAPTURE, SERVER, CatalogSnapshot, SnapshotPart, Source, capture, odd_in
 from ctxbench.sources.catalogs import CORPUS, read_catalog
 from ctxbench.sources.field_names import read_field_names
 from ctxbench.sources.include_modes import tool_modes, unknown_modes
@@ -97,13 +97,17 @@ class AgentFile:
     def catalog(self) -> Catalog:
         """The items that the agent has now: of the snapshot, of its lists of tools, its rules and its references.
 
-        What is odd in a source is logged as a warning, once a process.
+        That sources are odd is logged as one warning, once a process; `odd_in` has all of it.
 
         Raises:
             InputError: a source is missing or faulty, the servers were never captured, two sources give an item of one
                 identity, there is no item at all, or a mode is of what is not there; all faults, with their lines.
         """
-        catalog = self._captured.catalog
+        catalog = (found := self._captured).catalog
+        if notes := odd_in(found.parts):
+            words = ["data", "capture", "--agent", str(self.path)] if self.mcp else ["init", str(self.path.parent)]
+            more = f"{len(notes)} notes on its sources; `{shlex.join(['ctxbench', *words])}` tells them"
+            self._warn(notes[0] if len(notes) == 1 else more)
         if self.include is None:
             return catalog
         raise_faults(
@@ -137,13 +141,9 @@ class AgentFile:
                 faults.append(self._fault(str(error), *where))
         raise_faults(faults, subject=f"agent {self.path}")
         try:
-            found = capture(lambda: parts)
+            return capture(lambda: parts)
         except InputError as error:
             raise InputError(error.faults, subject=f"agent {self.path}") from error
-        for part in parts:
-            for said in (*part.notes, *([part.error] if part.error else [])):
-                self._warn(f"{part.name}: {said}")
-        return found
 
     def _fault(self, message: str, *where: str | int) -> Fault:
         return Fault(message, self.path, line_of(self.lines, where))

@@ -190,6 +190,11 @@ def _places(part: SnapshotPart) -> list[str]:
     return [masked(place) for item in part.items for place in key_places(item, line=part.lines.get(item.name, 0))]
 
 
+def odd_in(parts: Sequence[SnapshotPart]) -> list[str]:
+    """What is odd in parts, and why those that failed did, a line each that holds no key."""
+    return [masked(f"{part.name}: {said}") for part in parts for said in (*part.notes, part.error) if said]
+
+
 def write_snapshot(snapshot: CatalogSnapshot, folder: Path | str, *, when: datetime | None = None) -> dict[str, Any]:
     """Write `corpus.jsonl` and `capture.yaml`, both or neither, in place of a snapshot that stands there.
 

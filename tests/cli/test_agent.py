@@ -490,6 +490,17 @@ class TestServers:
         found = cli("select", "where", "--agent", "agent.yaml", "--selector", "everything", "--json")
         assert set(ids) <= {row["id"] for row in found.json["items"]}
 
+    def test_capture_tells_what_is_odd_in_the_other_sources_too(self, served, cli, place):
+        for name in ("pets", "fees"):
+            (place / ".cursor" / "rules" / f"{name}.mdc").write_text("No pets.")
+        about = json.loads(Path("agent.yaml").read_text())
+        Path("agent.yaml").write_text(json.dumps({**about, "sources": {**about["sources"], "rules": "."}}))
+        lines = cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").out.splitlines()
+        assert [line.partition(" has ")[0] for line in lines if line.startswith("agent.yaml: ")] == [
+            "agent.yaml: Cursor rules: .cursor/rules/fees.mdc",
+            "agent.yaml: Cursor rules: .cursor/rules/pets.mdc",
+        ]
+
     def test_a_check_says_how_old_their_tools_are_and_asks_them_on_demand(self, served, cli, caplog):
         assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
         assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0

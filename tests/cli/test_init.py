@@ -240,6 +240,13 @@ def test_what_is_not_taken_is_said_with_what_to_do(cli, place):
     assert any("data import golden src/my-evals.csv --catalog agent.yaml" in line for line in lines)
 
 
+def test_what_is_odd_in_rules_is_told(cli, project):
+    (project / ".cursor" / "rules").mkdir(parents=True)
+    (project / ".cursor" / "rules" / "pets.mdc").write_text("No pets.")
+    said = "  Cursor rules: .cursor/rules/pets.mdc has no front matter; included by hand only (manual)"
+    assert said in cli("init").out.splitlines()
+
+
 def test_documents_and_further_lists_are_told_with_the_line_that_names_them(cli, project):
     for name in ("docs", "servers", "tools"):
         (project / name).mkdir()

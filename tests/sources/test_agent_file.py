@@ -10,7 +10,7 @@ import pytest
 from ctxbench.core.errors import InputError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.sources.agent_file import is_agent_file, open_catalog, read_agent
-from ctxbench.sources.catalog_snapshots import CatalogSnapshot, SnapshotPart, write_snapshot
+from ctxbench.sources.catalog_snapshots import CatalogSnapshot, SnapshotPart, odd_in, write_snapshot
 
 RULE = "---\ndescription: How refunds are handled\n---\nFinance approves.\n"
 TOOLS = [{"name": "refund_order", "description": "Refund an order"}, {"name": "track", "description": "Where is it"}]
@@ -220,10 +220,15 @@ class TestFaults:
         (project / "none").mkdir()
         path = agent(project, "sources: {rules: ., references: none}")
         assert open_catalog(path).hash == open_catalog(path).hash
-        assert [record.getMessage() for record in caplog.records] == [
-            f"{path}: Cursor rules: .cursor/rules/odd.mdc, line 2: {said}; taken as false",
-            f"{path}: none: no Markdown file under it; name another folder",
+        more = f"2 notes on its sources; `ctxbench init {project}` tells them"
+        assert [record.getMessage() for record in caplog.records] == [f"{path}: {more}"]
+        assert odd_in(read_agent(path).parts()) == [
+            f"Cursor rules: .cursor/rules/odd.mdc, line 2: {said}; taken as false",
+            "none: no Markdown file under it; name another folder",
         ]
+        path = agent(project, "sources: {rules: .}")
+        open_catalog(path)
+        assert caplog.messages[1:] == [f"{path}: Cursor rules: .cursor/rules/odd.mdc, line 2: {said}; taken as false"]
 
 
 @pytest.mark.parametrize("name", ["tools.json", "tools.jsonl"])
