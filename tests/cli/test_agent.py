@@ -493,8 +493,6 @@ class TestServers:
     def test_capture_tells_what_is_odd_in_the_other_sources_too(self, served, cli, place):
         for name in ("pets", "fees"):
             (place / ".cursor" / "rules" / f"{name}.mdc").write_text("No pets.")
-        about = json.loads(Path("agent.yaml").read_text())
-        Path("agent.yaml").write_text(json.dumps({**about, "sources": {**about["sources"], "rules": "."}}))
         lines = cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").out.splitlines()
         assert [line.partition(" has ")[0] for line in lines if line.startswith("agent.yaml: ")] == [
             "agent.yaml: Cursor rules: .cursor/rules/fees.mdc",
