@@ -136,7 +136,7 @@ class Change:
         base_rank, head_rank: 1-based place among what the search found on that side; None where it is not known.
         rule: the rule that keeps it out on the side where it is out; None where it is no candidate there.
         missed_by: by how much its score misses the lowest score that is offered on the side where it is out, >= 0;
-            None where either has no score. 0 where not the score keeps it out.
+            None where either has no score, or a selector of the user's chose. 0 where not the score keeps it out.
         cause: why.
         remedy: what would bring a lost required item back.
     """

@@ -70,8 +70,15 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
         case CauseKind.UNKNOWN if not pair.inputs:
             once = "ask more than once (`repeats` in the gate file), which tells whether it answers alike"
             return Remedy("look at what it reads beside its source files" if is_steady(pair) else once)
+        case CauseKind.UNKNOWN if pair.changed_items == {*cause.subjects} and not _differs_beside_items(pair):
+            return Remedy(_undo_items(cause, pair))
         case _:
             return _widen_cut(change, pair)
+
+
+def _differs_beside_items(pair: SnapshotPair) -> bool:
+    """Whether more than items differs, so that taking their changes back need not give the answers of the base."""
+    return any((pair.inputs.settings, pair.inputs.outside, pair.inputs.embedder, pair.inputs.tokens))
 
 
 def _put_back(item: str, head: SelectorSnapshot) -> str:

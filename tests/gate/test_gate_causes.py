@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxbench.core.rules import NOT_CHOSEN
 from ctxbench.gate.baseline import without_texts
 from ctxbench.gate.causes import explain, shapley
 from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.snapshot_pair import SnapshotPair
+from ctxbench.report.gate.check_texts import exclusion_text
 from tests.gate.cause_cases import as_baseline, causes, explained, scored
 from tests.gate.gate_cases import answer, identity, item_id, offered, snapshot
 
@@ -351,7 +353,37 @@ def test_a_selector_outside_that_is_the_same_over_an_edited_catalog():
     found = causes(base, outside([("a", 0.9), ("x", 0.85)], told, items=new))
     assert (found["-b"][:2], found["+x"][0]) == (("crowded out", ("x",)), "item new")
     assert causes(base, outside([("a", 0.9)], told))["-b"][0] == "unknown"
-    assert causes(base, outside([("a", 0.9)], told, items={**new, "c": "else"}))["-b"][0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("ranked", "items", "detail"),
+    [
+        ([("a", 0.9), ("b", 0.7, NOT_CHOSEN)], {"a": "else"}, "1 edited item stood in front in its ranking"),
+        ([("b", 0.7, NOT_CHOSEN)], {"a": None}, "1 gone item stood in front in its ranking"),
+        ([("a", 0.8), ("b", 0.7, NOT_CHOSEN)], {"c": "else"}, "1 edited item may have moved the scores of others"),
+        ([("a", 0.9), ("b", 0.8, NOT_CHOSEN)], {"c": "else"}, "1 edited item may have changed the choice"),
+        ([("a", 0.9)], {"c": None, "x": ""}, "1 new and 1 gone items may have changed the choice"),
+    ],
+)
+def test_of_a_selector_outside_it_is_said_which_changed_items_may_have_decided(ranked, items, detail):
+    told = {"command": "run"}
+    base = outside([("a", 0.9), ("b", 0.8)], told)
+    given = {name: text for name, text in {"a": "", "b": "", "c": "", **items}.items() if text is not None}
+    chosen, near = ranked[:1] if "a" in given else [], ranked[1:] if "a" in given else ranked
+    head = outside(answer("q", chosen, near), told, items=given)
+    kind, subjects, said = causes(base, head)["-b"]
+    assert (kind, said) == ("unknown", f"{detail}; only your selector knows why")
+    assert subjects == tuple(sorted(items))
+
+
+def test_what_a_selector_outside_did_not_choose_has_missed_no_cut_of_ours():
+    base = outside([("a", 0.9), ("b", 0.8)], {"command": "run"}, required={"q": ["b"]})
+    items = {"a": "", "b": "", "c": "else"}
+    head = outside(answer("q", [("a", 0.9)], [("b", 0.7, NOT_CHOSEN)]), {"command": "run"}, items=items)
+    (lost,) = explained(base, replace(head, queries=base.queries))
+    assert lost.missed_by is None
+    assert exclusion_text(lost) == "ranked by the selector, not chosen; only your selector knows why"
+    assert str(lost.remedy) == "take the edit of tool:s:c back"
 
 
 def test_another_file_of_answers_says_less_than_an_edited_item():
