@@ -1,7 +1,8 @@
 """Finds the remedy for a loss: one phrase for each required item that went out, from facts alone.
 
 To undo the cause, or to widen the cut as far as is said, brings the item back where nothing else keeps it out as well.
-What a text should say is a hint: no scores are computed for it.
+What a text should say is a hint, since no scores are computed for it; it is given only where the item would be in again
+if the request found it as before, at the price that it has now.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ctxbench.gate.cause_finder import is_steady, item_change
 from ctxbench.gate.comparability import item_of
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import server_of
+from ctxbench.gate.item_prices import grown_price, is_found_again
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_values
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
@@ -56,7 +58,10 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
         case CauseKind.EDITED if cause.subjects == (item,):
             back = f"take the edit of {item} back"
             back += " and give it its old name" if item in pair.base_ids else ""
-            if lost := lost_words(change, pair):
+            if price := grown_price(change, pair):
+                grew = f"its price keeps it out, {price.was:,} -> {price.now:,} prompt tokens"
+                return Remedy(f"{back}, or shorten it: {grew}" if price.enough else f"{back}: {grew}")
+            if is_found_again(change, pair) and (lost := lost_words(change, pair)):
                 return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
             return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
         case CauseKind.CROWDED:

@@ -134,6 +134,44 @@ def test_a_loss_by_an_edit_names_the_sentence_that_is_gone():
     assert remedy(base, head) == lost
 
 
+PRICED = [{"budget": {"tokens": 25}}]
+
+
+@pytest.mark.parametrize(
+    ("score", "tokens", "said"),
+    [
+        (0.75, 20, ", or shorten it: its price keeps it out, 10 -> 20 prompt tokens"),
+        (0.55, 20, ": its price keeps it out, 10 -> 20 prompt tokens"),  # at its old price it is out as well
+        (0.55, 10, ', or say again what it may have been found by: "Say who."'),
+    ],
+)
+def test_a_loss_by_the_price_of_a_longer_text_says_so(score, tokens, said):
+    row = {"a": 0.9, "b": 0.8, "c": 0.6, "d": 0.5}
+    base = scored({"q": row}, PRICED, required={"q": ["b"]}, texts={"b": "Send a message. Say who."})
+    head = scored(
+        {"q": {**row, "b": score}}, PRICED, required={"q": ["b"]}, texts={"b": "Send a message."}, tokens={"b": tokens}
+    )
+    assert remedy(base, head) == f"take the edit of {item_id('b')} back{said}"
+
+
+def test_the_price_is_part_of_a_score_that_is_made_of_it():
+    priced = ["price", {"margin": {"margin": 1.0}}]
+    base = scored({"q": {"a": -4.0, "b": -4.5}}, priced, required={"q": ["b"]}, tokens={"a": 50, "b": 50})
+    given = {"required": {"q": ["b"]}, "texts": {"b": "else"}, "tokens": {"a": 50, "b": 150}}
+    found = remedy(base, scored({"q": {"a": -4.0, "b": -5.1931}}, priced, **given))  # log(200 / 100) less
+    assert found.endswith("back, or shorten it: its price keeps it out, 50 -> 150 prompt tokens")
+    found = remedy(base, scored({"q": {"a": -4.0, "b": -6.5}}, priced, **given))
+    assert found.endswith("back: its price keeps it out, 50 -> 150 prompt tokens")
+
+
+def test_no_sentence_is_quoted_that_would_not_bring_the_item_back():
+    cut = [{"first": {"n": 2}}]
+    base = scored({"q": ROW}, cut, required={"q": ["b"]}, texts={"b": "Send a message. Say who."})
+    new = {"x": 0.85, "y": 0.84}
+    head = scored({"q": {**ROW, **new, "b": 0.1}}, cut, required={"q": ["b"]}, texts={"b": "Send a message."})
+    assert "found by" not in " ".join(str(one.remedy) for one in explained(base, head))
+
+
 def test_a_loss_to_a_look_alike_names_it_and_how_wide_the_cut_would_have_to_be():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
     head = scored({"q": {**ROW, "x": 0.82}}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
