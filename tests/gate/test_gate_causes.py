@@ -186,7 +186,7 @@ def test_another_chunker_is_a_parameter():
 
 def test_code_is_the_cause_only_where_nothing_else_can_be():
     head = moved({"c": 0.3}, versions={**OLD_CODE, "code": "new"})
-    assert causes(BASE, head)["-c"] == ("code", ("code of ctxbench",), "code of ctxbench c0de -> new")
+    assert causes(BASE, head)["-c"] == ("code", ("ctxbench",), "another edit of ctxbench 0.1.0 (c0de -> new)")
     head = now({"c": 0.55}, texts={"c": "else"}, versions={**OLD_CODE, "code": "new"})
     assert causes(BASE, head)["-c"][0] == "item edited"
 
