@@ -136,9 +136,8 @@ def absence_text(item: str, head: SelectorSnapshot) -> str:
         return "in no scope any more"
     if item in head.disabled:
         return "disabled"
-    server = server_of(item)
-    config = head.disabled_servers.get(server)
-    return "no longer in the catalog" if config is None else f"disabled with server {server} in {config}"
+    absent = head.absent_servers.get(server_of(item))
+    return "no longer in the catalog" if absent is None else absent.why
 
 
 def server_of(item: str) -> str:

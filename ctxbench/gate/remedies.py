@@ -92,9 +92,8 @@ def _put_back(item: str, head: SelectorSnapshot) -> str:
         return f"put {item} back into a scope"
     if item in head.disabled:
         return f"enable {item} again"
-    server = server_of(item)
-    config = head.disabled_servers.get(server)
-    return f"put {item} back" if config is None else f"enable server {server} in {config} again"
+    absent = head.absent_servers.get(server_of(item))
+    return f"put {item} back" if absent is None else absent.mend
 
 
 def _with_alternative(said: str, other: Remedy) -> Remedy:
