@@ -62,7 +62,7 @@ from ctxbench.core.candidates import MARGIN
 from ctxbench.gate.cause_finder import CauseFinder, setting_cause, unseen_cause
 from ctxbench.gate.input_differences import absence_text
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.remedies import find_remedy
+from ctxbench.gate.remedies import agreeing_remedies, find_remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_setting
 from ctxbench.gate.snapshot_pair import ChangeContext, SnapshotPair
 
@@ -82,10 +82,8 @@ def explain(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]
         The changes in the order given, with `cause` and `remedy` filled in.
     """
     found = _ChangeExplainer(pair, changes).causes()
-    return tuple(
-        replace(change, cause=cause, remedy=find_remedy(change, cause, pair))
-        for change, cause in zip(changes, found, strict=True)
-    )
+    told = [replace(one, cause=cause) for one, cause in zip(changes, found, strict=True)]
+    return agreeing_remedies([replace(one, remedy=find_remedy(one, one.cause, pair)) for one in told], pair)
 
 
 class _ChangeExplainer:

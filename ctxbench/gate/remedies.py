@@ -81,6 +81,38 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
             return _widen_cut(change, pair)
 
 
+def agreeing_remedies(changes: Sequence[Change], pair: SnapshotPair) -> tuple[Change, ...]:
+    """The changes with remedies that do not contradict each other: no parameter is set to two values.
+
+    Where one is to be set back for some losses, and a wider cut would mend others, setting it back is the remedy of
+    those as well, if it is enough for them; else it is said that more is needed than to set it back.
+    """
+    backs = {one.remedy.changed: one.remedy for one in changes if one.cause.kind is CauseKind.PARAMETER}
+    backs.pop((), None)
+
+    def agreeing(one: Change) -> Change:
+        set_to = {(path, name) for path, name, _ in one.remedy.changed}
+        alike = (back for held, back in backs.items() if set_to & {(path, name) for path, name, _ in held})
+        back = next(alike, None)
+        if back is None or one.cause.kind is CauseKind.PARAMETER:
+            return one
+        if _brings_back(pair.context(one), back, pair):
+            return replace(one, remedy=back)
+        return replace(one, remedy=replace(one.remedy, share="as to set it back is not enough"))
+
+    return tuple(map(agreeing, changes))
+
+
+def _brings_back(change: ChangeContext, remedy: Remedy, pair: SnapshotPair) -> bool:
+    """Whether the cuts of the head with the parameters of a remedy offer an item."""
+    steps, side = pair.steps[1] or (), change.head
+    own = side.rows.get(change.item)
+    values = {path: {name: value for at, name, value in remedy.changed if at == path} for path, _, _ in remedy.changed}
+    widened = [with_values(one, {**one.values, **values.get(one.path, {})}) for one in steps]
+    rivals = [row for name, row in side.rows.items() if name != change.item]
+    return can_replay(steps) and replay_cuts(widened, [ReplayCase(own=own, rivals=rivals, bar=side.bar)])[0]
+
+
 def _differs_beside_items(pair: SnapshotPair) -> bool:
     """Whether more than items differs, so that taking their changes back need not give the answers of the base."""
     return any((pair.inputs.settings, pair.inputs.outside, pair.inputs.embedder, pair.inputs.tokens))

@@ -134,6 +134,42 @@ def test_a_loss_by_an_edit_names_the_sentence_that_is_gone():
     assert remedy(base, head) == lost
 
 
+def several(*, at_most, **given):
+    """Two queries that lose `b` to new items, one more than the other, and one that loses `d` to the cut alone."""
+    rows = {"q1": row("a", "b"), "q2": row("a", "b"), "q3": row("a", "b", "c", "d")}
+    new = {"q1": ("x0",), "q2": ("x0", "x1", "x2"), "q3": ()}
+    needs = {"required": {"q1": ["b"], "q2": ["b"], "q3": ["d"]}, "values": {"n": at_most}}
+    base = scored(rows, [{"first": {"n": 4}}], **{**needs, "values": {"n": 4}})
+    head = {name: {**rows[name], **{one: 0.89 - n / 1000 for n, one in enumerate(new[name])}} for name in rows}
+    return [one for one in groups(base, scored(head, [{"first": {"n": at_most}}], **needs)) if one.lost]
+
+
+def test_a_wider_cut_is_wide_enough_for_all_that_a_cause_lost():
+    rows = {"q1": row("a", "b"), "q2": row("a", "b")}
+    needs = {"required": {"q1": ["b"], "q2": ["b"]}, "values": {"n": 2}}
+    base = scored(rows, [{"first": {"n": 2}}], **needs)
+    head = {"q1": {**rows["q1"], "x0": 0.89}, "q2": {**rows["q2"], "x0": 0.89, "x1": 0.888, "x2": 0.887}}
+    (found,) = [one for one in groups(base, scored(head, [{"first": {"n": 2}}], **needs)) if one.lost]
+    assert (found.lost, str(found.remedy)) == (2, "raise n to 5")
+
+
+@pytest.mark.parametrize("at_most", [1, 2, 3])
+def test_what_one_report_says_of_a_parameter_does_not_contradict_itself(at_most):
+    told = {one.cause.kind: str(one.remedy) for one in several(at_most=at_most)}
+    assert told == {
+        "crowded out": "raise n to 5, as to set it back is not enough",
+        "parameter": "set n back to 4",
+    }
+
+
+def test_where_setting_a_parameter_back_is_enough_no_other_value_is_told():
+    rows = {"q1": row("a", "b", "c"), "q2": row("a", "b", "c", "d")}
+    needs = {"required": {"q1": ["c"], "q2": ["d"]}}
+    base = scored(rows, [{"first": {"n": 5}}], values={"n": 5}, **needs)
+    head = scored({**rows, "q1": {**rows["q1"], "x0": 0.89}}, [{"first": {"n": 3}}], values={"n": 3}, **needs)
+    assert {str(one.remedy) for one in groups(base, head) if one.lost} == {"set n back to 5"}
+
+
 PRICED = [{"budget": {"tokens": 25}}]
 
 
@@ -295,7 +331,7 @@ def test_that_nothing_helps_is_said_of_a_cause_only_where_it_is_so_of_all_its_lo
     new = {"q1": {"x0": 0.88}, "q2": {f"x{n}": 0.88 - n / 1000 for n in range(4)}}
     head = scored({name: {**queries[name], **new[name]} for name in queries}, [{"first": {"n": 2}}], **needs)
     (found,) = [one for one in groups(base, ranged(head, n=(0, 5))) if one.lost]
-    assert (found.lost, str(found.remedy)) == (2, "raise n to 3")
+    assert (found.lost, str(found.remedy)) == (2, "raise n to 3, which mends 1 of 2")
     (found,) = [one for one in groups(base, ranged(head, n=(0, 9))) if one.lost]
     assert str(found.remedy) in ("raise n to 3", "raise n to 6")
 
