@@ -225,7 +225,11 @@ def test_a_cut_that_alone_makes_the_change_is_the_cause_whatever_else_was_touche
     both = scored({"q": {**louder, "b": 0.8, "c": 0.85, "x": 0.01}}, [{"first": {"n": 2}}], **spec)
     assert causes(base, both)["-b"] == ("parameter", ("refine.first.n",), "refine.first.n 3 -> 2")  # each is needed
     front = scored({"q": {**louder, "x": 0.99}}, [{"first": {"n": 2}}], **spec)
-    assert causes(base, front)["-b"] == ("crowded out", ("x",), "1 new item came in front")
+    assert causes(base, front)["-b"] == (
+        "crowded out",
+        ("x",),
+        "1 new item came in front, only together with this: refine.first.n 3 -> 2",
+    )
 
 
 def test_what_the_catalog_alone_does_is_not_laid_to_a_cut():
@@ -429,3 +433,11 @@ def test_parts_add_up_to_the_whole_change(values):
 def test_a_factor_that_never_matters_has_no_part():
     goes = {(a, b, c): a or b for a in (False, True) for b in (False, True) for c in (False, True)}
     assert shapley(goes) == pytest.approx((0.5, 0.5, 0))
+
+
+def test_what_two_changes_did_only_together_belongs_to_both():
+    base = scored({"q": SCORES}, [{"first": {"n": 4}}])
+    head = scored({"q": {**SCORES, "x": 0.95}}, [{"first": {"n": 3}}])
+    found = causes(base, head)
+    assert found["-d"][2] == "1 new item came in front"  # which does it alone, as the cut does
+    assert found["-c"][2] == "1 new item came in front, only together with this: refine.first.n 4 -> 3"
