@@ -47,6 +47,9 @@ def find_places(done: GateCheck) -> Places:
             return _most_common([item(dataset, one) for one in changed])
         known = done.former.get((dataset, name))
         path, line = find_in(partial(lines.item, former=former_path(known)), dataset, name)
+        if name.startswith("tool:") and {*done.edited.get((dataset, name), ())} == {"include"}:
+            path, line = find_in(partial(_mode_place, source=(path, line)), dataset, name)
+            return in_repository(path), line
         return in_repository(path), line if known is None else _line_of_edit(done, (dataset, name), path, line)
 
     def own(name: str) -> str:
@@ -70,6 +73,25 @@ def former_path(known: ItemFact | None) -> str:
     """The path that the metadata of an item of the baseline gives; empty where it gives none, or is kept out."""
     row = None if known is None else known.row
     return str((row or {}).get("metadata", {}).get("path", ""))
+
+
+def _mode_place(folder: Path, item: str, *, source: tuple[Path, int]) -> tuple[Path, int]:
+    """The line of the agent file that sets the include mode of a tool.
+
+    Its source, where that alone can have set it; what a server says of its tools has no modes.
+    """
+    from ctxbench.data.datasets.layout import agent_of
+    from ctxbench.io.yaml_files import line_of
+    from ctxbench.sources.agent_file import read_agent
+    from ctxbench.sources.include_modes import mode_path
+
+    path = agent_of(folder)
+    if path is None:
+        return source
+    agent = read_agent(path)
+    if agent.include is not None:
+        return path, line_of(agent.lines, ("include", *mode_path(item, **agent.include)))
+    return (path, 0) if source[0].name == CORPUS else source
 
 
 def _line_of_edit(done: GateCheck, item: tuple[str, str], path: Path, line: int) -> int:

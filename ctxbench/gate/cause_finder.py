@@ -16,6 +16,7 @@ from ctxbench.text.prompt_budget import BUDGET
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
 _ALL, _CHUNKS = "in the catalog", "with more chunks"
+_STOOD, _MAYBE, _CHOICE = "in front, by its ranking", "anywhere in its ranking", "in its choice"
 WAYS = {
     _FRONT: ("came in front", "stood in front before"),
     _BEST: ("raised the best score", "had the best score before"),
@@ -23,6 +24,9 @@ WAYS = {
     _AMONG: ("changed the choice", "changed the choice"),  # by diversity, or a gap
     _CHUNKS: ("took up more of the topK chunks", "took up more of the topK chunks before"),
     _ALL: ("moved the scores of others", "moved the scores of others"),  # by fusion, or how rare words are
+    _STOOD: ("stood in front in its ranking", "stood in front in its ranking"),
+    _MAYBE: ("may have moved the scores of others", "may have moved the scores of others"),
+    _CHOICE: ("may have changed the choice", "may have changed the choice"),  # where no score moved
 }
 _ITEM_CHANGES = ("new", "enabled", "edited", "renamed", "gone", "disabled")  # what may have been done to an item
 _MAX_NAMED = 5  # subjects that are named where the catalog as a whole is the cause
@@ -207,10 +211,26 @@ class CauseFinder:
             return self.rival_cause(change)
         if told:
             return setting_cause(told, CauseKind.OUTSIDE)
-        if self.inputs.catalog:
-            what = "neither this item nor what came in front of it was touched, and what the selector says of itself"
-            return Cause(kind=CauseKind.UNKNOWN, detail=f"{what} is the same")
-        return unseen_cause(self.pair)
+        return self._own_choice_cause(change) if self.inputs.catalog else unseen_cause(self.pair)
+
+    def _own_choice_cause(self, change: ChangeContext) -> Cause:
+        """The cause where a selector of the user's chose otherwise over a changed catalog, for no reason that it gives.
+
+        What is known is which changed items stood in front in its own ranking, before or now; else only that such
+        items may move the scores of others, as they do where rare words count for more.
+        """
+        ahead = {
+            name
+            for side in (change.base, change.head)
+            for name in side.found
+            if name in self.pair.changed_items and side.score(name) >= side.score(change.item) > -math.inf
+        }
+        subjects = tuple(sorted(ahead or self.pair.changed_items))
+        still = self.pair.score_moves(change.query) and not self.pair.scores_moved(change.query)
+        way = _STOOD if ahead else _CHOICE if still else _MAYBE
+        said = crowd_text(subjects, self.pair, way, lost=change.lost)
+        named = subjects if ahead or len(subjects) <= _MAX_NAMED else ()
+        return Cause(kind=CauseKind.UNKNOWN, subjects=named, detail=f"{said}; only your selector knows why")
 
     def expansion_cause(self, change: ChangeContext, via: str | None) -> Cause:
         """The cause for an item that an expansion brought in, where the item that led to it is offered as before."""

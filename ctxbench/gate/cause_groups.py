@@ -60,15 +60,20 @@ def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> Cause
         others=sum(not one.required for one in changes),
         tokens=sum(added),
         queries=tuple(queries),
-        remedy=_group_remedy([one.remedy for one in changes if one.remedy]),
+        remedy=_group_remedy([one.remedy for one in changes if one.lost and one.required]),
     )
 
 
-def _group_remedy(remedies: Sequence[Remedy]) -> Remedy:
-    """The remedy for most changes; of amounts for one setting, the one that is enough for at least half of them.
+def _group_remedy(given: Sequence[Remedy]) -> Remedy:
+    """The remedy for most of the losses; of amounts for one setting, the one that is enough for all of them.
 
-    That nothing is known to help is said only where it is so of all.
+    That nothing is known to help is said only where it is so of all. Where a setting mends a part of the losses, it
+    says of how many.
+
+    Args:
+        given: of each required item that was lost; empty remedies where nothing can be said.
     """
+    remedies = [one for one in given if one]
     if not remedies:
         return Remedy()
     remedies = [one for one in remedies if one.possible] or remedies
@@ -76,9 +81,22 @@ def _group_remedy(remedies: Sequence[Remedy]) -> Remedy:
     best, most = min(Counter(remedies).items(), key=lambda pair: (-pair[1], str(pair[0])))
     for stem, held in sorted(numbers.items(), key=lambda pair: str(pair[0])):
         if len(held) > most or (len(held) == most and best in held):
-            in_order = sorted(held, key=lambda one: one.amount or 0.0, reverse=stem.lower)
-            best, most = in_order[(len(held) - 1) // 2], len(held)
+            widest = min if stem.lower else max
+            best, most = widest(held, key=lambda one: one.amount or 0.0), len(held)
+    mended = sum(_covers(best, one) for one in given)
+    if mended < len(given) and best.amount is not None and best.phrase.startswith(("raise", "lower")):
+        return replace(best, share=", ".join(filter(None, (f"which mends {mended} of {len(given)}", best.share))))
     return best
+
+
+def _covers(wide: Remedy, other: Remedy) -> bool:
+    """Whether a remedy does what another one does: the same, or wider values of the same parameters."""
+    if wide == other:
+        return True
+    ours, theirs = ({(path, name): value for path, name, value in one.changed} for one in (wide, other))
+    if not ours or ours.keys() != theirs.keys() or not all(isinstance(one, int | float) for one in theirs.values()):
+        return False
+    return all((theirs[key] - value) * (-1 if wide.lower else 1) <= 0 for key, value in ours.items())
 
 
 def _merged_causes(causes: Collection[Cause], pair: SnapshotPair) -> dict[Cause, Cause]:

@@ -62,7 +62,7 @@ from ctxbench.core.candidates import MARGIN
 from ctxbench.gate.cause_finder import CauseFinder, setting_cause, unseen_cause
 from ctxbench.gate.input_differences import absence_text
 from ctxbench.gate.model import Cause, CauseKind, Change
-from ctxbench.gate.remedies import find_remedy
+from ctxbench.gate.remedies import agreeing_remedies, find_remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_setting
 from ctxbench.gate.snapshot_pair import ChangeContext, SnapshotPair
 
@@ -82,10 +82,8 @@ def explain(pair: SnapshotPair, changes: Sequence[Change]) -> tuple[Change, ...]
         The changes in the order given, with `cause` and `remedy` filled in.
     """
     found = _ChangeExplainer(pair, changes).causes()
-    return tuple(
-        replace(change, cause=cause, remedy=find_remedy(change, cause, pair))
-        for change, cause in zip(changes, found, strict=True)
-    )
+    told = [replace(one, cause=cause) for one, cause in zip(changes, found, strict=True)]
+    return agreeing_remedies([replace(one, remedy=find_remedy(one, one.cause, pair)) for one in told], pair)
 
 
 class _ChangeExplainer:
@@ -158,7 +156,7 @@ class _ChangeExplainer:
             for state in _STATES
             if state[2] or recut
         }
-        by_cut = []
+        by_cut, joint = [], []
         for place, one in enumerate(contexts):
             goes: dict[tuple[bool, ...], bool] = {
                 (own, rivals, cut): kept_in[own, rivals, cut or not recut][place] is not one.lost
@@ -167,11 +165,27 @@ class _ChangeExplainer:
             if goes[False, False, False] or not goes[True, True, True]:
                 continue
             factor = self._largest_part(goes, one)
+            by_catalog = self.finder.own_cause if factor == "own" else self.finder.rival_cause
             if factor == "cut":
                 by_cut.append(one)
             else:
-                self.found[one] = self.finder.own_cause(one) if factor == "own" else self.finder.rival_cause(one)
+                self.found[one] = by_catalog(one)
+            alone = goes[True, True, False] or goes[False, False, True]
+            if recut and not alone and not (factor == "cut" and self.pair.weighs_the_catalog):
+                joint.append(one)
         self._explain_by_settings(by_cut)
+        for one in joint:
+            self.found[one] = self._joint_cause(self.found[one], one)
+
+    def _joint_cause(self, cause: Cause, context: ChangeContext) -> Cause:
+        """The cause of what neither the catalog nor the cut made alone; it stands apart from those of either."""
+        if cause.kind is not CauseKind.PARAMETER:
+            other = ", ".join(dict.fromkeys(map(str, self.pair.inputs.cutting)))
+        elif context.item in self.pair.changed_items:
+            other = "the edit of the item"
+        else:
+            other = self.finder.rival_cause(context).detail
+        return replace(cause, detail=f"{cause.detail}, only together with this: {other}", way="")
 
     def _largest_part(self, goes: Mapping[tuple[bool, ...], bool], context: ChangeContext) -> str:
         """The factor that made most of a change; `goes` as for `shapley`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ctxbench.core.candidates import MARGIN
+from ctxbench.core.rules import NOT_CHOSEN
 from ctxbench.core.selection import Offered
 from ctxbench.gate.baseline_rows import DECIMALS, rounded
 from ctxbench.gate.comparability import Comparability
@@ -239,7 +240,13 @@ class _QueryAnswer:
         )
 
     def missed_by(self, item: str) -> float | None:
-        """How far the score of an item that is out lies below the lowest offered score of the search."""
+        """How far the score of an item that is out lies below the lowest offered score of the search.
+
+        None where a selector of the user's chose otherwise: it has a cut of its own, which need not go by scores.
+        """
+        out = self.near.get(item)
+        if out is not None and out.rule is not None and out.rule.code == NOT_CHOSEN:
+            return None
         found = [
             self.score[name] for name, one in self.offered.items() if one.origin == "search" and name in self.score
         ]

@@ -16,6 +16,7 @@ from ctxbench.gate.snapshots import Identity, SelectorSnapshot
 from ctxbench.gate.value_texts import NONE, short_hash, shown_value
 
 ORDER = "refine"  # the path of the order of steps
+_CODE_DIGITS = 7  # of a hash of code that are shown
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,11 +79,15 @@ class InputDifferences:
         parts = [f"{len(held)} {what}" for held, what in counts if held]
         if parts:
             first, what = next((len(held), what) for held, what in counts if held)
-            parts[0] = f"{first} item{'' if first == 1 else 's'} {what}"
+            parts[0] = f"{first} item{'' if first == 1 else 's'} {what}{self._edited_alone()}"
         named = [one for one in (self.embedder, self.tokens) if one is not None]
         outside = told_together(self.outside) if same else self.outside
         own = [one for one in (*self.settings, *outside) if not one.code]
         return ", ".join([*parts, *dict.fromkeys(map(str, [*named, *own, *self.code]))]) or "nothing"
+
+    def _edited_alone(self) -> str:
+        """That nothing but metadata was edited, which search passes over as a rule; empty where more was."""
+        return " (metadata alone)" if self.edited and {*self.edited.values()} == {("metadata",)} else ""
 
 
 def input_differences(base: SelectorSnapshot, head: SelectorSnapshot, renamed: Mapping[str, str]) -> InputDifferences:
@@ -131,9 +136,8 @@ def absence_text(item: str, head: SelectorSnapshot) -> str:
         return "in no scope any more"
     if item in head.disabled:
         return "disabled"
-    server = server_of(item)
-    config = head.disabled_servers.get(server)
-    return "no longer in the catalog" if config is None else f"disabled with server {server} in {config}"
+    absent = head.absent_servers.get(server_of(item))
+    return "no longer in the catalog" if absent is None else absent.why
 
 
 def server_of(item: str) -> str:
@@ -158,17 +162,21 @@ def _identity_differences(base: Identity, head: Identity) -> dict[str, Any]:
         found["tokens"] = SettingDifference(
             name="tokens", path="tokens", was=base.tokens, now=head.tokens, scoring=False
         )
-    found["versions"] = tuple(
-        SettingDifference(
-            name="code of ctxbench" if name == "code" else name,
-            path=f"versions.{name}",
-            was=base.versions.get(name, NONE),
-            now=head.versions.get(name, NONE),
-            code=True,
-        )
-        for name in differing(base.versions, head.versions)
-    )
+    found["versions"] = tuple(_version_differences(base.versions, head.versions))
     return found
+
+
+def _version_differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SettingDifference]:
+    """What differs in versions; the code of ctxbench only where its version is the same, which else says enough."""
+    names = differing(before, after)
+    for name in names:
+        was, now = before.get(name, NONE), after.get(name, NONE)
+        if name != "code":
+            yield SettingDifference(name=name, path=f"versions.{name}", was=was, now=now, code=True)
+        elif "ctxbench" not in names:
+            own = f"another edit of ctxbench {after.get('ctxbench', '')}".rstrip()
+            words = f"{own} ({was[:_CODE_DIGITS]} -> {now[:_CODE_DIGITS]})"
+            yield SettingDifference(name="ctxbench", path="versions.code", was=was, now=now, code=True, words=words)
 
 
 def _resource_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[SettingDifference]:

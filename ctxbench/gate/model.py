@@ -62,8 +62,7 @@ class CauseKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-_KINDS = {CauseKind.CROWDED: "pushed out by other items' higher scores", CauseKind.FREED: "moved up"}
-"""In words for a reader, where the name is not plain."""
+_KINDS = {CauseKind.CROWDED: "pushed out by other items' higher scores", CauseKind.FREED: "moved up"}  # in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +93,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would undo a loss; false where nothing can be said. As text, it is one phrase for a person.
+    """What would undo a loss, as one phrase for a person; false where nothing can be said.
 
     Attributes:
         phrase: the phrase, up to the amount and to what is quoted.
@@ -103,7 +102,7 @@ class Remedy:
         quoted: another way, which quotes what someone wrote; empty where there is none.
         changed: the parameters that it changes, each as the path of its step, its name there, and the value.
         possible: False where the phrase says that nothing is known to help.
-        price: what it costs, for the end of the sentence; empty where that is not known.
+        price, share: what it costs, and how many losses it mends if not all, to end the sentence; may be empty.
     """
 
     phrase: str = ""
@@ -113,14 +112,15 @@ class Remedy:
     changed: tuple[tuple[str, str, Any], ...] = field(default=(), compare=False)
     possible: bool = True
     price: str = ""
+    share: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.phrase)
 
     def __str__(self) -> str:
-        amount = f"{self.amount:g}" if isinstance(self.amount, float) else self.amount
-        told = self.phrase if amount is None else f"{self.phrase} {amount}"
-        told = f"{told} ({self.price})" if self.price else told
+        told = self.phrase if self.amount is None else f"{self.phrase} {self.amount:g}"
+        told += f" ({self.price})" if self.price else ""
+        told += f", {self.share}" if self.share else ""
         return f"{told}, or {self.quoted}" if self.quoted else told
 
 
@@ -136,7 +136,7 @@ class Change:
         base_rank, head_rank: 1-based place among what the search found on that side; None where it is not known.
         rule: the rule that keeps it out on the side where it is out; None where it is no candidate there.
         missed_by: by how much its score misses the lowest score that is offered on the side where it is out, >= 0;
-            None where either has no score. 0 where not the score keeps it out.
+            None where either has no score, or a selector of the user's chose. 0 where not the score keeps it out.
         cause: why.
         remedy: what would bring a lost required item back.
     """

@@ -1,7 +1,8 @@
 """Finds the remedy for a loss: one phrase for each required item that went out, from facts alone.
 
 To undo the cause, or to widen the cut as far as is said, brings the item back where nothing else keeps it out as well.
-What a text should say is a hint: no scores are computed for it.
+What a text should say is a hint, since no scores are computed for it; it is given only where the item would be in again
+if the request found it as before, at the price that it has now.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ctxbench.gate.cause_finder import is_steady, item_change
 from ctxbench.gate.comparability import item_of
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import server_of
+from ctxbench.gate.item_prices import grown_price, is_found_again
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_values
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
@@ -56,7 +58,10 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
         case CauseKind.EDITED if cause.subjects == (item,):
             back = f"take the edit of {item} back"
             back += " and give it its old name" if item in pair.base_ids else ""
-            if lost := lost_words(change, pair):
+            if price := grown_price(change, pair):
+                grew = f"its price keeps it out, {price.was:,} -> {price.now:,} prompt tokens"
+                return Remedy(f"{back}, or shorten it: {grew}" if price.enough else f"{back}: {grew}")
+            if is_found_again(change, pair) and (lost := lost_words(change, pair)):
                 return Remedy(back, quoted=f"say again what it may have been found by: {lost}")
             return _with_alternative(f"{back}, or", _widen_cut(change, pair)) or Remedy(back)
         case CauseKind.CROWDED:
@@ -70,8 +75,47 @@ def find_remedy(given: Change, cause: Cause, pair: SnapshotPair) -> Remedy:
         case CauseKind.UNKNOWN if not pair.inputs:
             once = "ask more than once (`repeats` in the gate file), which tells whether it answers alike"
             return Remedy("look at what it reads beside its source files" if is_steady(pair) else once)
+        case CauseKind.UNKNOWN if pair.changed_items == {*cause.subjects} and not _differs_beside_items(pair):
+            return Remedy(_undo_items(cause, pair))
         case _:
             return _widen_cut(change, pair)
+
+
+def agreeing_remedies(changes: Sequence[Change], pair: SnapshotPair) -> tuple[Change, ...]:
+    """The changes with remedies that do not contradict each other: no parameter is set to two values.
+
+    Where one is to be set back for some losses, and a wider cut would mend others, setting it back is the remedy of
+    those as well, if it is enough for them; else it is said that more is needed than to set it back.
+    """
+    backs = {one.remedy.changed: one.remedy for one in changes if one.cause.kind is CauseKind.PARAMETER}
+    backs.pop((), None)
+
+    def agreeing(one: Change) -> Change:
+        set_to = {(path, name) for path, name, _ in one.remedy.changed}
+        alike = (back for held, back in backs.items() if set_to & {(path, name) for path, name, _ in held})
+        back = next(alike, None)
+        if back is None or one.cause.kind is CauseKind.PARAMETER:
+            return one
+        if _brings_back(pair.context(one), back, pair):
+            return replace(one, remedy=back)
+        return replace(one, remedy=replace(one.remedy, share="as to set it back is not enough"))
+
+    return tuple(map(agreeing, changes))
+
+
+def _brings_back(change: ChangeContext, remedy: Remedy, pair: SnapshotPair) -> bool:
+    """Whether the cuts of the head with the parameters of a remedy offer an item."""
+    steps, side = pair.steps[1] or (), change.head
+    own = side.rows.get(change.item)
+    values = {path: {name: value for at, name, value in remedy.changed if at == path} for path, _, _ in remedy.changed}
+    widened = [with_values(one, {**one.values, **values.get(one.path, {})}) for one in steps]
+    rivals = [row for name, row in side.rows.items() if name != change.item]
+    return can_replay(steps) and replay_cuts(widened, [ReplayCase(own=own, rivals=rivals, bar=side.bar)])[0]
+
+
+def _differs_beside_items(pair: SnapshotPair) -> bool:
+    """Whether more than items differs, so that taking their changes back need not give the answers of the base."""
+    return any((pair.inputs.settings, pair.inputs.outside, pair.inputs.embedder, pair.inputs.tokens))
 
 
 def _put_back(item: str, head: SelectorSnapshot) -> str:
@@ -80,9 +124,8 @@ def _put_back(item: str, head: SelectorSnapshot) -> str:
         return f"put {item} back into a scope"
     if item in head.disabled:
         return f"enable {item} again"
-    server = server_of(item)
-    config = head.disabled_servers.get(server)
-    return f"put {item} back" if config is None else f"enable server {server} in {config} again"
+    absent = head.absent_servers.get(server_of(item))
+    return f"put {item} back" if absent is None else absent.mend
 
 
 def _with_alternative(said: str, other: Remedy) -> Remedy:

@@ -53,6 +53,7 @@ from ctxbench.io.json_files import dump_json
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.pipelines import AsManyAs
 from ctxbench.selectors.selector import Selector
+from ctxbench.sources.absent_servers import AbsentServer
 from ctxbench.sources.agent_file import read_agent
 from ctxbench.text.tokens import open_counter
 
@@ -106,10 +107,10 @@ class _Taking:
         return {name: _as_json(selector.describe()) for name, selector in self.selectors.items()}
 
     @cached_property
-    def disabled_servers(self) -> dict[str, str]:
-        """The servers that the dataset's agent has disabled, with the path of the configuration."""
+    def absent_servers(self) -> dict[str, AbsentServer]:
+        """The servers of the dataset's agent that its catalog has nothing of."""
         agent = self.dataset.about.get("agent")
-        return {} if agent is None else read_agent(Path(agent)).disabled_servers()
+        return {} if agent is None else read_agent(Path(agent)).absent_servers()
 
     def snapshots(self, repeats: int, progress: Progress, end: ExitStack) -> list[SelectorSnapshot]:
         for selector in self.selectors.values():
@@ -185,7 +186,7 @@ class _Taking:
             unsteady=_unsteady(times),
             judged=self.dataset,
             unasked=unasked(self.prepared.opened[self.name], self.dataset),
-            disabled_servers=self.disabled_servers,
+            absent_servers=self.absent_servers,
         )
 
 

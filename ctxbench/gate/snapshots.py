@@ -26,6 +26,7 @@ from ctxbench.selectors.parameters import Parameter
 
 if TYPE_CHECKING:
     from ctxbench.bench.slices import Slice
+    from ctxbench.sources.absent_servers import AbsentServer
 
 NEAR = 5  # candidates that stayed out which a snapshot keeps of each query: what may come in next
 SHORT = 16  # hex digits of a content hash
@@ -220,7 +221,7 @@ class SelectorSnapshot:
         inputs: hash of the files that the dataset was read from, and of which of its queries are asked; `SHORT` hex
             digits, empty = not known. See `reused_answers`.
         reused: whether the selector was not asked, and the answers are those of the baseline.
-        disabled_servers: servers that the agent's configuration disables, with its path; see `AgentFile`.
+        absent_servers: of the agent, those that its catalog has nothing of.
     """
 
     dataset: str
@@ -239,7 +240,7 @@ class SelectorSnapshot:
     unasked: Mapping[str, Unasked] = field(default_factory=dict)
     inputs: str = ""
     reused: bool = False
-    disabled_servers: Mapping[str, str] = field(default_factory=dict)
+    absent_servers: Mapping[str, AbsentServer] = field(default_factory=dict)
 
     @property
     def all_items(self) -> dict[str, ItemFact]:

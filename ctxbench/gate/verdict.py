@@ -85,7 +85,10 @@ def decide_verdict(
     if worse:
         return Verdict.WORSE, tuple(worse)
     if unsure or by[Verdict.CANNOT_TELL]:
-        return Verdict.CANNOT_TELL, (*unsure, *(_undecided_text(one, facts) for one in by[Verdict.CANNOT_TELL]))
+        return Verdict.CANNOT_TELL, (
+            *unsure,
+            *(undecided_text(one, deterministic=facts.deterministic) for one in by[Verdict.CANNOT_TELL]),
+        )
     moved = _moved_into_sessions(metrics)
     if better := [one for one in by[Verdict.BETTER] if not (moved and one.metric == _ADDED)]:
         return Verdict.BETTER, (*(f"{_change_text(one)}{_p_text(one, facts)}" for one in better), *moved)
@@ -123,14 +126,21 @@ def _p_text(one: MetricVerdict, facts: LossFacts) -> str:
     return "" if facts.deterministic else f", p = {one.comparison.p_holm:.2g}"
 
 
-def _undecided_text(one: MetricVerdict, facts: LossFacts) -> str:
+def undecided_text(one: MetricVerdict, *, deterministic: bool) -> str:
+    """A metric that moved by more than is tolerated, and why that cannot be told; in a sentence."""
+    why = undecided_reason(one, deterministic=deterministic)
+    return f"{_change_text(one)}: more than {_tolerance_text(one)}, but {why}"
+
+
+def undecided_reason(one: MetricVerdict, *, deterministic: bool) -> str:
+    """Why a difference cannot be told: too few queries, and how many would tell, where that is known."""
     needed = "" if one.comparison.needed is None else f"; {one.comparison.needed:,} queries would tell"
-    return f"{_change_text(one)}: more than {_tolerance_text(one)}, but {_weak_evidence_text(one, facts)}{needed}"
+    return f"{_weak_evidence_text(one, deterministic=deterministic)}{needed}"
 
 
-def _weak_evidence_text(one: MetricVerdict, facts: LossFacts) -> str:
+def _weak_evidence_text(one: MetricVerdict, *, deterministic: bool) -> str:
     queries = count(one.comparison.n, "query", "queries")
-    if facts.deterministic:
+    if deterministic:
         are, them = ("is", "it") if one.comparison.n == 1 else ("are", "them")
         return f"{queries} {are} too few to tell it of others like {them}"
     return f"not told apart from chance on {queries} (p = {one.comparison.p_holm:.2g})"
@@ -147,7 +157,7 @@ def _same_reason(metrics: Sequence[MetricVerdict], facts: LossFacts, *, told: st
             continue
         if exceeds(one.comparison, one.tolerance):  # for the worse, it would not be the same
             what = f"{_change_text(one)}: for the better by more than {_tolerance_text(one)}"
-            parts.append(f"{what}, but {_weak_evidence_text(one, facts)}")
+            parts.append(f"{what}, but {_weak_evidence_text(one, deterministic=facts.deterministic)}")
         elif one.comparison.n and one.comparison.difference:
             parts.append(f"{_change_text(one)} within {_tolerance_text(one)}")
     return "; ".join(parts) or ("no required item lost" if told else "no required item lost, no metric moved")

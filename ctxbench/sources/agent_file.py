@@ -20,6 +20,7 @@ from ctxbench.io.files import read_text
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.io.yaml_kinds import refuse_other_kind
+from ctxbench.sources.absent_servers import AbsentServer, absent_servers, read_card, uncaptured_servers
 from ctxbench.sources.catalog_snapshots import CAPTURE, SERVER, CatalogSnapshot, SnapshotPart, Source, capture, odd_in
 from ctxbench.sources.catalogs import CORPUS, read_catalog
 from ctxbench.sources.field_names import read_field_names
@@ -182,45 +183,41 @@ class AgentFile:
         from ctxbench.sources.mcp.server_config import server_names
 
         names = [] if self.mcp is None else server_names(self.mcp)
-        ask = f"`{shlex.join(['ctxbench', 'data', 'capture', '--agent', str(self.path)])}`"
         if not (self.snapshot / CAPTURE).is_file():
             what = f"what the servers of {self.mcp} have was never captured ({self.snapshot} is missing)"
-            raise StorageError(f"{what}; ask them once: {ask}")
-        if missing := [name for name in names if name not in self._answered()]:
-            self._warn(f"servers of {self.mcp} that were never captured: {', '.join(missing)}; {ask} asks them")
+            raise StorageError(f"{what}; ask them once: {self.ask}")
+        lacking = uncaptured_servers(names, self.snapshot / CAPTURE)
+        for why in dict.fromkeys(lacking.values()):
+            those = ", ".join(name for name in lacking if lacking[name] == why)
+            self._warn(f"servers of {self.mcp} that were {why}: {those}; {self.ask} asks them")
         items = tuple(item for item in read_catalog(self.snapshot / CORPUS) if item.server in names)
         return [SnapshotPart(name=CORPUS, kind=SERVER, items=items, origin=str(self.snapshot))]
 
-    def disabled_servers(self) -> dict[str, str]:
-        """The servers that the configuration disables, each with the path of that from the folder of the agent file.
+    def absent_servers(self) -> dict[str, AbsentServer]:
+        """The servers that the catalog has nothing of, by name; none for an agent without servers.
 
         Raises:
             UserError: the configuration is missing or faulty.
         """
-        from ctxbench.sources.mcp.server_config import disabled_servers
-
         if self.mcp is None:
             return {}
-        path = Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()
-        return dict.fromkeys(disabled_servers(self.mcp), path)
+        told = Path(os.path.relpath(self.mcp, self.path.parent)).as_posix()
+        return absent_servers(self.mcp, self.snapshot, told=told, ask=self.ask)
+
+    @property
+    def ask(self) -> str:
+        """The command that asks the servers again, in backquotes; run from here, where the file lies below."""
+        here = Path.cwd()
+        path = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
+        return f"`{shlex.join(['ctxbench', 'data', 'capture', '--agent', str(path)])}`"
 
     @property
     def captured(self) -> str:
         """When the servers were captured, as ISO 8601, the first of them; empty where there are none or never were."""
         if self.mcp is None or not (self.snapshot / CAPTURE).is_file():
             return ""
-        card, parts = self._card()
+        card, parts = read_card(self.snapshot / CAPTURE)
         return min(str(one["captured"]) for one in (card, *parts) if "captured" in one) if "captured" in card else ""
-
-    def _answered(self) -> set[Any]:
-        """The servers that the snapshot knows: not those that are new, or never answered."""
-        return {part.get("name") for part in self._card()[1] if part.get("state") != "failed"}
-
-    def _card(self) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-        """What the snapshot says of itself and of its parts; empty where that is no mapping."""
-        data, _ = load_yaml(self.snapshot / CAPTURE)
-        parts = (card := data if isinstance(data, Mapping) else {}).get("parts")
-        return card, [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
 
 
 def is_agent_file(path: Path | str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ctxbench.core.errors import ParameterError, suggest
 from ctxbench.core.item_suggestions import suggest_items
-from ctxbench.core.items import INCLUDE_MODES, Catalog
+from ctxbench.core.items import INCLUDE_MODES, Catalog, ItemKey
 
 
 def unknown_modes(
@@ -49,3 +49,16 @@ def tool_modes(
         else item
         for item in catalog
     )
+
+
+def mode_path(item: str, *, tools: Mapping[str, str], servers: Mapping[str, str]) -> tuple[str, ...]:
+    """The path, among the modes given, of the one that holds for a tool: its own, its server's, or `otherwise`.
+
+    Args:
+        item: its id.
+        tools, servers: as for `tool_modes`.
+    """
+    if item in tools:
+        return "tools", item
+    server = ItemKey.parse(item).server or ""
+    return ("servers", server) if server in servers else ("otherwise",)

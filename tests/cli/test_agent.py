@@ -523,6 +523,33 @@ class TestServers:
         assert "Next:" not in done.err
         assert Path("agent.snapshot/capture.yaml").stat().st_mtime_ns > before
 
+    def test_a_server_that_was_disabled_at_the_capture_is_to_be_asked(self, served, cli, caplog):
+        assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
+        tool = json.loads(Path("agent.snapshot/corpus.jsonl").read_text().splitlines()[0])["_id"]
+        Path("evals.jsonl").write_text(json.dumps({"query": "where is my parcel", "expected": [tool]}))
+        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+        Path("gate.yaml").write_text(GATE.replace("agent.yaml", "everything"))
+        assert cli("check", "gate.yaml", "--accept").code == 0
+        enabled = Path(".mcp.json").read_text()
+        servers = json.loads(enabled)["mcpServers"]
+        off = {"mcpServers": {"rich": {**servers["rich"], "disabled": True}, "other": servers["rich"]}}
+        Path(".mcp.json").write_text(json.dumps(off))
+        assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
+        Path(".mcp.json").write_text(enabled)
+        ask = "`ctxbench data capture --agent agent.yaml`"
+        why = "not in agent.snapshot, since server rich was disabled when the servers were captured"
+        cli("select", "where", "--agent", "agent.yaml", "--selector", "everything")
+        (said,) = caplog.messages
+        assert said.endswith(f"that were disabled when the servers were captured: rich; {ask} asks them")
+        text = " ".join(cli("check", "gate.yaml").out.split())
+        assert f"what became of it: {why}" in text
+        assert f"mend: ask server rich: {ask}, or `ctxbench check` with --recapture" in text
+        Path("run.yaml").write_text("datasets: [evals]\nselectors: [everything]\n")
+        failed = cli("run", "run.yaml")
+        assert f"does not hold: {why}; ask server rich: {ask}, or" in failed.err
+        assert "drop what names it" not in failed.err
+        assert cli("check", "gate.yaml", "--recapture").code == 0
+
     @pytest.mark.parametrize(
         ("left", "place_told", "why", "mend"),
         [

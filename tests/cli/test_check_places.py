@@ -104,3 +104,27 @@ def test_without_texts_the_former_file_is_that_of_the_commit_of_the_baseline(pro
     checkout.commit("Accept", day=1)
     path.write_text(RULE.replace("The customer is", "The customers are"))
     assert place_of(RULE_ID) == (RULE_FILE, 7)
+
+
+@pytest.mark.parametrize(
+    ("include", "line"),
+    [
+        ('{\n  tools: {"tool:store:tool_3": manual},\n  otherwise: agent}', 3),
+        ("\n  servers: {store: manual}\n  otherwise: agent", 3),
+        ("\n  servers: {}\n\n  otherwise: always", 5),
+    ],
+)
+def test_a_mode_is_at_the_line_of_the_agent_file_that_sets_it(project, cli, include, line):
+    tools = [{"name": f"tool_{n}", "description": f"Does number {n}", "server": "store"} for n in range(8)]
+    (project / "tools.json").write_text(json.dumps(tools))
+    assert cli("check", "gate.yaml", "--accept").code == 0
+    (project / "agent.yaml").write_text(AGENT.replace(" {otherwise: agent}", f" {include}"))
+    assert place_of("tool:store:tool_3") == ("agent.yaml", line)
+    tools[3]["description"] = "Does another number"
+    (project / "tools.json").write_text(json.dumps(tools))
+    assert place_of("tool:store:tool_3") == ("tools.json", 0)  # its own text was edited as well
+
+
+def test_the_mode_of_a_rule_is_at_the_line_of_the_rule(accepted):
+    (accepted / RULE_FILE).write_text(RULE.replace("---\n#", "alwaysApply: true\n---\n#"))
+    assert place_of(RULE_ID) == (RULE_FILE, 3)

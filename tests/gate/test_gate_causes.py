@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxbench.core.rules import NOT_CHOSEN
 from ctxbench.gate.baseline import without_texts
 from ctxbench.gate.causes import explain, shapley
 from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.snapshot_pair import SnapshotPair
+from ctxbench.report.gate.check_texts import exclusion_text
 from tests.gate.cause_cases import as_baseline, causes, explained, scored
 from tests.gate.gate_cases import answer, identity, item_id, offered, snapshot
 
@@ -184,7 +186,7 @@ def test_another_chunker_is_a_parameter():
 
 def test_code_is_the_cause_only_where_nothing_else_can_be():
     head = moved({"c": 0.3}, versions={**OLD_CODE, "code": "new"})
-    assert causes(BASE, head)["-c"] == ("code", ("code of ctxbench",), "code of ctxbench c0de -> new")
+    assert causes(BASE, head)["-c"] == ("code", ("ctxbench",), "another edit of ctxbench 0.1.0 (c0de -> new)")
     head = now({"c": 0.55}, texts={"c": "else"}, versions={**OLD_CODE, "code": "new"})
     assert causes(BASE, head)["-c"][0] == "item edited"
 
@@ -223,7 +225,11 @@ def test_a_cut_that_alone_makes_the_change_is_the_cause_whatever_else_was_touche
     both = scored({"q": {**louder, "b": 0.8, "c": 0.85, "x": 0.01}}, [{"first": {"n": 2}}], **spec)
     assert causes(base, both)["-b"] == ("parameter", ("refine.first.n",), "refine.first.n 3 -> 2")  # each is needed
     front = scored({"q": {**louder, "x": 0.99}}, [{"first": {"n": 2}}], **spec)
-    assert causes(base, front)["-b"] == ("crowded out", ("x",), "1 new item came in front")
+    assert causes(base, front)["-b"] == (
+        "crowded out",
+        ("x",),
+        "1 new item came in front, only together with this: refine.first.n 3 -> 2",
+    )
 
 
 def test_what_the_catalog_alone_does_is_not_laid_to_a_cut():
@@ -351,7 +357,37 @@ def test_a_selector_outside_that_is_the_same_over_an_edited_catalog():
     found = causes(base, outside([("a", 0.9), ("x", 0.85)], told, items=new))
     assert (found["-b"][:2], found["+x"][0]) == (("crowded out", ("x",)), "item new")
     assert causes(base, outside([("a", 0.9)], told))["-b"][0] == "unknown"
-    assert causes(base, outside([("a", 0.9)], told, items={**new, "c": "else"}))["-b"][0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("ranked", "items", "detail"),
+    [
+        ([("a", 0.9), ("b", 0.7, NOT_CHOSEN)], {"a": "else"}, "1 edited item stood in front in its ranking"),
+        ([("b", 0.7, NOT_CHOSEN)], {"a": None}, "1 gone item stood in front in its ranking"),
+        ([("a", 0.8), ("b", 0.7, NOT_CHOSEN)], {"c": "else"}, "1 edited item may have moved the scores of others"),
+        ([("a", 0.9), ("b", 0.8, NOT_CHOSEN)], {"c": "else"}, "1 edited item may have changed the choice"),
+        ([("a", 0.9)], {"c": None, "x": ""}, "1 new and 1 gone items may have changed the choice"),
+    ],
+)
+def test_of_a_selector_outside_it_is_said_which_changed_items_may_have_decided(ranked, items, detail):
+    told = {"command": "run"}
+    base = outside([("a", 0.9), ("b", 0.8)], told)
+    given = {name: text for name, text in {"a": "", "b": "", "c": "", **items}.items() if text is not None}
+    chosen, near = ranked[:1] if "a" in given else [], ranked[1:] if "a" in given else ranked
+    head = outside(answer("q", chosen, near), told, items=given)
+    kind, subjects, said = causes(base, head)["-b"]
+    assert (kind, said) == ("unknown", f"{detail}; only your selector knows why")
+    assert subjects == tuple(sorted(items))
+
+
+def test_what_a_selector_outside_did_not_choose_has_missed_no_cut_of_ours():
+    base = outside([("a", 0.9), ("b", 0.8)], {"command": "run"}, required={"q": ["b"]})
+    items = {"a": "", "b": "", "c": "else"}
+    head = outside(answer("q", [("a", 0.9)], [("b", 0.7, NOT_CHOSEN)]), {"command": "run"}, items=items)
+    (lost,) = explained(base, replace(head, queries=base.queries))
+    assert lost.missed_by is None
+    assert exclusion_text(lost) == "ranked by the selector, not chosen; only your selector knows why"
+    assert str(lost.remedy) == "take the edit of tool:s:c back"
 
 
 def test_another_file_of_answers_says_less_than_an_edited_item():
@@ -397,3 +433,11 @@ def test_parts_add_up_to_the_whole_change(values):
 def test_a_factor_that_never_matters_has_no_part():
     goes = {(a, b, c): a or b for a in (False, True) for b in (False, True) for c in (False, True)}
     assert shapley(goes) == pytest.approx((0.5, 0.5, 0))
+
+
+def test_what_two_changes_did_only_together_belongs_to_both():
+    base = scored({"q": SCORES}, [{"first": {"n": 4}}])
+    head = scored({"q": {**SCORES, "x": 0.95}}, [{"first": {"n": 3}}])
+    found = causes(base, head)
+    assert found["-d"][2] == "1 new item came in front"  # which does it alone, as the cut does
+    assert found["-c"][2] == "1 new item came in front, only together with this: refine.first.n 4 -> 3"

@@ -134,6 +134,80 @@ def test_a_loss_by_an_edit_names_the_sentence_that_is_gone():
     assert remedy(base, head) == lost
 
 
+def several(*, at_most, **given):
+    """Two queries that lose `b` to new items, one more than the other, and one that loses `d` to the cut alone."""
+    rows = {"q1": row("a", "b"), "q2": row("a", "b"), "q3": row("a", "b", "c", "d")}
+    new = {"q1": ("x0",), "q2": ("x0", "x1", "x2"), "q3": ()}
+    needs = {"required": {"q1": ["b"], "q2": ["b"], "q3": ["d"]}, "values": {"n": at_most}}
+    base = scored(rows, [{"first": {"n": 4}}], **{**needs, "values": {"n": 4}})
+    head = {name: {**rows[name], **{one: 0.89 - n / 1000 for n, one in enumerate(new[name])}} for name in rows}
+    return [one for one in groups(base, scored(head, [{"first": {"n": at_most}}], **needs)) if one.lost]
+
+
+def test_a_wider_cut_is_wide_enough_for_all_that_a_cause_lost():
+    rows = {"q1": row("a", "b"), "q2": row("a", "b")}
+    needs = {"required": {"q1": ["b"], "q2": ["b"]}, "values": {"n": 2}}
+    base = scored(rows, [{"first": {"n": 2}}], **needs)
+    head = {"q1": {**rows["q1"], "x0": 0.89}, "q2": {**rows["q2"], "x0": 0.89, "x1": 0.888, "x2": 0.887}}
+    (found,) = [one for one in groups(base, scored(head, [{"first": {"n": 2}}], **needs)) if one.lost]
+    assert (found.lost, str(found.remedy)) == (2, "raise n to 5")
+
+
+@pytest.mark.parametrize("at_most", [1, 2, 3])
+def test_what_one_report_says_of_a_parameter_does_not_contradict_itself(at_most):
+    told = {one.cause.kind: str(one.remedy) for one in several(at_most=at_most)}
+    assert told == {
+        "crowded out": "raise n to 5, as to set it back is not enough",
+        "parameter": "set n back to 4",
+    }
+
+
+def test_where_setting_a_parameter_back_is_enough_no_other_value_is_told():
+    rows = {"q1": row("a", "b", "c"), "q2": row("a", "b", "c", "d")}
+    needs = {"required": {"q1": ["c"], "q2": ["d"]}}
+    base = scored(rows, [{"first": {"n": 5}}], values={"n": 5}, **needs)
+    head = scored({**rows, "q1": {**rows["q1"], "x0": 0.89}}, [{"first": {"n": 3}}], values={"n": 3}, **needs)
+    assert {str(one.remedy) for one in groups(base, head) if one.lost} == {"set n back to 5"}
+
+
+PRICED = [{"budget": {"tokens": 25}}]
+
+
+@pytest.mark.parametrize(
+    ("score", "tokens", "said"),
+    [
+        (0.75, 20, ", or shorten it: its price keeps it out, 10 -> 20 prompt tokens"),
+        (0.55, 20, ": its price keeps it out, 10 -> 20 prompt tokens"),  # at its old price it is out as well
+        (0.55, 10, ', or say again what it may have been found by: "Say who."'),
+    ],
+)
+def test_a_loss_by_the_price_of_a_longer_text_says_so(score, tokens, said):
+    row = {"a": 0.9, "b": 0.8, "c": 0.6, "d": 0.5}
+    base = scored({"q": row}, PRICED, required={"q": ["b"]}, texts={"b": "Send a message. Say who."})
+    head = scored(
+        {"q": {**row, "b": score}}, PRICED, required={"q": ["b"]}, texts={"b": "Send a message."}, tokens={"b": tokens}
+    )
+    assert remedy(base, head) == f"take the edit of {item_id('b')} back{said}"
+
+
+def test_the_price_is_part_of_a_score_that_is_made_of_it():
+    priced = ["price", {"margin": {"margin": 1.0}}]
+    base = scored({"q": {"a": -4.0, "b": -4.5}}, priced, required={"q": ["b"]}, tokens={"a": 50, "b": 50})
+    given = {"required": {"q": ["b"]}, "texts": {"b": "else"}, "tokens": {"a": 50, "b": 150}}
+    found = remedy(base, scored({"q": {"a": -4.0, "b": -5.1931}}, priced, **given))  # log(200 / 100) less
+    assert found.endswith("back, or shorten it: its price keeps it out, 50 -> 150 prompt tokens")
+    found = remedy(base, scored({"q": {"a": -4.0, "b": -6.5}}, priced, **given))
+    assert found.endswith("back: its price keeps it out, 50 -> 150 prompt tokens")
+
+
+def test_no_sentence_is_quoted_that_would_not_bring_the_item_back():
+    cut = [{"first": {"n": 2}}]
+    base = scored({"q": ROW}, cut, required={"q": ["b"]}, texts={"b": "Send a message. Say who."})
+    new = {"x": 0.85, "y": 0.84}
+    head = scored({"q": {**ROW, **new, "b": 0.1}}, cut, required={"q": ["b"]}, texts={"b": "Send a message."})
+    assert "found by" not in " ".join(str(one.remedy) for one in explained(base, head))
+
+
 def test_a_loss_to_a_look_alike_names_it_and_how_wide_the_cut_would_have_to_be():
     base = scored({"q": ROW}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
     head = scored({"q": {**ROW, "x": 0.82}}, STANDARD, required={"q": ["b"]}, values={"contextTopN": 2})
@@ -257,7 +331,7 @@ def test_that_nothing_helps_is_said_of_a_cause_only_where_it_is_so_of_all_its_lo
     new = {"q1": {"x0": 0.88}, "q2": {f"x{n}": 0.88 - n / 1000 for n in range(4)}}
     head = scored({name: {**queries[name], **new[name]} for name in queries}, [{"first": {"n": 2}}], **needs)
     (found,) = [one for one in groups(base, ranged(head, n=(0, 5))) if one.lost]
-    assert (found.lost, str(found.remedy)) == (2, "raise n to 3")
+    assert (found.lost, str(found.remedy)) == (2, "raise n to 3, which mends 1 of 2")
     (found,) = [one for one in groups(base, ranged(head, n=(0, 9))) if one.lost]
     assert str(found.remedy) in ("raise n to 3", "raise n to 6")
 

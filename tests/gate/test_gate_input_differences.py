@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ctxbench.gate.cause_finder import setting_cause
@@ -162,3 +164,26 @@ def test_of_a_file_that_a_step_reads_no_hash_is_told():
     found = input_differences(*sides, {})
     assert str(found) == "the file that refine.probability reads is another"
     assert [one.name for one in found.settings] == ["refine.probability"]  # which stands in what is said
+
+
+@pytest.mark.parametrize(
+    ("versions", "told"),
+    [
+        ({"ctxbench": "0.1.0", "code": "0123456789abcdef"}, "another edit of ctxbench 0.1.0 (fedcba9 -> 0123456)"),
+        ({"ctxbench": "0.2.0", "code": "0123456789abcdef"}, "ctxbench 0.1.0 -> 0.2.0"),
+    ],
+)
+def test_of_ctxbench_itself_its_version_is_told_or_that_it_was_edited(versions, told):
+    before = {"ctxbench": "0.1.0", "code": "fedcba9876543210"}
+    sides = [snapshot({"q": []}, identity=identity(versions=one)) for one in (before, versions)]
+    assert str(input_differences(*sides, {})) == told
+
+
+@pytest.mark.parametrize(
+    ("field", "told"), [("metadata", "2 items edited (metadata alone)"), ("description", "2 items edited")]
+)
+def test_that_metadata_alone_was_edited_is_said(field, told):
+    before = [item(name) for name in ("a", "b", "c")]
+    now = [replace(one, **{field: {"hint": 1} if field == "metadata" else "else"}) for one in before[:2]]
+    sides = [snapshot({"q": []}, items=items) for items in (before, [*now, before[2]])]
+    assert str(input_differences(*sides, {})) == told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -17,6 +17,7 @@ from ctxbench.core.shown import quoted
 from ctxbench.core.times import instant
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.row_groups import group_pairs
+from ctxbench.sources.absent_servers import AbsentServer
 
 Place: TypeAlias = tuple[Path | None, int]
 _REMEDY = (
@@ -60,6 +61,7 @@ class Contents:
         gone: those of them that stand among the items, disabled, only because labels, scopes or lists of available
             items name them. Nothing else may.
         catalog: the file that the items come from, for messages.
+        absent_servers: of the agent whose items they are, those that its catalog has nothing of; by name.
     """
 
     items: Mapping[ItemKey, Item]
@@ -75,6 +77,7 @@ class Contents:
     former_ids: Collection[str] | None = None
     gone: Collection[ItemKey] = ()
     catalog: str = "corpus.jsonl"
+    absent_servers: Mapping[str, AbsentServer] = field(default_factory=dict)
 
 
 def check_contents(contents: Contents) -> list[Fault]:
@@ -91,6 +94,7 @@ class _Checker:
         self._reported: set[ItemKey] = set()
         self._listed: set[str] = set()
         self._n_suggestions = 0
+        self._told_servers: set[AbsentServer] = set()
         of_agent = contents.catalog != Contents.catalog
         edited = contents.former_ids is not None or of_agent
         self._remedy = f"; {_AGENT_REMEDY if of_agent else _REMEDY}" if edited else ""
@@ -117,6 +121,11 @@ class _Checker:
             closest = suggest_items(key.id, self._item_ids) if self._n_suggestions <= _SUGGESTIONS else ""
             others = self._other_mentions(key, kind)
             lacking = f"which {self._contents.catalog} does not hold"
+            if absent := self._contents.absent_servers.get(key.server or ""):  # its labels are right
+                mend = "" if absent in self._told_servers else f"; {absent.mend}"
+                self._told_servers.add(absent)
+                yield f"names item {key.id!r}, {lacking}{others}: {absent.why}{mend}"
+                continue
             yield f"names item {key.id!r}, {lacking}{others}{closest}{self._plain_remedy}{self._next_remedy()}"
             self._plain_remedy = ""
 

@@ -24,6 +24,7 @@ from ctxbench.data.datasets.layout import (
     QRELS_HEADER,
     QUERIES,
     RENAMES,
+    agent_of,
     near_folder,
 )
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label, read_query
@@ -32,6 +33,7 @@ from ctxbench.io.json_files import iter_jsonl
 from ctxbench.io.merge_conflicts import without_marks
 from ctxbench.io.rows import Row, read_key
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
+from ctxbench.sources.absent_servers import AbsentServer
 from ctxbench.sources.agent_file import read_agent
 from ctxbench.sources.catalogs import CORPUS, read_items
 
@@ -139,10 +141,19 @@ class _FolderReader:
             former_ids=self.own_former_ids,
             gone=frozenset(self.gone),
             catalog=os.path.normpath(self.folder / str(self.card[AGENT])) if self.card.get(AGENT) else CORPUS,
+            absent_servers=self._absent_servers(),
         )
         self.faults += check_contents(contents)
         self.faults.sort(key=self._order)
         return None
+
+    def _absent_servers(self) -> Mapping[str, AbsentServer]:
+        """The servers of the agent that its catalog has nothing of; none where the agent cannot be read."""
+        agent = agent_of(self.folder)
+        try:
+            return {} if agent is None else read_agent(agent).absent_servers()
+        except UserError:
+            return {}
 
     def _order(self, fault: Fault) -> tuple[int, str, int]:
         name = os.path.basename(fault.path or "")  # noqa: PTH119 - of as many faults as a file has lines

@@ -13,6 +13,7 @@ from pathlib import Path
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.core.errors import Fault
 from ctxbench.gate.model import Cause, CauseGroup, Check, PriceChange, SelectorCheck, Verdict
+from ctxbench.gate.verdict import undecided_reason
 from ctxbench.io.visible import count
 from ctxbench.report import wording
 from ctxbench.report.gate import check_texts
@@ -175,6 +176,8 @@ def _metrics(check: Check, strict: bool, places: Places) -> Iterator[_Note]:
                 f"{check_texts.p_value_note(one, judged)}, "
                 f"tolerance {check_texts.size_text(metric, judged.tolerance)}"
             )
+            if judged.verdict is Verdict.CANNOT_TELL:
+                text += f"; {undecided_reason(judged, deterministic=one.deterministic)}"
             yield _Note(
                 error=told[judged.verdict],
                 title=_title(one, f"{judged.metric} {judged.verdict}"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind, MetricVerdict, SelectorCheck, Verdict
+from ctxbench.gate.verdict import undecided_text
 from ctxbench.io.visible import count
 from ctxbench.report.gate import check_texts
 
 _NAMED = 3  # lost items, and selectors, that are named
-_LONGEST = 150  # characters of a reason and a cause
+_LONGEST = 250  # characters of a reason and a cause
+_ENDS = ("; ", ", but ", " (", ": ")  # where a reason or a cause that is longer may end, the best first
+_LARGE = 5  # times the tolerance: a difference that is told in short even where it does not decide
 _LONGEST_MEND = 250  # characters, with its price; one that is longer stands below only
 _MEANT = {Verdict.BETTER: "so that the gain is held", Verdict.NOT_COMPARABLE: "if what differs is meant"}
 
@@ -47,6 +51,8 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         left = len(worst.reasons) - 1
         more = f"; {count(left, 'more reason')} below" if left else ""
         yield f"{check_texts.selector_name(worst)}: {_clipped(worst.reasons[0])}{more}"
+        if large := _large_undecided(worst):
+            yield check_texts.sentence(f"not told either way: {large}")
         if others:
             yield check_texts.sentence(f"also {_others(others)}")
     if losing:
@@ -139,5 +145,26 @@ def _replaced_tokens(group: CauseGroup, groups: Sequence[CauseGroup]) -> int:
     return sum(one.tokens for one in pushed if new.issuperset(one.cause.subjects) and one.cause.subjects)
 
 
+def _large_undecided(check: SelectorCheck) -> str:
+    """The largest difference for the worse that cannot be told, with why; empty where none is large, or it is told."""
+    told = check.reasons[0] if check.reasons else ""
+    undecided = [one for one in check.metrics if one.verdict is Verdict.CANNOT_TELL]
+    left = [one for one in undecided if not told.startswith(f"{one.metric} ")]
+    largest = max(left, key=_in_tolerances, default=None)
+    if largest is None or _in_tolerances(largest) <= _LARGE:
+        return ""
+    return undecided_text(largest, deterministic=check.deterministic)
+
+
+def _in_tolerances(judged: MetricVerdict) -> float:
+    """The size of a difference, in tolerances of its metric."""
+    return abs(judged.comparison.difference) / judged.tolerance if judged.tolerance else math.inf
+
+
 def _clipped(text: str) -> str:
-    return check_texts.clipped(text, _LONGEST)
+    """A reason or a cause that is very long, up to the end of a part of it; cut behind a word where no part ends."""
+    if len(text) <= _LONGEST:
+        return check_texts.clipped(text, _LONGEST)
+    parts = (text[:_LONGEST].rpartition(end)[0] for end in _ENDS)
+    whole = next((part for part in parts if part and part.count("(") == part.count(")")), "")
+    return whole or check_texts.clipped(text, _LONGEST)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ctxbench.bench.metrics import Metric, parse_metric
 from ctxbench.bench.stats import Comparison
+from ctxbench.core.rules import NOT_CHOSEN
 from ctxbench.gate.baseline import AcceptedFigures
 from ctxbench.gate.model import (
     Cause,
@@ -173,6 +174,8 @@ def exclusion_text(change: Change) -> str:
         return "no longer in the catalog"
     if change.rule is not None and change.rule.code == TOP_K:  # a rank counts items
         rule = f"{rule}, of which an item may have several"
+    if change.rule is not None and change.rule.code == NOT_CHOSEN:
+        rule = f"{rule}; only your selector knows why"
     if not change.missed_by:
         return rule
     missed = f"{change.missed_by:.4f}" if change.missed_by >= _LEAST else f"less than {_LEAST}"

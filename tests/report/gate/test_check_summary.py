@@ -94,8 +94,34 @@ def test_lost_items_are_named_once_with_their_queries_what_most_lost_first(made)
 
 
 def test_other_reasons_are_counted_and_long_ones_cut(made):
-    one = replace(made.worse(), reasons=("a " * 100, "b", "c"), changes=(), causes=(), lost=0)
-    assert summary_sentences((one,)) == (f"semantic/normal on desk: {'a ' * 73}a...; 2 more reasons below",)
+    one = replace(made.worse(), reasons=("a " * 200, "b", "c"), changes=(), causes=(), lost=0)
+    assert summary_sentences((one,)) == (f"semantic/normal on desk: {'a ' * 123}a...; 2 more reasons below",)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (f"{'a ' * 60}end; {'b ' * 60}, but {'c ' * 60}", f"{'a ' * 60}end"),
+        (f"{'a ' * 60}end (x; {'b ' * 60}), but c", f"{'a ' * 60}end"),
+        (f"{'a ' * 60}end, but no{'c ' * 80}", f"{'a ' * 60}end"),
+    ],
+)
+def test_a_long_reason_ends_where_a_part_of_it_ends(made, reason, told):
+    one = replace(made.worse(), reasons=(reason,), changes=(), causes=(), lost=0)
+    assert summary_sentences((one,)) == (f"semantic/normal on desk: {told}",)
+
+
+def test_a_large_difference_that_cannot_be_told_is_told_beside_what_decided(made):
+    rows = [1.0] * 20, [1.0] * 16 + [0.0] * 4
+    large, small = (replace(made.judged("completeness", Verdict.CANNOT_TELL, *rows), tolerance=n) for n in (0.01, 0.1))
+    said = summary_sentences((replace(made.worse(), metrics=(large,)),))
+    assert said[1].startswith(
+        "not told either way: completeness 100.0% -> 80.0% (-20.0 points): more than the 1.0 points"
+    )
+    assert "20 queries" in said[1]
+    assert "either way" not in " ".join(summary_sentences((replace(made.worse(), metrics=(small,)),)))
+    decides = replace(made.cannot_tell(), reasons=("completeness 100.0% -> 80.0%",), metrics=(large,))
+    assert "either way" not in " ".join(summary_sentences((decides,)))
 
 
 def test_the_costliest_cause_is_that_of_most_items_lost_net_over_all_selectors(made):

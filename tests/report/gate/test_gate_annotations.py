@@ -88,6 +88,17 @@ def test_a_metric_names_what_is_to_blame_and_of_tokens_that_is_what_adds_most(ma
     assert found["semantic/normal on desk: tokens worse"].endswith(said + legend)
 
 
+def test_of_a_metric_that_cannot_be_told_it_is_said_why(made):
+    lost = made.judged("completeness", Verdict.CANNOT_TELL, [1.0] * 20, [1.0] * 16 + [0.0] * 4)
+    for deterministic, why in (
+        (True, "20 queries are too few to tell it of others like them"),
+        (False, "chance on 20"),
+    ):
+        one = replace(made.cannot_tell(), metrics=(lost,), causes=(), changes=(), deterministic=deterministic)
+        found = {about["title"]: message for _, about, message in read(workflow_commands(made.check(one)))}
+        assert why in found[f"{one.selector} on desk: completeness cannot tell"]
+
+
 def test_the_first_item_that_has_a_place_is_taken(made):
     crowd = Cause(kind=CauseKind.CROWDED, subjects=("a", "b", "c"), detail="new tools")
     group = CauseGroup(cause=crowd, lost=1, gained=0, others=0, tokens=0, queries=("q2",))

@@ -1,0 +1,71 @@
+"""What the price of an edited item, in prompt tokens, has to do with its loss: by a replay of the head's cuts.
+
+A price is in a score where the selector has the step `price`, and beside it where a budget stands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ctxbench.gate.flat_steps import FlatStep
+from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts
+from ctxbench.gate.snapshot_pair import ChangeContext, SnapshotPair
+
+
+class GrownPrice(NamedTuple):
+    """The price of an edited item that keeps it out.
+
+    Attributes:
+        was, now: prompt tokens.
+        enough: whether the item would be offered now if it cost what it did.
+    """
+
+    was: int
+    now: int
+    enough: bool
+
+
+def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
+    """The price of an edited item where it keeps the item out: at the old one it would be in, as found now or before.
+
+    As found before it must be out at the new price, too. None where it costs no more, and where the cuts cannot be
+    replayed.
+    """
+    before, after = pair.base.items.get(pair.base_ids.get(change.item, change.item)), pair.head.items.get(change.item)
+    now, was = change.head.rows.get(change.item), change.base.rows.get(change.item)
+    if before is None or after is None or after.tokens <= before.tokens:
+        return None
+    enough = now is not None and _is_kept(_at_price(now, before.tokens, pair), change, pair)
+    alone = was is not None and not is_found_again(change, pair) and _is_kept(was, change, pair)
+    return GrownPrice(before.tokens, after.tokens, enough) if enough or alone else None
+
+
+def is_found_again(change: ChangeContext, pair: SnapshotPair) -> bool:
+    """Whether an edited item would be offered now if the request found it as it did, at the price that it has now.
+
+    False where its score at the base is not known, and where the cuts cannot be replayed.
+    """
+    row, after = change.base.rows.get(change.item), pair.head.items.get(change.item)
+    return row is not None and after is not None and _is_kept(_at_price(row, after.tokens, pair), change, pair)
+
+
+def _at_price(row: Candidate, tokens: int, pair: SnapshotPair) -> Candidate:
+    """The candidate with the tokens that are given, and the score that it has at them."""
+    if row.score is None:
+        return replace(row, tokens=tokens)
+    overheads = [one.values["overhead"] for one in _price_steps(pair) if row.type in one.types]
+    less = sum(math.log(tokens + one) - math.log(row.tokens + one) for one in overheads)
+    return replace(row, tokens=tokens, score=row.score - less)
+
+
+def _price_steps(pair: SnapshotPair) -> Sequence[FlatStep]:
+    return [one for one in pair.steps[1] or () if one.kind == "rank" and one.name == "price"]
+
+
+def _is_kept(own: Candidate, change: ChangeContext, pair: SnapshotPair) -> bool:
+    steps, side = pair.steps[1] or (), change.head
+    rivals = [row for name, row in side.rows.items() if name != change.item]
+    return can_replay(steps) and replay_cuts(steps, [ReplayCase(own=own, rivals=rivals, bar=side.bar)])[0]
