@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from ctxbench.selectors.answer_cache import AnswerCache
 from ctxbench.selectors.answers import Answer, AnswerReader, table
 from ctxbench.selectors.answers_file import FileSource
 from ctxbench.selectors.callable import CallableSource, load_callable
+from ctxbench.selectors.patience import Patience
 from ctxbench.selectors.protocol import VERSION, RawAnswer, Source, schema
 from ctxbench.selectors.selector import EXTERNAL_KINDS as KINDS
 from ctxbench.selectors.selector import Answers
@@ -71,6 +73,7 @@ class External:
         check_range("repeats", repeats, 1, MOST_REPEATS)
         self.name = name
         self._source = source
+        self._patience = Patience(name, source)
         self._repeats = repeats
         self._folder = cache
         self._cache: AnswerCache | None = None
@@ -170,7 +173,8 @@ class External:
         replies = {row: RawAnswer(answer=answer) for row, answer in kept.items() if answer is not None}
         self._count("from_cache", len(replies) if repeat == 0 else 0)
         missing = [row for row in rows if row not in replies]
-        fresh = dict(zip(missing, self._source.ask(batch, missing), strict=True)) if missing else {}
+        with self._patience.watching() if missing else nullcontext():
+            fresh = dict(zip(missing, self._source.ask(batch, missing), strict=True)) if missing else {}
         replies |= fresh
         read = {row: self._read(reader, row, replies[row]) for row in rows}
         if cache is not None:
