@@ -53,6 +53,7 @@ class External:
     Attributes:
         name: what tables call it.
         notes: what a person should know of the answers so far, as JSON.
+        first_unranked: the first query so far whose answer had no ranking; empty where none had none.
     """
 
     def __init__(self, source: Source, *, name: str, repeats: int = 1, cache: Path | None = None) -> None:
@@ -72,6 +73,7 @@ class External:
             raise ParameterError("name must be a text that is not empty")
         check_range("repeats", repeats, 1, MOST_REPEATS)
         self.name = name
+        self.first_unranked = ""
         self._source = source
         self._patience = Patience(name, source)
         self._repeats = repeats
@@ -131,6 +133,9 @@ class External:
         answers = {row: answer for row, answer in first.items() if isinstance(answer, Answer)}
         if time == 0:
             self._repeat(batch, reader, answers)
+        unranked = [row for row, answer in answers.items() if not answer.ranked]
+        if unranked and not self.first_unranked:
+            self.first_unranked = batch.requests[min(unranked)].id
         for answer in answers.values():
             self._count("without_ranking", not answer.ranked)
             self._count("without_scores", bool(answer.item) and answer.score is None)
