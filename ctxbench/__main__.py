@@ -16,7 +16,9 @@ def main() -> None:
         if ours:
             signal.signal(signal.SIGINT, _stopped)  # what is raised in the midst of an import may be lost there
         from ctxbench.cli.app import main as run
+        from ctxbench.cli.stop_signals import catch
 
+        catch()
         if ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
@@ -41,8 +43,14 @@ def _run(run: "Callable[[], None]") -> None:
 
 def _stopped(*_: object) -> None:
     """End at once: nothing was begun, or all is done."""
-    write(2, b"stopped: nothing is half-written\n")
-    _exit(130)
+    import sys
+    from contextlib import suppress
+
+    signals = sys.modules.get("ctxbench.cli.stop_signals")
+    code = 130 if signals is None else signals.exit_code()
+    with suppress(OSError):  # the terminal is gone
+        write(2, b"stopped: nothing is half-written\n")
+    _exit(code)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
 from ctxbench.cli.read_files import dataset_inputs, selector_inputs
 from ctxbench.io.console import say
-from ctxbench.io.output_paths import refuse_outputs
+from ctxbench.io.output_paths import refuse_outputs, row_with
 
 if TYPE_CHECKING:
     from ctxbench.data.labelling.agreement import Agreement
@@ -40,7 +40,8 @@ def pool(name: str, drawn: Drawn, *, selectors: list[str], embedder: str, out: P
     from ctxbench.io.files import write_atomic
     from ctxbench.io.json_files import dump_jsonl
 
-    refuse_outputs({"--out": out}, {**dataset_inputs(name), **selector_inputs(*selectors)})
+    read = {**dataset_inputs(name), **selector_inputs(*selectors)}
+    refuse_outputs({"--out": out}, read, own={"--out": row_with("_id", "text", "items")})
     with progress() as shown:
         dataset = open_dataset(name, notify=shown.say)
     ids = [query.id for query in dataset.queries]

@@ -201,7 +201,7 @@ def tune(
         str | None,
         typer.Option(
             help="With --unlabelled: a selector that ends by leaving out what scores far below the best (the cut "
-            "`margin`); learned by default."
+            "`margin`); by default that of the agent, else learned."
         ),
     ] = None,
     out: Annotated[

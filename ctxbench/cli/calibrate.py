@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ctxbench.tuning.fits.curves import FoldFigures
     from ctxbench.tuning.fits.linear_fits import WeightFigures
 
+FEW = 30  # labelled queries below which it is said how few a fit has seen
 _HEADS = {
     "items": "items a query",
     "recall": "recall",
@@ -87,6 +88,7 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     fits, figures = _fitted(request, pipeline, linear=linear)
     write_calibrations(out, fits.values())
     selector = write_fitted(definition, out, preset) if writes_selector else None
+    say(*(_warning(one) for one in fits.values() if one.queries < FEW), err=True)
     if as_json:
         facts = {name: _facts(fits[name], figures.get(name)) for name in fits}
         print_json({"fits": facts, "written": str(out), "selector": None if selector is None else str(selector)})
@@ -98,6 +100,14 @@ def calibrate(request: FitRequest, *, out: Path, as_json: bool) -> None:
     say(f"written to {out}")
     if selector is not None:
         say(f"the selector with it: {selector}, wherever a shipped name may stand")
+
+
+def _warning(one: Fit) -> str:
+    """That a fit has seen few queries."""
+    from ctxbench.io.visible import count
+
+    seen = f"{one.dataset}: {one.what} is fitted on {count(one.queries, 'labelled query', 'labelled queries')} only"
+    return f"warning: {seen}, which says little about others; label about {FEW} or more (`ctxbench data label`)"
 
 
 def _fitted(

@@ -18,7 +18,7 @@ from ctxbench.cli.select import find_catalog
 from ctxbench.core.errors import SHOWN, ParameterError, SelectorError, StorageError, UnknownNameError
 from ctxbench.io.console import say, show_json
 from ctxbench.io.files import temporary_folder, write_atomic
-from ctxbench.io.output_paths import refuse_outputs
+from ctxbench.io.output_paths import line_from, refuse_outputs, row_with
 
 if TYPE_CHECKING:
     from ctxbench.bench.experiment_file import Experiment
@@ -43,7 +43,8 @@ class Told:
         Raises:
             UserError: as `refuse_outputs`.
         """
-        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs)
+        own = {"--csv": line_from("dataset,selector,")}
+        refuse_outputs({"--csv": self.csv, "--markdown": self.markdown}, inputs, own=own)
 
 
 def run_experiment(
@@ -308,7 +309,8 @@ def measure_latency(
     from ctxbench.report.latency_tables import latency_json, print_latency, write_latency
     from ctxbench.sources.agent_file import is_agent_file
 
-    refuse_outputs({"--out": out}, {**dataset_inputs(catalog), **selector_inputs(selector)})
+    read = {**dataset_inputs(catalog), **selector_inputs(selector)}
+    refuse_outputs({"--out": out}, read, own={"--out": row_with("schema", "pipeline", "trials")})
     subject = selector or (catalog if is_agent_file(catalog) else "semantic/documents")
     settings = LatencySettings(embedder=embedder)
     with progress() as shown:

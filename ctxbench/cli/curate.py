@@ -12,7 +12,7 @@ from ctxbench.cli.progress import embedding_progress, progress
 from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
-from ctxbench.io.output_paths import refuse_outputs
+from ctxbench.io.output_paths import refuse_outputs, row_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -206,7 +206,8 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
     if what.may_offer and what.requests is None:
         raise ParameterError("--may-offer goes with --requests FILE")
     ranked = [] if what.run is None else [what.run]
-    refuse_outputs({"--requests": what.requests}, {**dataset_inputs(name), "the run": ranked})
+    own = {"--requests": row_with("ctxbench", "catalog")}
+    refuse_outputs({"--requests": what.requests}, {**dataset_inputs(name), "the run": ranked}, own=own)
     dataset = _opened(name)
     report: dict[str, Any] = {}
     lines = []

@@ -14,7 +14,7 @@ from ctxbench.cli.progress import progress
 from ctxbench.cli.read_files import dataset_inputs
 from ctxbench.core.errors import Fault, InputError, ParameterError
 from ctxbench.io.console import say
-from ctxbench.io.output_paths import refuse_outputs
+from ctxbench.io.output_paths import refuse_outputs, row_with
 
 if TYPE_CHECKING:
     from ctxbench.data.importers.formats.conversion import Conversion, ImportSettings
@@ -150,7 +150,8 @@ def import_run(run: Path, *, dataset: str, keep: int, out: Path, as_json: bool) 
     from ctxbench.io.files import write_atomic
     from ctxbench.io.json_files import dump_jsonl
 
-    refuse_outputs({"--out": out}, {"the ranking": [run], **dataset_inputs(dataset)})
+    read = {"the ranking": [run], **dataset_inputs(dataset)}
+    refuse_outputs({"--out": out}, read, own={"--out": row_with("query", "items", "ranking")})
     with progress() as shown:
         opened = open_dataset(dataset, notify=shown.say)
     answers, odd = answers_of_run(read_run(run), opened, keep=keep)

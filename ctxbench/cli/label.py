@@ -96,7 +96,8 @@ def make_pool_for(dataset: Dataset, selectors: list[str], embedder: str, exposur
                 getattr(selector, "close", _nothing)()
         for one in pool.offers:
             if one.failed:
-                shown.say(f"warning: {one.name} failed on {one.failed} queries, which count as nothing offered")
+                what = f"{count(one.failed, 'query', 'queries')}, which count as nothing offered"
+                shown.say(f"warning: {one.name} failed on {what}; first {one.failure}")
     return pool
 
 

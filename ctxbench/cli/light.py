@@ -12,6 +12,7 @@ import typer
 import typer.core
 import typer.main
 
+from ctxbench.cli.stop_signals import exit_code
 from ctxbench.io.console import drop_output, flush, say
 
 _READ_HERE = {str: str, Path: Path, list[str]: list}  # annotations of parameters, and what makes a value of text
@@ -65,8 +66,11 @@ class Group(_Light, typer.core.TyperGroup):
             if isinstance(stopped, RuntimeError) and not isinstance(stopped.__cause__, KeyboardInterrupt):
                 raise  # Python wraps what interrupts the making of a class, which importing is full of
             what = ", and ".join(["nothing is half-written", *getattr(stopped, "__notes__", ())])
-            say(f"stopped: {what}", err=True)
-            raise typer.Exit(130) from None
+            try:
+                say(f"stopped: {what}", err=True)
+            except OSError:  # the terminal is gone, which is why it was stopped
+                drop_output(err=True)
+            raise typer.Exit(exit_code()) from None
         except BrokenPipeError:
             drop_output()
             raise typer.Exit(0) from None

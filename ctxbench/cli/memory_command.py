@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ctxbench.cli.output import print_json
-from ctxbench.cli.progress import embedding_progress, progress
-from ctxbench.core.errors import ParameterError
+from ctxbench.cli.progress import Progress, embedding_progress, progress
+from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.core.times import instant_text
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.console import say, show_text
+from ctxbench.io.files import folder_fault, readable, temporary_folder
 from ctxbench.io.visible import count
 from ctxbench.io.yaml_files import load_mapping
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
-from ctxbench.memory.memory_import import ImportedMemories, import_memories, read_memories
+from ctxbench.memory.memory_import import ImportedMemories, MemoryFile, import_memories, read_memories
 from ctxbench.memory.memory_results import BuiltContext
 from ctxbench.stores.sqlite import SqliteStore
 from ctxbench.text.templates import FIELDS
@@ -41,8 +44,7 @@ def import_file(place: Path, file: Path, workspace: str, *, embedder: str | None
         open_embedder(embedder)
     read = read_memories(file, workspace)
     made = not place.exists()
-    with progress() as shown, SqliteStore(place) as store:
-        done = import_memories(store, read, progress=lambda *n: shown("storing memories", *n))
+    done = _stored(place, read)
     if not as_json:
         say(*_imported(done, f"{place}{' (made now)' if made else ''}, workspace {workspace}"))
     embedded = 0
@@ -57,6 +59,33 @@ def import_file(place: Path, file: Path, workspace: str, *, embedder: str | None
         say(f"vectors of {embedder}: {embedded:,} made")
         words += ["--embedder", embedder]
     say(f"Next: {shlex.join(words)}")
+
+
+def _stored(place: Path, read: MemoryFile) -> ImportedMemories:
+    """Store what was read; a database that is new takes its place when all is in it, so that none is left of less.
+
+    Raises:
+        UserError: as of `import_memories`; a new database is not there then.
+    """
+
+    def filled(database: Path) -> ImportedMemories:
+        with progress() as shown, SqliteStore(database, waiting=partial(_tell_waiting, place, shown)) as store:
+            return import_memories(store, read, progress=lambda *n: shown("storing memories", *n))
+
+    if not os.path.lexists(readable(place, again=True)) and not folder_fault(place.parent):
+        with suppress(OSError), temporary_folder(place) as folder:  # else opening the place says what is wrong with it
+            beside = folder / "new"
+            try:
+                done = filled(beside)
+            except StorageError as error:
+                raise StorageError(str(error).replace(str(beside), str(place))) from error
+            os.link(beside, place)  # fails where another process was faster, whose database is added to
+            return done
+    return filled(place)
+
+
+def _tell_waiting(place: Path, shown: Progress, limit: float) -> None:
+    shown.say(f"another process holds {place}; it is waited for, {limit:g} s at most")
 
 
 def _imported(done: ImportedMemories, where: str) -> Iterator[str]:
@@ -138,7 +167,10 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _engine(place: Path, embedder: str, counter: str | None = None) -> Iterator[ContextEngine]:
     """The engine over a database that is there."""
-    with SqliteStore(place, create=False) as store, embedding_progress() as shown:
+    with embedding_progress() as shown, SqliteStore(place, create=False) as store:
+        if not store.workspaces():
+            how = shlex.join(["ctxbench", "memory", "import", str(place), "FILE", "--workspace", "NAME"])
+            raise ParameterError(f"{place} holds no workspace; import memories first: `{how}`")
         given: dict[str, Any] = {"counter": counter} if counter else {}
         engine = ContextEngine(store, embedder=embedder, **given)
         engine.progress = shown

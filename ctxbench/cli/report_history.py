@@ -10,7 +10,7 @@ from ctxbench.cli.progress import progress
 from ctxbench.core.errors import ParameterError
 from ctxbench.io.console import say
 from ctxbench.io.files import write_atomic
-from ctxbench.io.output_paths import refuse_outputs
+from ctxbench.io.output_paths import line_from, refuse_outputs
 
 GATE = "gate.yaml"  # where nothing else is named
 
@@ -71,7 +71,9 @@ def _show_history(path: Path, wanted: HistoryOutput) -> None:
     from ctxbench.report.gate.history_views import history_chart, history_csv, history_json, print_history
 
     form = "" if wanted.chart is None else _form(wanted.chart)
-    refuse_outputs({"--csv": wanted.csv, "--chart": wanted.chart}, {"what is shown": [] if path.is_dir() else [path]})
+    read: dict[str, list[Path]] = {"what is shown": [] if path.is_dir() else [path]}
+    outputs = {"--csv": wanted.csv, "--chart": wanted.chart}
+    refuse_outputs(outputs, read, own={"--csv": line_from("date,commit,")})
     with progress() as shown:
         folder = baseline_of(path)
         beside = Path() if folder == path else path

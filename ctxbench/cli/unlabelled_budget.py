@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ctxbench.tuning.budget_setting import BudgetSetting
 
 DEFAULT = "learned"
-"""The selector that a budget is set on unless another is named."""
+"""The selector that a budget is set on unless another is named, or the agent has one that will do."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Budgeted:
         tokens: the budget a request, on average.
         selector: a shipped selector, `name/preset`, or a YAML file.
         out: the presets file to write.
+        note: why it is not the agent's own selector, where one line must say so; else empty.
     """
 
     catalog: str
@@ -40,6 +41,7 @@ class Budgeted:
     tokens: float
     selector: str
     out: Path
+    note: str = ""
 
 
 def checked_budget(
@@ -74,13 +76,41 @@ def checked_budget(
         raise ParameterError(f"with --unlabelled one catalog is tuned, got {len(datasets)}: {', '.join(datasets)}")
     if given := [name for name, there in others.items() if there]:
         raise ParameterError(f"{' and '.join(given)} goes with --policy; with --unlabelled there is no report")
+    chosen, note = (selector, "") if selector else _selector_for(datasets[0])
     return Budgeted(
         catalog=datasets[0],
         requests=unlabelled,
         tokens=tokens,
-        selector=selector or DEFAULT,
+        selector=chosen,
         out=out or Path("runs") / f"within-{tokens:g}.yaml",
+        note=note,
     )
+
+
+def _selector_for(catalog: str) -> tuple[str, str]:
+    """The selector of the agent that a catalog is of, as a selector is named, and what must be said of another.
+
+    Raises:
+        InputError: the agent's selector or its settings are faulty.
+    """
+    from ctxbench.data.datasets.layout import agent_of
+    from ctxbench.selectors.definitions import find_definition
+    from ctxbench.sources.agent_file import is_agent_file, read_agent
+    from ctxbench.sources.own_selectors import own_kind
+    from ctxbench.tuning.budget_setting import checked_cut
+
+    path = Path(catalog) if is_agent_file(catalog) else agent_of(Path(catalog))
+    if path is None:
+        return DEFAULT, ""
+    if own := read_agent(path).own:
+        why = f"the selector of {path} is a {own_kind(own)} of your own, on which no budget can be set"
+        return DEFAULT, f"{why}; it is set on {DEFAULT}"
+    definition, preset = find_definition(str(path))
+    try:
+        checked_cut(definition, definition.values(preset))
+    except ParameterError as error:
+        return DEFAULT, f"{error}; it is set on {DEFAULT}"
+    return str(path), ""
 
 
 def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
@@ -102,6 +132,8 @@ def tune_to_budget(asked: Budgeted, *, as_json: bool) -> None:
     from ctxbench.tuning.budget_setting import budget_setting, read_requests
 
     _check(asked)
+    if asked.note:
+        say(asked.note, err=True)
     definition, preset = find_definition(asked.selector)
     requests = read_requests(asked.requests)
     catalog = find_catalog(asked.catalog)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from ctxbench.core.errors import ParameterError, StorageError
 
@@ -14,16 +16,23 @@ _TEXTS = {"--csv": ".csv", "--markdown": ".md", "--junit": ".xml"}  # options wh
 _READ = (".yaml", ".yml", ".json", ".jsonl", ".tsv", ".npz", ".py")  # gate files, datasets, baselines, selectors
 
 
-def refuse_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Iterable[Path]]) -> None:
-    """Refuse files that cannot be written, that are one, or that would lie over what is read.
+def refuse_outputs(
+    outputs: Mapping[str, Path | None],
+    inputs: Mapping[str, Iterable[Path]],
+    *,
+    own: Mapping[str, Callable[[str], bool]] | None = None,
+) -> None:
+    """Refuse files that cannot be written, that are one, or that would lie over what is read or what others wrote.
 
     Args:
         outputs: the files that are to be written, by their option; None = not asked for.
         inputs: files and folders that are read, by what a message calls them; they need not be there.
+        own: by option, whether the first line of a file that is there shows that the command wrote it; an empty file
+            is replaced in any case. Options without one are looked at by the end of the name alone.
 
     Raises:
-        ParameterError: an output is a folder, another output, one of the inputs or in one, or is named as such files
-            are.
+        ParameterError: an output is a folder, another output, one of the inputs or in one, is named as such files
+            are, or holds what the command did not write.
         StorageError: it cannot be written.
     """
     given = {option: path for option, path in outputs.items() if path is not None}
@@ -42,6 +51,36 @@ def refuse_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Iter
         if option in _TEXTS and path.suffix.lower() in _READ:
             ends = f"{option} {path} ends in {path.suffix}, as files that ctxbench reads do"
             raise ParameterError(f"{ends}; name a file that ends otherwise, such as in {_TEXTS[option]}")
+        if own and option in own and _kind(path) == "file" and not _is_own(path, own[option]):
+            raise ParameterError(f"{option} {path} is there and is no earlier output of this command; name a new file")
+
+
+def row_with(*keys: str) -> Callable[[str], bool]:
+    """Tells lines that are a JSON object with all of these keys."""
+
+    def tells(line: str) -> bool:
+        try:
+            row: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(row, dict) and row.keys() >= set(keys)
+
+    return tells
+
+
+def line_from(start: str) -> Callable[[str], bool]:
+    """Tells lines that begin so, such as the head of a table."""
+    return lambda line: line.startswith(start)
+
+
+def _is_own(path: Path, tells: Callable[[str], bool]) -> bool:
+    """Whether a file is empty, or its first line is one of the command's; what cannot be read is not its own."""
+    try:
+        with path.open("rb") as stream:
+            line = stream.readline()
+        return not line or tells(line.decode("utf-8"))
+    except (OSError, ValueError):
+        return False
 
 
 def refuse_unwritable(path: Path, *, folder: str = "") -> None:

@@ -23,7 +23,7 @@ from typing import Any, cast
 from ctxbench.core.errors import ParameterError, check_choice
 from ctxbench.core.requests import Batch
 from ctxbench.io.files import read_bytes
-from ctxbench.selectors.protocol import SENDS, RawAnswer, Source, catalog_items, quoted, shown_path
+from ctxbench.selectors.protocol import SENDS, RawAnswer, Source, Waiting, catalog_items, quoted, shown_path
 from ctxbench.selectors.user_code import EndedError, confined
 
 
@@ -65,14 +65,14 @@ class CallableSource(Source):
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise ParameterError("callable must be a plain function, got an async one; wrap it in asyncio.run")
         self._function = function
-        self._send = send
-        self._batch = batch
+        self._send, self._batch = send, batch
         self._base = Path.cwd() if base is None else base
         self._source = _source_of(function)
         self._description = _described(function, spec or _spec_of(function), self._source, self._base)
         self._catalog = ""
         self._items: list[Any] | None = None
         self._items_hash = ""
+        self._asked: Waiting | None = None
 
     def describe(self) -> dict[str, Any]:
         """The name, and the SHA-256 of the named file and of the modules imported from its folder, by their names.
@@ -80,6 +80,10 @@ class CallableSource(Source):
         As they were when this object was made. Of a callable without a name there is `unnamed`, which no other has.
         """
         return {**self._description, "send": self._send, "batch": self._batch}
+
+    def waiting_for(self) -> Waiting | None:
+        """As of `Source`."""
+        return self._asked
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Call the function; what it raises is an error of the query."""
@@ -116,6 +120,8 @@ class CallableSource(Source):
     def _call(self, argument: Any, use: Callable[[Any], Any]) -> RawAnswer:
         """Call the function and make something of the result; both run the user's code."""
         arguments = (argument,) if self._items is None else (argument, self._items)
+        first = argument[0] if self._batch else argument
+        self._asked = Waiting(first["id"], time.perf_counter(), "a callable has no time limit, Ctrl-C stops it")
         try:
             with confined():
                 return RawAnswer(answer=use(self._function(*arguments)))
@@ -127,6 +133,8 @@ class CallableSource(Source):
         except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is its query's error
             where = "" if isinstance(error, SyntaxError) else _place(error, self._source, self._base)
             return RawAnswer(error=f"the callable raised {_message(error)}{where}")
+        finally:
+            self._asked = None
 
 
 _PREFIX = "ctxbench_selector_"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 import os
 import queue
@@ -27,6 +26,7 @@ from ctxbench.selectors.protocol import (
     MalformedError,
     RawAnswer,
     Source,
+    Waiting,
     catalog_message,
     dumps,
     loads,
@@ -39,9 +39,6 @@ from ctxbench.text.secrets import shown_arguments
 
 _ASKED_AT_MOST = 2  # a query during which the process ends is asked once more, of a new process
 _EVENTS = 10_000
-_SILENCE = 10.0  # seconds until it is said that the first answer of a process is waited for
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +95,6 @@ class _Slot:
         given_up: queries that are errors already and whose answer may still come.
         fresh: it has not answered yet.
         used: a process was started here before.
-        told: it was said that the first answer is waited for.
     """
 
     process: LineProcess | None = None
@@ -107,10 +103,9 @@ class _Slot:
     given_up: set[str] = field(default_factory=set)
     fresh: bool = True
     used: bool = False
-    told: bool = False
 
     def forget(self) -> None:
-        self.process, self.catalog, self.fresh, self.told = None, "", True, False
+        self.process, self.catalog, self.fresh = None, "", True
         self.in_flight.clear()
         self.given_up.clear()
 
@@ -158,6 +153,17 @@ class CommandSource(Source):
             "timeout": self._options.timeout,
             "start_timeout": self._options.start_timeout,
         }
+
+    def waiting_for(self) -> Waiting | None:
+        """As of `Source`."""
+        asked = [(one.sent, one, slot) for slot in self._slots for one in list(slot.in_flight.values())]
+        if not asked:
+            return None
+        _, first, slot = min(asked, key=lambda one: one[0])
+        limit = f"it is given {first.deadline - first.sent:g} s"
+        if slot.fresh:
+            limit += f", {self._options.start_timeout:g} s of them (start_timeout) for the start of the command"
+        return Waiting(first.query, first.sent, limit)
 
     def notes(self) -> dict[str, Any]:
         """Processes started again, answers that came after their query had become an error, lines of nobody."""
@@ -252,16 +258,10 @@ class CommandSource(Source):
     def _await(self, pending: deque[_Asked], replies: dict[int, RawAnswer]) -> None:
         """Wait for one event, or for the first time limit."""
         first = min((asked.deadline for slot in self._slots for asked in slot.in_flight.values()), default=0.0)
-        starting = [slot for slot in self._slots if slot.fresh and slot.in_flight and not slot.told]
-        sent = [min(asked.sent for asked in slot.in_flight.values()) for slot in starting]
-        until = min([first, *(at + _SILENCE for at in sent)])
         try:
-            event = self._events.get(timeout=max(until - time.perf_counter(), 0.0) + 0.001)
+            event = self._events.get(timeout=max(first - time.perf_counter(), 0.0) + 0.001)
         except queue.Empty:
-            if until < first:
-                self._tell_waiting(starting)
-            else:
-                self._expire(pending, replies)
+            self._expire(pending, replies)
             return
         slot = next((slot for slot in self._slots if slot.process is event.process), None)
         if slot is None:
@@ -270,15 +270,6 @@ class CommandSource(Source):
             self._ended(slot, pending, replies)
         elif event.line.strip():
             self._line(slot, event.line, event.at, replies)
-
-    def _tell_waiting(self, starting: Sequence[_Slot]) -> None:
-        """Say that a process has not answered anything yet, and for how long it is waited for."""
-        for slot in starting:
-            slot.told = True
-        limit = f"{self._options.start_timeout:g} s (start_timeout), and {self._options.timeout:g} s a request"
-        _log.warning(
-            "waiting for the first answer of `%s`; it is given %s", shlex.join(shown_arguments(self._argv)), limit
-        )
 
     def _line(self, slot: _Slot, line: bytes, at: float, replies: dict[int, RawAnswer]) -> None:
         shown = quoted(line.decode("utf-8", "replace"))

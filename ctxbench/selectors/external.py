@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from ctxbench.selectors.answer_cache import AnswerCache
 from ctxbench.selectors.answers import Answer, AnswerReader, table
 from ctxbench.selectors.answers_file import FileSource
 from ctxbench.selectors.callable import CallableSource, load_callable
+from ctxbench.selectors.patience import Patience
 from ctxbench.selectors.protocol import VERSION, RawAnswer, Source, schema
 from ctxbench.selectors.selector import EXTERNAL_KINDS as KINDS
 from ctxbench.selectors.selector import Answers
@@ -51,6 +53,7 @@ class External:
     Attributes:
         name: what tables call it.
         notes: what a person should know of the answers so far, as JSON.
+        first_unranked: the first query so far whose answer had no ranking; empty where none had none.
     """
 
     def __init__(self, source: Source, *, name: str, repeats: int = 1, cache: Path | None = None) -> None:
@@ -70,7 +73,9 @@ class External:
             raise ParameterError("name must be a text that is not empty")
         check_range("repeats", repeats, 1, MOST_REPEATS)
         self.name = name
+        self.first_unranked = ""
         self._source = source
+        self._patience = Patience(name, source)
         self._repeats = repeats
         self._folder = cache
         self._cache: AnswerCache | None = None
@@ -128,6 +133,9 @@ class External:
         answers = {row: answer for row, answer in first.items() if isinstance(answer, Answer)}
         if time == 0:
             self._repeat(batch, reader, answers)
+        unranked = [row for row, answer in answers.items() if not answer.ranked]
+        if unranked and not self.first_unranked:
+            self.first_unranked = batch.requests[min(unranked)].id
         for answer in answers.values():
             self._count("without_ranking", not answer.ranked)
             self._count("without_scores", bool(answer.item) and answer.score is None)
@@ -170,7 +178,8 @@ class External:
         replies = {row: RawAnswer(answer=answer) for row, answer in kept.items() if answer is not None}
         self._count("from_cache", len(replies) if repeat == 0 else 0)
         missing = [row for row in rows if row not in replies]
-        fresh = dict(zip(missing, self._source.ask(batch, missing), strict=True)) if missing else {}
+        with self._patience.watching() if missing else nullcontext():
+            fresh = dict(zip(missing, self._source.ask(batch, missing), strict=True)) if missing else {}
         replies |= fresh
         read = {row: self._read(reader, row, replies[row]) for row in rows}
         if cache is not None:

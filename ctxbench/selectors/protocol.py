@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.items import Catalog
@@ -59,6 +59,20 @@ class RawAnswer:
     where: str = ""
 
 
+class Waiting(NamedTuple):
+    """A query that a selector has been asked and has not answered.
+
+    Attributes:
+        query: its id; of several the one that was asked first.
+        since: when it was asked, as `time.perf_counter` tells it.
+        limit: how long it is waited for at most, in words.
+    """
+
+    query: str
+    since: float
+    limit: str
+
+
 class Source(ABC):
     """A way in: asks a selector outside ctxbench. Processes and connections live until `close`."""
 
@@ -73,6 +87,10 @@ class Source(ABC):
     @abstractmethod
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Ask for some requests of a batch; one reply for each of `rows`, in their order."""
+
+    def waiting_for(self) -> Waiting | None:
+        """What is waited for at the moment; None where it is nothing, or is not known. Any thread may ask."""
+        return None
 
     def notes(self) -> dict[str, Any]:
         """What a person should know of the asking so far (restarts, late answers), as JSON; empty if nothing."""

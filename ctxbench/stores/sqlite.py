@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +22,7 @@ from ctxbench.stores.base_store import BaseStore
 from ctxbench.stores.memories import Forget, Memory, Relationship, checked_name, unknown
 from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
 
+_SILENCE = 3.0  # seconds that another process is waited for before that is said
 _SCHEMA = (
     "SELECT (SELECT count(*) FROM sqlite_master), user_version, application_id"
     " FROM pragma_user_version, pragma_application_id"
@@ -45,6 +47,8 @@ class SqliteStore(BaseStore):
         path: the file, in a folder that is there.
         create: make the file where there is none; False: that is an error.
         busy_seconds: how long to wait for another process's transaction before that is an error.
+        waiting: called, from a thread of its own, with `busy_seconds` where another process has been waited for for
+            three seconds; None: nobody is told.
         forget: called by `delete` with the texts that no memory has any more, so that their vectors go, too. It is
             called first, so that a process that is killed in between leaves too little rather than too much.
 
@@ -53,11 +57,17 @@ class SqliteStore(BaseStore):
     """
 
     def __init__(
-        self, path: Path | str, *, create: bool = True, busy_seconds: float = 30.0, forget: Forget | None = None
+        self,
+        path: Path | str,
+        *,
+        create: bool = True,
+        busy_seconds: float = 30.0,
+        waiting: Callable[[float], None] | None = None,
+        forget: Forget | None = None,
     ) -> None:
         super().__init__(forget)
         self.path = Path(path)
-        self._create, self._busy = create, busy_seconds
+        self._create, self._busy, self._waiting = create, busy_seconds, waiting
         self._process = 0
         self._connection: sqlite3.Connection | None = None
         self._inherited: sqlite3.Connection | None = None
@@ -121,7 +131,8 @@ class SqliteStore(BaseStore):
                 return
             kept = dict(self._kept)
             try:
-                db.execute("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
+                with nullcontext() if reads else self._telling():
+                    db.execute("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
                 yield
                 db.execute("COMMIT")
             except BaseException as error:
@@ -131,6 +142,20 @@ class SqliteStore(BaseStore):
                 if isinstance(error, sqlite3.Error | json.JSONDecodeError):
                     raise self._fault(error) from error
                 raise
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Say, where that is wanted, that what the block does is held up."""
+        if self._waiting is None:
+            yield
+            return
+        timer = threading.Timer(_SILENCE, self._waiting, [self._busy])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _open(self) -> sqlite3.Connection:
         """This process's connection."""
@@ -148,7 +173,8 @@ class SqliteStore(BaseStore):
             try:
                 db = sqlite3.connect(path.absolute(), timeout=self._busy, isolation_level=None, check_same_thread=False)
                 self._connection = db
-                self._prepare(db)
+                with self._telling():
+                    self._prepare(db)
             except sqlite3.Error as error:
                 self.close()
                 raise self._fault(error) from error

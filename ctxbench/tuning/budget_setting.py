@@ -133,7 +133,7 @@ def budget_setting(
     Raises:
         ParameterError: the selector has no such cut, the budget is below the price of one item, or nothing is found.
     """
-    fewest = _checked_cut(definition, values)
+    fewest = checked_cut(definition, values)
     pipeline, own = definition.pipeline(values), definition.parameters
     table = replace(pipeline, refine=pipeline.refine[:-1]).run(batch, resources).candidates
     item_tokens = resources.tokens(batch.catalog)
@@ -155,7 +155,7 @@ def budget_setting(
     )
 
 
-def _checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[str, Value]:
+def checked_cut(definition: Definition, values: Mapping[str, Value]) -> dict[str, Value]:
     """The value of the parameter for the fewest items, which a budget sets to 1; empty where there is none.
 
     Raises:

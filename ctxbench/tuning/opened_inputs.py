@@ -59,7 +59,8 @@ def _read(entry: SelectorEntry, base: Path, asked: Mapping[str, OwnRankings]) ->
     if entry.selector and is_agent_file(base / entry.selector):
         outside, folder = read_agent(base / entry.selector).own, (base / entry.selector).parent
     if outside:
-        own = asked.get(entry.name) or OwnRankings(external_from_config({**outside, "name": entry.name}, base=folder))
+        made = asked.get(entry.name)
+        own = made or OwnRankings(external_from_config({**outside, "name": entry.name}, base=folder), outside)
         return Tunable(entry=entry, source=entry.name, definition=OWN_CUT, answers=own)
     definition, preset = find_definition(entry.selector, base=base)
     if preset is not None and preset not in definition.presets:
@@ -324,14 +325,15 @@ def _unusable(own: OwnRankings, query_set: QuerySet) -> tuple[Fault, ...]:
         found = own.of(query_set).answers
     except InputError as error:
         return error.faults
-    return unfit_scores(own.name, found, query_set)
+    return unfit_scores(own.title, found, query_set)
 
 
 def _ranks_nothing(tunables: Sequence[Tunable], opened: TuningDataset) -> Iterator[str]:
     """The names of selectors outside ctxbench that rank nothing for any query."""
     for one in tunables:
         own = one.answers
-        if own is not None and not any(len(own.of(each).answers.candidates) for each in opened.query_sets.values()):
+        found = [] if own is None else [own.of(each).answers.candidates for each in opened.query_sets.values()]
+        if own is not None and not any(one.ranked.any() for one in found):  # what is always offered is none of its own
             yield one.name
 
 

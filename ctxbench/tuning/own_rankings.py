@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from ctxbench.core.errors import Fault, InputError
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.external import External
 from ctxbench.selectors.parameters import Parameter
+from ctxbench.selectors.selector import EXTERNAL_KINDS
 from ctxbench.tuning.query_sets import FullRanking, QuerySet, ask
 
 OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as its scores, see `with_range_of`
@@ -34,6 +36,7 @@ OWN_CUT = Definition(  # of a ranking from outside; includeScore goes as far as 
     abouts={},
     written={},
 )
+_CALLED = {"url": "endpoint"}  # in messages, where the key alone does not say it
 MAX_NONPOSITIVE = 0.9  # share of the scores of answers that may be 0 or less
 
 
@@ -42,15 +45,19 @@ class OwnRankings:
 
     Attributes:
         name: what tables call it.
+        title: what messages call it: what it is, and its name.
     """
 
-    def __init__(self, selector: External) -> None:
+    def __init__(self, selector: External, written: Collection[str] = ("answers",)) -> None:
         """Begin with nothing asked.
 
         Args:
             selector: what is asked; its processes and connections are ended when it has answered.
+            written: the keys of its block in a file, one of which says what it is.
         """
         self.name = selector.name
+        kind = next(_CALLED.get(kind, kind) for kind in EXTERNAL_KINDS if kind in written)
+        self.title = f"{kind} {self.name!r}"
         self._selector = selector
         self._kept: dict[tuple[str, tuple[str, ...]], FullRanking] = {}
 
@@ -65,16 +72,16 @@ class OwnRankings:
             with self._selector:
                 query, found = ask(self._selector, query_set)
             if found.errors or not found.ranked or not found.scored:
-                where = f"answers {self.name!r}, {query_set.title}"
-                raise InputError([Fault(f"{where}: {_why_unusable(found)}")])
+                where = f"{self.title}, {query_set.title}"
+                raise InputError([Fault(f"{where}: {_why_unusable(found, self._selector.first_unranked)}")])
             table = found.candidates
             whole = replace(table, out=np.zeros(len(table), dtype=np.int64))
             self._kept[key] = FullRanking(query, replace(found, candidates=whole))
         return self._kept[key]
 
 
-def _why_unusable(found: Slice) -> str:
-    """Why answers cannot be tuned on."""
+def _why_unusable(found: Slice, unranked: str) -> str:
+    """Why answers cannot be tuned on; `unranked` is the first query whose answer has no ranking."""
     if found.errors:
         query, why = next(iter(found.errors.items()))
         some = f"{len(found.errors)} of {len(found.queries)} queries have"
@@ -83,7 +90,8 @@ def _why_unusable(found: Slice) -> str:
             f"{why.removeprefix(f'query {query!r}: ')}"
         )
     if not found.ranked:
-        return "some answer has no `ranking`; tuning needs all that your selector ranks, not only what it chose"
+        needs = "tuning needs all that your selector ranks, not only what it chose"
+        return f"some answer has no `ranking`, the first is that of query {unranked!r}; {needs}"
     first = found.queries[_first_unscored(found.candidates)]
     return (
         f"some item of a `ranking` has no `score`, the first is of query {first!r}; without scores there is no "
@@ -104,13 +112,13 @@ def searched_scores(found: Slice) -> FloatArray:
     return np.asarray(table.score[table.ranked])
 
 
-def unfit_scores(name: str, found: Slice, query_set: QuerySet) -> tuple[Fault, ...]:
-    """What is wrong with the scores of rankings from outside, of a selector of some name; empty where nothing is."""
+def unfit_scores(title: str, found: Slice, query_set: QuerySet) -> tuple[Fault, ...]:
+    """What is wrong with the scores of rankings from outside, of what a message calls so; empty where nothing is."""
     scores = searched_scores(found)
     if not len(scores) or (scores <= 0).mean() <= MAX_NONPOSITIVE:
         return ()
     what = (
-        f"answers {name!r}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, "
+        f"{title}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, "
         "and a cut offers only what scores above 0; give scores that are higher by so much, or probabilities"
     )
     return (Fault(what),)

@@ -96,7 +96,7 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     assert done.out.startswith("Usage:")
     assert loaded & HEAVY <= of_typer
     own = {"", ".cli", ".cli.app", ".cli.light", ".cli.measure_app", ".cli.options", ".cli.report_app"}
-    own |= {".core", ".core.errors"}
+    own |= {".cli.stop_signals", ".core", ".core.errors"}
     own |= {".io", ".io.console", ".io.visible"}
     if words[:1] == ("data",):
         own |= {f".cli.{part}_app" for part in ("curate", "data", "import", "label")}

@@ -32,6 +32,19 @@ def test_what_was_fitted_is_said_and_written(run):
     assert fit.behind["retrieve"]["step"] == "retrieve:dense"
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_fit_of_few_queries_is_warned_of(run, capsys, monkeypatch, as_json):
+    monkeypatch.setattr("ctxbench.cli.calibrate.say", lambda *lines, err=False: said.extend(lines if err else ()))
+    said = []
+    run(split="tuning", as_json=as_json)
+    what = "tiny: probability is fitted on 5 labelled queries only, which says little about others"
+    assert said == [f"warning: {what}; label about 30 or more (`ctxbench data label`)"]
+    monkeypatch.setattr("ctxbench.cli.calibrate.FEW", 10)
+    said.clear()
+    run()
+    assert said == []
+
+
 @pytest.fixture
 def repeating(tiny, tmp_path):
     """The tiny dataset with every query twice, under another id and in no group."""

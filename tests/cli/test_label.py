@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -356,3 +358,36 @@ def test_a_key_that_the_menu_does_not_have_is_no_answer(folder, piped, capfd):
     label(folder, minutes=20, figures=[], **OPTIONS)
     assert "'n' is no answer here" in capfd.readouterr().err
     assert log_of(folder) == []
+
+
+@pytest.fixture
+def failing(place, tiny):
+    """An experiment with a callable that fails on some queries, and how to say on which."""
+
+    def write(where):
+        code = f"def select(request, items):\n    if {where}:\n        raise ValueError('no index')\n    return []\n"
+        (place / "mine.py").write_text(code)
+        selectors = "[{name: mine, callable: 'mine.py:select'}, bm25]"
+        (place / "mine.yaml").write_text(f"datasets: [{tiny}]\nembedder: hashing\nselectors: {selectors}\n")
+        return "--selectors", "mine.yaml", "--embedder", "hashing"
+
+    return write
+
+
+@pytest.mark.parametrize("words", [("pool", "--out", "pairs.jsonl"), ("review", "--list"), ("label", "--minutes", "0")])
+def test_a_selector_that_fails_on_every_query_gets_no_figure(cli, place, tiny, failing, words):
+    shutil.copytree(tiny, place / "ds")
+    command, *more = words
+    done = cli("data", command, "ds", *more, *failing("True"))
+    assert (done.code, done.out) == (2, "")
+    said = r"error: mine failed on all \d+ queries; first query 'q\d+': the callable raised ValueError: no index"
+    assert re.search(said + r" \(mine\.py, line 3\)\n$", done.err)
+    assert not (place / "pairs.jsonl").exists()
+
+
+def test_why_a_selector_failed_first_is_said(cli, place, tiny, failing):
+    wrong = failing("request['id'] in ('q02', 'q03')")
+    done = cli("data", "pool", tiny, *wrong, "--share", "1", "--out", "pairs.jsonl")
+    assert done.code == 0
+    first = "query 'q02': the callable raised ValueError: no index (mine.py, line 3)"
+    assert f"warning: mine failed on 2 queries, which count as nothing offered; first {first}\n" in done.err

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import typer
 from ctxbench.cli.app import app
 from ctxbench.memory.context_engine import DEFAULTS
 from ctxbench.memory.engine_options import DEEPEST, MOST_RESULTS, ContextOptions, SearchOptions
+from ctxbench.stores import sqlite
 from ctxbench.stores.sqlite import SqliteStore
 
 DIARY = Path(__file__).parents[2] / "datasets" / "diary" / "corpus.jsonl"
@@ -186,8 +188,28 @@ def test_a_bad_row_is_told_with_its_line_and_nothing_is_written(cli, place, row,
     assert said in done.err
     assert "rows.jsonl: nothing was imported: 1 fault\n" in done.err
     assert "rows.jsonl, line 6" in done.err
-    with SqliteStore("m.db") as store:
-        assert store.workspaces() == ()
+    assert [one.name for one in place.iterdir()] == ["rows.jsonl"]
+
+
+def test_a_database_without_memories_says_how_to_import_some(cli, place):
+    SqliteStore("m.db").close()
+    done = cli("memory", "search", "m.db", "tea", *OFFLINE)
+    assert (done.code, done.out) == (2, "")
+    hint = "import memories first: `ctxbench memory import m.db FILE --workspace NAME`"
+    assert done.err == f"error: m.db holds no workspace; {hint}\n"
+
+
+def test_another_process_that_holds_the_database_is_told_of(cli, imported, monkeypatch):
+    monkeypatch.setattr(sqlite, "_SILENCE", 0.05)
+    holding = sqlite3.connect("m.db", check_same_thread=False, isolation_level=None)
+    holding.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.5, holding.rollback)
+    release.start()
+    done = cli("memory", "import", "m.db", "rows.jsonl", "-w", "home")
+    release.join()
+    holding.close()
+    assert done.code == 0
+    assert "another process holds m.db; it is waited for, 30 s at most\n" in done.err
 
 
 def test_two_contents_of_a_memory_need_times(cli, place):

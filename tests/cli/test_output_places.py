@@ -24,7 +24,7 @@ def project(place, tiny):
     queries = [json.loads(line)["_id"] for line in (place / "ds/queries.jsonl").read_text().splitlines()]
     (place / "exp.yaml").write_text("datasets: [ds]\nembedder: hashing\nselectors: [bm25]\n")
     (place / "answers.jsonl").write_text("".join(json.dumps({"query": one, "items": []}) + "\n" for one in queries))
-    (place / "x.run").write_text(f"{queries[0]} Q0 x 1 1.0 x\n")
+    (place / "x.run").write_text(f"{queries[0]} Q0 rule:no%20secrets 1 1.0 x\n")
     (place / "policy.yaml").write_text(yaml.safe_dump(POLICY))
     (place / "docs").mkdir()
     return place
@@ -35,6 +35,7 @@ LATENCY = ("latency", "bm25", "-c", "ds", "--embedder", "hashing")
 POOL = ("data", "pool", "ds", "--selectors", "bm25")
 RANKING = ("data", "import", "run", "x.run", "-d", "ds")
 OVER = "would overwrite"
+FOREIGN = "is there and is no earlier output of this command; name a new file"
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,11 @@ OVER = "would overwrite"
         (("tune", "ds", "-p", "policy.yaml", "--markdown", "policy.yaml"), f"{OVER} the policies"),
         ((*LATENCY, "--out", "ds/queries.jsonl"), f"--out ds/queries.jsonl {OVER} the files of ds"),
         ((*LATENCY, "--out", "docs"), "docs is a folder, and --out names a file"),
+        ((*LATENCY, "--out", "policy.yaml"), f"--out policy.yaml {FOREIGN}"),
+        ((*POOL, "--out", "answers.jsonl"), f"--out answers.jsonl {FOREIGN}"),
+        (("data", "export", "ds", "--requests", "exp.yaml"), f"--requests exp.yaml {FOREIGN}"),
+        ((*RANKING, "--out", "exp.yaml"), f"--out exp.yaml {FOREIGN}"),
+        (("run", "exp.yaml", "--csv", "x.run"), f"--csv x.run {FOREIGN}"),
         ((*POOL, "--out", "ds/queries.jsonl"), f"{OVER} the files of ds"),
         (("data", "export", "ds", "--requests", "ds/queries.jsonl"), f"--requests ds/queries.jsonl {OVER}"),
         ((*RANKING, "--out", "x.run"), f"--out x.run {OVER} the ranking"),
@@ -84,6 +90,8 @@ def test_earlier_outputs_are_replaced(project, cli):
         assert cli("run", "exp.yaml", "--csv", "figures.csv", "--markdown", "r.md").code == 0
         assert cli("report", "runs/exp", "--csv", "figures.csv", "--markdown", "runs/exp/r.md").code == 0
         assert cli("data", "export", "ds", "--requests", "requests.jsonl").code == 0
+        assert cli(*POOL, "--embedder", "hashing", "--out", "pairs.jsonl").code == 0
+        assert cli(*RANKING, "--out", "ranked.jsonl").code == 0
         assert cli("tune", "ds", "-p", "policy.yaml", "--out", "tuned", "--markdown", "t.md").code == 0
 
 

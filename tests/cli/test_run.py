@@ -159,6 +159,48 @@ def test_lines_that_are_no_answers_are_one_warning_with_a_count(cli, experiment,
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.parametrize("background", [False, True], ids=["", "Ctrl-C ignored"])
+def test_other_signals_end_it_with_the_selectors_process_as_ctrl_c_does(experiment, place, name, code, background):
+    (place / "waiting.py").write_text(WAITING)
+    path = experiment(selectors=[f"{{name: waiting, command: [{sys.executable}, waiting.py]}}"])
+    command = [sys.executable, "-m", "ctxbench", "run", str(path)]
+    ignore = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)} if background else {}
+    with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **ignore) as process:
+        deadline = time.monotonic() + 60
+        while not (place / "started").exists() and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(getattr(signal, name))
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (code, "")
+    assert err == "stopped: nothing is half-written, and the same command goes on from here\n"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((place / "started").read_text()), 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_what_a_callable_forks_off_still_ends_by_the_signal(experiment, place):
+    code = """
+import os, signal
+def select(request, catalog=None):
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writes, b"!")
+        signal.pause()
+    os.read(reads, 1)
+    os.kill(child, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+    return []
+"""
+    (place / "mine.py").write_text(code)
+    path = experiment(selectors=["{name: forks, callable: 'mine.py:select'}"])
+    command = [sys.executable, "-m", "ctxbench", "run", str(path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_leaves_nothing_half_written_and_the_same_command_goes_on(cli, experiment, place, tmp_path):
     (place / "waiting.py").write_text(WAITING)
     selectors = ["{selector: bm25, set: {n: 2}}", f"{{name: waiting, command: [{sys.executable}, waiting.py]}}"]

@@ -224,7 +224,32 @@ def test_a_callable_of_ones_own_is_tuned_as_it_is_in_an_experiment(cli, shop, po
     (place / "mine.py").write_text("def rank(request, items):\n    return [one['_id'] for one in items]\n")
     failed = cli("tune", shop, "-p", "ok.yaml", "--out", "other")
     assert failed.code == 2
-    assert "answers 'rank', all labels of dataset shop: some answer has no `ranking`; tuning needs all" in failed.err
+    said = "callable 'rank', all labels of dataset shop: some answer has no `ranking`, the first is that of query 'q0'"
+    assert f"{said}; tuning needs all" in failed.err
+
+
+EMPTY = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "request" in asked:
+        print(json.dumps({"query": asked["query"], "items": [], "ranking": []}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_command_whose_every_answer_is_empty_is_warned_of_beside_what_is_always_offered(
+    cli, tiny, policy, place, first
+):
+    (place / "none.py").write_text(EMPTY)
+    ours = {"command": [sys.executable, "none.py"], "name": "ours"}
+    selectors = [ours, {"selector": "bm25"}] if first else [{"selector": "bm25"}, ours]
+    done = cli("tune", tiny, "-p", policy(selectors=selectors), "--out", "tuned", "--json")
+    assert done.code == 0, done.err
+    said = "every answer of ours on tiny is empty: nothing is offered for any query"
+    assert done.err.splitlines().count(f"warning: {said}") == 1
+    assert f"{said[0].upper()}{said[1:]}." in done.json["datasets"]["tiny"]["notes"]
+    assert f"{said[0].upper()}{said[1:]}." in (place / "tuned/report.md").read_text()
 
 
 def test_answers_of_which_every_one_is_empty_are_warned_of_as_by_score(cli, shop, policy, place):

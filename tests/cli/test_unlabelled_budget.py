@@ -49,3 +49,32 @@ def test_a_file_of_something_else_is_not_overwritten(tmp_path):
     with pytest.raises(ParameterError, match="is there and is no presets file"):
         tune_to_budget(asked, as_json=False)
     assert out.read_text(encoding="utf-8") == "a: 1\n"
+
+
+def agent(place, selector, name="agent.yaml"):
+    (place / "tools.json").write_text('{"tools": [{"name": "one", "description": "freeze dates of releases"}]}')
+    (place / name).write_text(f"name: desk\nsources: {{tools: tools.json}}\nselector: {selector}\n")
+    return name
+
+
+def test_a_budget_is_set_on_the_agents_own_selector(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = budget(unlabelled="r.txt", tokens=300.0, datasets=(agent(tmp_path, "learned/normal"),))
+    assert (asked.selector, asked.note) == ("agent.yaml", "")
+    named = budget(unlabelled="r.txt", tokens=300.0, datasets=("agent.yaml",), selector="learned")
+    assert (named.selector, named.note) == ("learned", "")
+
+
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [
+        ("{command: [python, mine.py]}", "the selector of agent.yaml is a command of your own, on which no budget can"),
+        ("bm25", "a budget is set by the cut `margin` at the end, with parameters margin and at_most; selector 'desk'"),
+    ],
+)
+def test_that_it_is_not_the_agents_own_is_said(tmp_path, monkeypatch, selector, why):
+    monkeypatch.chdir(tmp_path)
+    asked = budget(unlabelled="r.txt", tokens=300.0, datasets=(agent(tmp_path, selector),))
+    assert asked.selector == "learned"
+    assert asked.note.startswith(why)
+    assert asked.note.endswith("; it is set on learned")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.io.output_paths import files_in, refuse_outputs, refuse_unwritable
+from ctxbench.io.output_paths import files_in, line_from, refuse_outputs, refuse_unwritable, row_with
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +63,36 @@ def test_earlier_outputs_new_ones_and_devices_are_taken():
     for name in ("old.csv", "ds/figures.csv", "new/folder/x.csv", os.devnull):
         refuse_outputs({"--csv": Path(name), "--markdown": None}, INPUTS)
     refuse_outputs({"--out": Path("old.json")}, INPUTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        (b"", True),
+        (b'{"query": "q", "items": [], "more": 1}\nx', True),
+        (b'{"query": "q"}\n', False),
+        (b'["query", "items"]', False),
+        (b"def select(request):\n", False),
+        (b"\xff\xfe", False),
+    ],
+)
+def test_only_what_the_command_wrote_is_replaced(text, taken):
+    Path("there.jsonl").write_bytes(text)
+    given = {"--out": Path("there.jsonl")}, INPUTS
+    if taken:
+        refuse_outputs(*given, own={"--out": row_with("query", "items")})
+    else:
+        with pytest.raises(ParameterError) as error:
+            refuse_outputs(*given, own={"--out": row_with("query", "items")})
+        said = "--out there.jsonl is there and is no earlier output of this command; name a new file"
+        assert str(error.value) == said
+
+
+def test_a_table_is_told_by_its_head():
+    Path("old.csv").write_text("dataset,selector,metric\n")
+    refuse_outputs({"--csv": Path("old.csv")}, INPUTS, own={"--csv": line_from("dataset,selector,")})
+    with pytest.raises(ParameterError, match="no earlier output"):
+        refuse_outputs({"--csv": Path("old.csv")}, INPUTS, own={"--csv": line_from("date,")})
 
 
 def test_a_folder_needs_a_place_that_is_none_of_a_file():

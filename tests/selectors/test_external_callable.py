@@ -7,6 +7,7 @@ import hashlib
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,20 @@ def test_it_gets_the_request_and_the_enabled_items_without_metadata():
     assert request == {"id": "q0", "text": "hello"}
     row = {"title": "a", "text": "", "type": "tool", "name": "a", "description": "first", "schema": {"type": "object"}}
     assert items == [{"_id": A, **row}, {"_id": B, "title": "b", "text": "", "type": "tool", "name": "b"}]
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_that_a_slow_one_is_waited_for_is_told(monkeypatch, caplog, batch):
+    monkeypatch.setattr("ctxbench.selectors.patience._SILENCE", 0.05)
+
+    def slow(_request, _items):
+        time.sleep(0.3)
+        return [[], []] if batch else []
+
+    select(slow, "x", "y", batch=batch)
+    (said,) = caplog.messages  # and not of the second query: a line a minute
+    what = "query 'q0' has not been answered for 0 s; a callable has no time limit, Ctrl-C stops it"
+    assert said == f"waiting for 'mine': {what}"
 
 
 def test_it_gets_ids_or_nothing_on_demand():

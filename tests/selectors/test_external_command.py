@@ -217,12 +217,25 @@ def test_a_process_that_does_not_read_is_ended_too(start):
     assert made.errors == {0: "query 'q0': no answer within 0.2 s (does it flush its output?); the process was ended"}
 
 
-def test_that_the_first_answer_is_waited_for_is_told_once_a_process(start, monkeypatch, caplog):
-    monkeypatch.setattr("ctxbench.selectors.command._SILENCE", 0.05)
+def test_that_an_answer_is_waited_for_is_told_once(start, monkeypatch, caplog):
+    monkeypatch.setattr("ctxbench.selectors.patience._SILENCE", 0.05)
     start("time.sleep(60)", timeout=0.2, start_timeout=0.3).select(batch_of("a"))
     (said,) = caplog.messages
-    assert said.startswith("waiting for the first answer of `")
-    assert said.endswith("`; it is given 0.3 s (start_timeout), and 0.2 s a request")
+    assert said.startswith("waiting for 'mine': query 'q0' has not been answered for 0 s; it is given 0.5 s, 0.3 s of")
+    assert said.endswith("of them (start_timeout) for the start of the command")
+
+
+def test_that_a_later_answer_is_waited_for_is_told_with_its_query(start, monkeypatch, caplog):
+    monkeypatch.setattr("ctxbench.selectors.patience._SILENCE", 0.1)
+    monkeypatch.setattr("ctxbench.selectors.patience._AGAIN", 0.0)
+    hang = """
+    for query, text in requests():
+        if text == "hang":
+            time.sleep(60)
+        say(query, text)
+    """
+    start(hang, timeout=0.5).select(batch_of("a", "hang"))
+    assert "waiting for 'mine': query 'q1' has not been answered for 0 s; it is given 0.5 s" in caplog.messages
 
 
 def test_a_process_that_dies_is_started_again_and_its_query_asked_once_more(start, tmp_path):

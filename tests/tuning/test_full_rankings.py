@@ -308,7 +308,7 @@ def unscored(number, row):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without("ranking"), "some answer has no `ranking`; tuning needs all that your selector ranks"),
+        (without("ranking"), "some answer has no `ranking`, the first is that of query 'q"),
         (unscored, "some item of a `ranking` has no `score`, the first is of query "),
         (lambda number, row: None if number == 7 else row, "1 query has no answer that can be used, the first is 'q"),
         (lambda number, row: None if number < 9 else row, "9 of 120 queries have no answer that can be used"),

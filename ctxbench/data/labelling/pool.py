@@ -18,7 +18,7 @@ from ctxbench.bench.results import content_key
 from ctxbench.bench.selector_specs import agent_own_spec
 from ctxbench.bench.slices import Slice
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.core.errors import InputError, ParameterError, SelectorError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
@@ -50,6 +50,7 @@ class Offers:
         ranking: the best `DEPTH` found by search, best first, chosen or not.
         scores: of the ranking.
         failed: how many queries it failed on; these offer what the session holds.
+        failure: the first of them with what went wrong; empty where none did.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Offers:
     ranking: tuple[tuple[int, ...], ...]
     scores: tuple[tuple[float, ...], ...]
     failed: int = 0
+    failure: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,6 +196,7 @@ def make_pool(
     """Ask every selector for every query; answers of an earlier call are taken from the cache.
 
     Raises:
+        SelectorError: a selector of the user's fails on every query, so that any figure of it would be false.
         UserError: a selector of ours fails.
     """
     offers = []
@@ -203,6 +206,8 @@ def make_pool(
             parts.append(_block(dataset, selector, first))
             progress(f"asking {name}", min(first + BLOCK, len(dataset)), len(dataset))
         offers.append(_offers(name, parts))
+        if len(dataset) and offers[-1].failed == len(dataset):
+            raise SelectorError(f"{name} failed on all {len(dataset):,} queries; first {offers[-1].failure}")
     return Pool(dataset=dataset, offers=tuple(offers), exposures=exposures)
 
 
@@ -229,7 +234,14 @@ def _offers(name: str, parts: Sequence[Slice]) -> Offers:
         ranking=tuple(ranking for _, ranking, _ in answers),
         scores=tuple(scores for _, _, scores in answers),
         failed=sum(len(part.errors) for part in parts),
+        failure=next((_failure(*one) for part in parts for one in part.errors.items()), ""),
     )
+
+
+def _failure(query: str, error: str) -> str:
+    """A failure with its query, which most name themselves."""
+    named = f"query {query!r}: "
+    return error if error.startswith(named) else f"{named}{error}"
 
 
 def _answer(table: Candidates, query: int) -> tuple[frozenset[int], tuple[int, ...], tuple[float, ...]]:
