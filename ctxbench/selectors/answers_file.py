@@ -10,7 +10,8 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, raise_faults
 from ctxbench.core.requests import Batch
-from ctxbench.io.files import iter_lines, read_bytes, readable
+from ctxbench.io.files import read_bytes, readable
+from ctxbench.io.json_files import iter_records
 from ctxbench.selectors.protocol import MalformedError, RawAnswer, Source, loads, quoted, shown_path
 
 _ANSWERING = ("items", "ranking", "error")  # an answer has one of them
@@ -28,7 +29,7 @@ class FileSource(Source):
         """Read the file.
 
         Args:
-            path: JSON lines; blank lines are passed over.
+            path: JSON lines, or a list of answers; blank lines are passed over.
             base: what a relative path is relative to, and what the path is shown relative to; default: the
                 working directory.
 
@@ -84,9 +85,7 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
     lines: dict[str, int] = {}
     answers: dict[str, Any] = {}
     objects: list[Mapping[str, Any]] = []
-    for number, text in iter_lines(path, faults):
-        if not text or text.isspace():
-            continue
+    for number, text in iter_records(path, faults):
         try:
             answer = loads(text)
         except MalformedError as error:

@@ -403,3 +403,9 @@ def test_equal_faults_of_a_file_are_one_with_a_count(cli, place):
     assert done.code == 2
     assert done.err.count("malformed JSON") == 1
     assert "so are 8 more lines" in done.err
+
+
+def test_a_list_of_memories_is_read_as_lines_of_them(cli, place):
+    Path("rows.jsonl").write_text(json.dumps(ROWS, indent=2), "utf-8")
+    done = cli("memory", "import", "m.db", "rows.jsonl", "-w", "home")
+    assert (done.code, "4 new memories, 1 later version" in done.out) == (0, True)

@@ -44,6 +44,13 @@ def test_a_file_answers_by_query_whatever_its_order(tmp_path):
     assert made.query.text == ("q1", "q2")
 
 
+def test_a_list_of_answers_is_read_as_lines_of_them(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps([answer("q1", A), answer("q2", B)], indent=2), "utf-8")
+    made = FileSelector(path).select(batch_of("q1", "q2"))
+    assert (made.errors, made.candidates.item.tolist()) == ({}, [0, 1])
+
+
 def test_a_query_that_is_not_answered_is_its_own_error(tmp_path):
     (tmp_path / "a.jsonl").write_text(lines(answer("q1", A)))
     made = FileSelector("a.jsonl", base=tmp_path).select(batch_of("q0", "q1"))
