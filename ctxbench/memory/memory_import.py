@@ -10,9 +10,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, ParameterError, UnknownNameError, merge_equal_faults, raise_faults
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, merge_equal_faults, raise_faults
 from ctxbench.core.items import ItemKey
 from ctxbench.io.rows import Row, jsonl_rows, read_text_value
+from ctxbench.sources.other_kinds import other_kind
 from ctxbench.stores.memories import Memory, Relationship, checked, time_named
 from ctxbench.stores.sqlite import SqliteStore
 
@@ -88,7 +89,10 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
     faults: list[Fault] = []
     rows: list[_MemoryRow] = []
     others: Counter[str] = Counter()
-    for row in jsonl_rows(path, faults):
+    found = list(jsonl_rows(path, faults))
+    if not any("content" in row.data for row in found) and (kind := other_kind(path)):
+        raise InputError([Fault(f"nothing was imported: {kind}; memories have an id and content", path)])
+    for row in found:
         before = len(faults)
         row.refuse_unknown(tuple(_FIELDS))
         named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from ctxbench.core.requests import Batch
 from ctxbench.io.files import read_bytes, readable
 from ctxbench.io.json_files import iter_records
 from ctxbench.selectors.protocol import MalformedError, RawAnswer, Source, loads, quoted, shown_path
+from ctxbench.sources.other_kinds import expects
 
 _ANSWERING = ("items", "ranking", "error")  # an answer has one of them
-_EXPECTING = re.compile(r"expect|forbid|include|exclude|avoid|relevant|(must|should|not)_?use|tools$", re.IGNORECASE)
 _ANSWER = '{"query": "q1", "items": [{"id": "tool:crm:search"}]}, best first, and {"query": "q2", "items": []} for none'
 
 
@@ -117,7 +116,7 @@ def _no_answers(path: Path, objects: Sequence[Mapping[str, Any]]) -> Fault:
     names = list(dict.fromkeys(str(name) for one in objects for name in one))
     what = f"these are no answers: no line has 'items' or 'ranking'; they have {', '.join(map(quoted, names[:8]))}"
     hint = f"a line is an answer to one query of the dataset: {_ANSWER}"
-    if any(_EXPECTING.search(name) for name in names):
+    if expects(objects):
         hint += f"; evals, which say what is expected, are made a dataset by `ctxbench data import golden {path}`"
     return Fault(f"{what}; {hint}", path)
 

@@ -409,3 +409,17 @@ def test_a_list_of_memories_is_read_as_lines_of_them(cli, place):
     Path("rows.jsonl").write_text(json.dumps(ROWS, indent=2), "utf-8")
     done = cli("memory", "import", "m.db", "rows.jsonl", "-w", "home")
     assert (done.code, "4 new memories, 1 later version" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"id": "e1", "query": "refund 17", "expected": ["refund_order"]}, "it holds evals"),
+        ({"id": "e1", "text": "refund 17", "must_use": ["refund_order"]}, "it holds evals"),
+        ({"name": "refund_order", "description": "x", "inputSchema": {}}, "it is a list of tools"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_once(cli, place, row, said):
+    done = cli("memory", "import", "m.db", write(row, row | {"id": "e2", "name": "b"}), "-w", "home")
+    assert (done.code, done.err.count("\n"), said in done.err) == (2, 1, True)
+    assert not Path("m.db").exists()
