@@ -114,10 +114,11 @@ def test_a_pipe_is_an_error_as_it_would_be_empty_the_second_time():
         os.close(writing)
 
 
-def test_an_empty_file_answers_nothing(tmp_path):
-    (tmp_path / "a.jsonl").write_text("")
-    made = FileSelector("a.jsonl", base=tmp_path).select(batch_of("q1"))
-    assert made.errors == {0: "query 'q1': a.jsonl holds no answer for it (it answers 0)"}
+def test_an_empty_file_is_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("")
+    with pytest.raises(InputError, match=r"^the file is empty; a line is an answer"):
+        FileSelector(path)
 
 
 def test_answers_to_unknown_queries_are_reported(tmp_path):
