@@ -323,5 +323,5 @@ def test_a_command_that_answers_twice_is_told_once(cli, experiment, place):
     done = cli("run", experiment(selectors=["bm25", command]), "--json")
     warning, *rest = done.err.splitlines()
     assert "9 queries failed" in warning
-    assert "first query 'q02' and 8 more: the process answered query 'q01', which" in warning
+    assert "first query 'q02' and 8 more: the process answered query 'q01', which it had" in warning
     assert not any(line.startswith("  query") for line in rest)

@@ -271,3 +271,9 @@ def test_which_files_are_agent_files(project):
     assert not is_agent_file(project / "gone.yaml")
     assert not is_agent_file(agent(project, "pipeline: {retrieve: dense}"))
     assert not is_agent_file(agent(project, "a: [1"))
+
+
+def test_an_empty_command_is_said_to_be_empty(project):
+    (project / "agent.yaml").write_text("sources: {rules: .}\nselector: {command: []}\n", encoding="utf-8")
+    with pytest.raises(InputError, match="command is empty; name what is asked"):
+        read_agent(project / "agent.yaml")

@@ -91,7 +91,7 @@ def check_renames(
     Raises:
         InputError: all such renames.
     """
-    faults = []
+    faults: list[Fault] = []
     lines = {} if file is None else load_yaml(file)[1]
     for before, after in renames.items():
         known_faults = len(faults)
