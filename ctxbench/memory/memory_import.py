@@ -186,8 +186,10 @@ def _memory_row(row: Row, given: Mapping[str, Any], workspace: str) -> _MemoryRo
     memory = checked(Memory(**{"content": None, **said, "id": id_, "workspace": workspace}), found)
     if until and not found and until <= str(memory.created):
         found.append(f"until ({until}) must be after created ({memory.created})")
+    own = {_FIELDS[name]: name for name in row.data if name in _FIELDS}
     for message in found:
-        row.fault(message)
+        name, blank, rest = message.partition(" ")
+        row.fault(f"{own.get(name, name)}{blank}{rest}")  # by the name that the row has
     links = row.each("relationships", _link, expected=_LINK)
     links += tuple(link for link in row.each("links", _link, expected=_LINK) if link[1] != id_)  # to another version
     return _MemoryRow(row, memory, "created" in given, until, links)

@@ -156,7 +156,7 @@ BAD_ROWS = {
     "no content": ({"id": "a"}, "content must be a text that is not blank, got None"),
     "confidence": ({"id": "a", "content": "x", "confidence": 1.2}, "confidence must be 0 to 1, got 1.2"),
     "control": ({"id": "a", "content": "x\x1b[2J"}, "content must hold no control characters but tabs and line ends"),
-    "time": ({"id": "a", "content": "x", "created_at": "soon"}, "created must be ISO 8601"),
+    "time": ({"id": "a", "content": "x", "created_at": "soon"}, "created_at must be ISO 8601"),
     "reversed": (
         {"id": "a", "content": "x", "created_at": "2026-03-02", "until": "2026-03-01"},
         "until (2026-03-01T00:00:00+00:00) must be after created (2026-03-02T00:00:00+00:00)",
@@ -175,6 +175,8 @@ BAD_ROWS = {
         "a relationship leads from one memory to another one",
     ),
     "no memory": ({"_id": "tool:a", "text": "x"}, "'tool:a' is no memory"),
+    "half a character": ({"id": "a", "content": "x\ud800"}, "content must hold no half characters, got "),
+    "its own name": ({"id": "a", "content": "x", "created_at": "last week"}, "  created_at must be ISO 8601"),
     "a vector": ({"id": "a", "content": "x", "vector": [1.0]}, "unknown field 'vector'"),
 }
 

@@ -174,3 +174,11 @@ def test_evals_that_are_given_as_answers_are_told_as_such(tmp_path, name):
     (tmp_path / "evals.jsonl").write_text(lines({"query": "refund 17", name: ["a"]}))
     with pytest.raises(InputError, match=r"are made a dataset by `ctxbench data import golden .*evals.jsonl`"):
         FileSelector("evals.jsonl", base=tmp_path)
+
+
+def test_an_id_that_is_nearly_one_of_the_catalog_is_proposed(tmp_path):
+    catalog = Catalog([Item(type="tool", server="crm", name="delete_invoice", description="x")])
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines(answer("q1", "tool:crm:delete_invoices")))
+    errors = FileSelector(path).select(Batch.of(catalog, [Request(id="q1", text="x")])).errors
+    assert "does not hold; did you mean 'tool:crm:delete_invoice'?" in errors[0]

@@ -22,7 +22,7 @@ from ctxbench.data.traces.langfuse import holds_observations, read_observations
 from ctxbench.data.traces.otlp import TURN_MARKS, Span, holds_spans, read_spans
 from ctxbench.data.traces.records import Interner, LogFindings, Record
 from ctxbench.data.traces.spans import SpanReader
-from ctxbench.data.traces.turn_rows import TURN_FIELDS, read_turn
+from ctxbench.data.traces.turn_rows import TURN_FIELDS, meant_field, read_turn
 from ctxbench.io.files import readable
 from ctxbench.io.json_files import iter_records, parse_json
 
@@ -99,7 +99,7 @@ class _DocumentReader:
         else:
             fields = ", ".join(map(repr, list(data)[:5]))
             what = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
-            what += f", but {fields or 'an empty object'}{unread_request(data)}"
+            what += f", but {fields or 'an empty object'}{unread_request(data)}{''.join(map(meant_field, data))}"
             self._findings.faults.append(replace(at, message=what))
 
     def _read_spans(self, spans: Iterator[Span], place: int, at: Fault) -> None:
