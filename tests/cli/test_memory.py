@@ -425,3 +425,15 @@ def test_a_file_of_another_kind_is_told_once(cli, place, row, said):
     done = cli("memory", "import", "m.db", write(row, row | {"id": "e2", "name": "b"}), "-w", "home")
     assert (done.code, done.err.count("\n"), said in done.err) == (2, 1, True)
     assert not Path("m.db").exists()
+
+
+def test_a_type_or_conversation_that_is_not_there_is_said_with_those_there_are(asked):
+    done = asked("search", "tea", "--type", "prefrence")
+    assert "no memory is of type 'prefrence'; did you mean 'preference'? Known: event, fact, preference" in done.err
+    assert "no memory is of conversation 'zz'; Known: c1" in asked("build", "tea", "--conversation", "zz").err
+
+
+@pytest.mark.parametrize("command", ["import", "search", "build"])
+def test_an_empty_workspace_is_the_option_s_fault(cli, imported, command):
+    done = cli("memory", command, "m.db", "rows.jsonl", "-w", "")
+    assert (done.code, "--workspace must be a text that is not blank" in done.err) == (2, True)
