@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
+from ctxbench.core.errors import InputError, SelectorError, StorageError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Batch, Request
+from ctxbench.selectors.explain_own import ask_own
 from ctxbench.selectors.external import FileSelector
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in "abc"])
@@ -182,3 +183,10 @@ def test_an_id_that_is_nearly_one_of_the_catalog_is_proposed(tmp_path):
     path.write_text(lines(answer("q1", "tool:crm:delete_invoices")))
     errors = FileSelector(path).select(Batch.of(catalog, [Request(id="q1", text="x")])).errors
     assert "does not hold; did you mean 'tool:crm:delete_invoice'?" in errors[0]
+
+
+def test_a_file_of_answers_is_not_asked_for_a_new_request(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines(answer("q1", A)))
+    with pytest.raises(SelectorError, match="is a file of answers, which answers no new request; name what wrote it"):
+        ask_own(FileSelector(path), batch_of("select"), resources=None)
