@@ -226,7 +226,9 @@ def _gate_path(request: CheckRequest) -> Path:
     """
     path = Path(request.places[0]) if request.places else Path(GATE)
     if not request.places and not path.exists():
-        raise StorageError(f"there is no {GATE} here; write one, or name a gate file or two run folders")
+        raise StorageError(
+            f"there is no {GATE} here; `ctxbench init` writes one; or name a gate file or two run folders"
+        )
     if path.is_dir():
         raise ParameterError(f"{path} is a folder; expected a gate file, or two folders of runs")
     return path

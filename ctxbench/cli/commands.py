@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ctxbench.bench.summary import RunSummary
     from ctxbench.data.datasets.dataset import Dataset
     from ctxbench.text.tokens import TokenCounter
+
+_LINE = re.compile(r", line \d+\)$")  # of a file of answers, which an error ends with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,14 +240,16 @@ def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[
 def _reasons(errors: Mapping[str, str]) -> list[str]:
     """What went wrong, with the query; a reason that several queries share stands once.
 
-    So do lines of a process that are no answers, whatever they say: it prints them at every request.
+    So do lines of a process that are no answers, or answers to another request, whatever they say, since it prints them
+    at every request; and what is wrong in the same way in several lines of a file.
     """
-    from ctxbench.selectors.protocol import NO_ANSWER
+    from ctxbench.selectors.protocol import NO_ANSWER, NOT_AWAITED
 
     shared: dict[str, list[tuple[str, str]]] = {}
     for query, error in errors.items():
         reason = error.removeprefix(f"query {query!r}: ")
-        shared.setdefault(NO_ANSWER if reason.startswith(NO_ANSWER) else reason, []).append((query, reason))
+        alike = next((one for one in (NO_ANSWER, NOT_AWAITED) if reason.startswith(one)), _LINE.sub(")", reason))
+        shared.setdefault(alike, []).append((query, reason))
     return [
         f"query {first!r}{f' and {len(others):,} more' if others else ''}: {reason}"
         for (first, reason), *others in shared.values()

@@ -199,6 +199,8 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
     from ctxbench.io.visible import count
     from ctxbench.selectors.protocol import dumps
 
+    if what.out is not None and what.form is None:
+        raise ParameterError("--out lacks the form of what is written there; add --format beir or --format trec")
     if (what.form is None) != (what.out is None) or (what.form is None and what.requests is None):
         raise ParameterError("say what is to be written: --format beir|trec with --out FOLDER, or --requests FILE")
     if what.form is None and (what.plain or what.run is not None):

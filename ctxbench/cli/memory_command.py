@@ -14,7 +14,7 @@ from typing import Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import Progress, embedding_progress, progress
-from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.core.errors import ParameterError, StorageError, suggest
 from ctxbench.core.times import instant_text
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.console import say, show_text
@@ -24,6 +24,7 @@ from ctxbench.io.yaml_files import load_mapping
 from ctxbench.memory import ContextEngine, ContextOptions, EngineError, SearchOptions
 from ctxbench.memory.memory_import import ImportedMemories, MemoryFile, import_memories, read_memories
 from ctxbench.memory.memory_results import BuiltContext
+from ctxbench.stores.memories import checked_name
 from ctxbench.stores.sqlite import SqliteStore
 from ctxbench.text.templates import FIELDS
 from ctxbench.text.tokens import counter_for_model
@@ -40,6 +41,7 @@ def import_file(place: Path, file: Path, workspace: str, *, embedder: str | None
     Raises:
         UserError: as `read_memories` and `import_memories`, or there is no such embedder; nothing was stored.
     """
+    checked_name("--workspace", workspace)
     if embedder is not None:
         open_embedder(embedder)
     read = read_memories(file, workspace)
@@ -100,8 +102,10 @@ def search(
     store: Path, query: str, workspace: str, *, embedder: str, json_: bool, explain: bool | None, **options: Any
 ) -> None:
     """Search and print a table, or JSON."""
+    checked_name("--workspace", workspace)
     with _engine(store, embedder) as engine:
         found = engine.search(query, workspace, SearchOptions(**_given(options)))
+    absent = "" if found.results() else _absent(store, workspace, options)
     results, told = found.results(), found.explained() if explain else []
     if json_:
         print_json({"workspace": workspace, "results": results, **({"explanation": told} if explain else {})})
@@ -112,7 +116,7 @@ def search(
     say(*_table(rows, *([] if by_time else ["score"]), "alike"))
     what = "ranked by when they were created" if by_time else "score: what they are ranked by"
     alike = "alike: in meaning alone, 0 to 1, - where not measured"
-    say(f"{_found(len(results), workspace)}; {what}; {alike}", err=True)
+    say(f"{_found(len(results), workspace)}{absent}; {what}; {alike}", err=True)
     if told:
         say("", "what each was ranked by:", *_explanation(told, by_time=by_time))
 
@@ -124,7 +128,8 @@ def build(store: Path, query: str, workspace: str, *, embedder: str, json_: bool
         print_json(built.as_dict())
     else:
         show_text(built.context)
-        say(_totals(built, workspace), err=True)
+        absent = "" if built.rows(chosen=True) else _absent(store, workspace, options)
+        say(f"{_totals(built, workspace)}{absent}", err=True)
 
 
 def preview(store: Path, query: str, workspace: str, *, embedder: str, json_: bool, **options: Any) -> None:
@@ -141,6 +146,7 @@ def preview(store: Path, query: str, workspace: str, *, embedder: str, json_: bo
 
 
 def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], embedder: str) -> BuiltContext:
+    checked_name("--workspace", workspace)
     given = _given(options)
     tokens, model, template = (given.pop(name, None) for name in ("tokens", "model", "template"))
     if tokens and model:
@@ -212,6 +218,19 @@ def _explanation(told: Sequence[Mapping[str, Any]], *, by_time: bool) -> Iterato
 def _found(n: int, workspace: str) -> str:
     memories = count(n, "memory", "memories")
     return f"{memories} of workspace {workspace}" if n else f"workspace {workspace} has none like it"
+
+
+def _absent(place: Path, workspace: str, options: Mapping[str, Any]) -> str:
+    """That no memory of a workspace is of a type or conversation asked for, and those there are; else empty."""
+    asked = {"type": options["kinds"] or [], "conversation": list(filter(None, [options["conversation"]]))}
+    if not any(asked.values()):
+        return ""
+    with SqliteStore(place, create=False) as store:
+        items = list(store.catalog(workspace))
+    known = {"type": {item.kind for item in items if item.kind}}
+    known["conversation"] = {item.conversation for item in items if item.conversation}
+    missing = [(what, name) for what, names in asked.items() for name in names if name not in known[what]]
+    return "".join(f"; no memory is of {what} {name!r}{suggest(name, known[what])}" for what, name in missing)
 
 
 def _totals(built: BuiltContext, workspace: str) -> str:

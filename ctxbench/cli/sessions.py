@@ -96,7 +96,7 @@ def read_history(given: str) -> tuple[Message, ...]:
     """Earlier messages from a JSON list of `{"role", "content"}`, or of one stored conversation.
 
     Args:
-        given: a file, or FILE#CONVERSATION where a store holds several.
+        given: a file, FILE#CONVERSATION where a store holds several, or the list itself.
 
     Raises:
         StorageError: the file is missing or cannot be read.
@@ -106,6 +106,8 @@ def read_history(given: str) -> tuple[Message, ...]:
     from ctxbench.io.files import read_text
     from ctxbench.session import ConversationStore
 
+    if given.lstrip().startswith("[") and not Path(given[:200]).exists():
+        return _messages(given, Path("--history"))
     name, mark, conversation = (given, "", "") if Path(given).exists() else given.rpartition("#")
     path = Path(name if mark else given)
     text = read_text(path)

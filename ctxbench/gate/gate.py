@@ -259,6 +259,7 @@ def _refuse_failed_queries(snapshots: Sequence[SelectorSnapshot]) -> None:
     for one in snapshots:
         if wrong := [(query, one.answers[query].error) for query in one.queries if one.answers[query].error]:
             n, (first, why) = count(len(wrong), "query", "queries"), wrong[0]
+            why = why.removeprefix(f"query {first!r}: ")
             failed.append(f"{one.selector} on {one.dataset} failed on {n}, first {first}: {why}")
     if failed:
         raise ParameterError(f"nothing is accepted: {'; '.join(failed)}; mend it and accept again")

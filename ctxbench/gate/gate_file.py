@@ -234,10 +234,11 @@ class _GateReader(YamlForm):
         for key in _PIN_KEYS[:4]:
             if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
                 self.fault(f"{key} must be a text that is not empty, got {entry[key]!r}", *where, key)
-        if ("query" in entry) == ("tag" in entry):
+        misspelt = any(key not in _PIN_KEYS for key in entry)  # which explains what is missing
+        if ("query" in entry) == ("tag" in entry) and not (misspelt and "query" not in entry):
             got = "both" if "query" in entry else "neither"
             self.fault(f"a pin needs one of query and tag, got {got}", *where)
-        if not any(key in entry for key in _DEMANDS):
+        if not any(key in entry for key in _DEMANDS) and not misspelt:
             self.fault(f"a pin demands nothing; give it at least one of {', '.join(_DEMANDS)}", *where)
         include, exclude = (self._ids(entry, key, where) for key in _DEMANDS[:2])
         for one in sorted({*include} & {*exclude}):

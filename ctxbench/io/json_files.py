@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from ctxbench.core.errors import Fault, InputError
 from ctxbench.io.files import iter_lines, read_text
 from ctxbench.io.merge_conflicts import MERGED, conflicts, without_marks
 
+_DEEP = "JSON is nested too deeply"
+_MARGIN = 200  # columns that an entry of a list may stand to the right, for faults that say where
 _BETWEEN = re.compile(r"[ \t\r\n,:]*")  # what separates values
 
 
 def iter_jsonl(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (1-based line number, row) of a file with one JSON object a line; blank lines are passed over.
+    """Yield (1-based line number, row) of a file with one JSON object a line; what `iter_records` takes for one.
 
     A line that is not UTF-8, not JSON or no object is added to `faults` and passed over, so that one pass finds
     all of them: look at `faults` when the iterator is at its end.
@@ -29,9 +31,7 @@ def iter_jsonl(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, dic
     Raises:
         StorageError: the file is missing or cannot be read.
     """
-    for number, text in without_marks(iter_lines(path, faults), path, faults):
-        if not text or text.isspace():
-            continue
+    for number, text in iter_records(path, faults):
         try:
             row = parse_json(text, path=path, line=number)
         except InputError as error:
@@ -41,6 +41,103 @@ def iter_jsonl(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, dic
             yield number, row
         else:
             faults.append(Fault(f"expected a JSON object {{...}} on each line, got {_kind(row)}", path, number, 1))
+
+
+def iter_records(path: Path | str, faults: list[Fault]) -> Iterator[tuple[int, str]]:
+    """Yield (1-based line number, text) of every record of a file that should hold one a line; blank lines are not.
+
+    A file that is one JSON list, or holds values that are spread over lines, gives the text of each entry or value with
+    the line that it starts in. One that starts so and is malformed gives nothing, and is one fault. An empty file
+    yields nothing.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+        InputError: it is compressed, so that it has no lines.
+    """
+    before = len(faults)
+    lines = ((line, text) for line, text in without_marks(iter_lines(path, faults), path, faults) if text.strip())
+    first = next(lines, None)
+    if first is None:
+        return
+    if first[1].strip() != "{" and not first[1].lstrip().startswith("["):
+        yield first
+        yield from lines
+        return
+    held = [first, *lines]
+    parts, line = [], 1
+    for number, one in held:
+        parts.append("\n" * (number - line) + one)
+        line = number
+    text = "".join(parts)
+    try:
+        records = list(_spread_records(text))
+    except (ValueError, RecursionError) as error:
+        if _is_one_a_line(held):
+            yield from held
+        elif len(faults) == before:  # else lines are missing, which is said
+            faults.append(_spread_fault(text, error, path))
+        return
+    yield from records
+
+
+def is_lines(path: Path | str) -> bool:
+    """Whether a file that is no JSON document holds JSON objects one after the other; False where it is malformed.
+
+    Raises:
+        StorageError: the file is missing or cannot be read.
+    """
+    first = next((text for _, text in iter_records(path, [])), "")
+    return first.lstrip().startswith("{") and _is_json(first)
+
+
+def _spread_records(text: str) -> Iterator[tuple[int, str]]:
+    """The line and the text of each value, and of each entry of a list that holds objects.
+
+    Raises:
+        ValueError: something is no JSON value.
+    """
+    decoder = json.JSONDecoder()
+    line, counted = 1, 0
+    position = _after_blanks(text, 0)
+    while position < len(text):
+        value, end = decoder.raw_decode(text, position)
+        entries = [(position, end)]
+        if isinstance(value, list) and (not value or any(isinstance(entry, dict) for entry in value)):
+            entries, inner = [], position + 1
+            for _ in value:
+                start = _after_blanks(text, inner)
+                _, inner = decoder.raw_decode(text, start)
+                entries.append((start, inner))
+        for start, stop in entries:
+            line, counted = line + text.count("\n", counted, start), start
+            margin = start - (text.rfind("\n", max(start - _MARGIN, 0), start) + 1)
+            yield line, " " * (margin if margin < _MARGIN else 0) + text[start:stop]
+        position = _after_blanks(text, end)
+
+
+def _after_blanks(text: str, position: int) -> int:
+    between = _BETWEEN.match(text, position)
+    return position if between is None else between.end()
+
+
+def _is_one_a_line(held: Sequence[tuple[int, str]]) -> bool:
+    """Whether a file that starts as JSON spread over lines does not go on so: its first line is one record."""
+    return _is_json(held[0][1]) or (len(held) > 1 and held[1][1].lstrip().startswith("{") and held[0][1].strip() == "{")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _spread_fault(text: str, error: Exception, path: Path | str) -> Fault:
+    """What is wrong with JSON that is spread over lines."""
+    if not isinstance(error, json.JSONDecodeError):
+        return Fault(f"malformed JSON: {error}" if isinstance(error, ValueError) else _DEEP, path)
+    return Fault(_malformed(text, error), path, error.lineno, error.colno)
 
 
 def read_json(path: Path | str) -> Any:
@@ -80,7 +177,7 @@ def parse_json(text: str, *, path: Path | str | None = None, line: int = 1) -> A
         what = "the file is empty; expected JSON" if not text.strip() else _malformed(text, error)
         raise InputError([Fault(what, path, line + error.lineno - 1, error.colno)]) from error
     except RecursionError as error:
-        raise InputError([Fault("JSON is nested too deeply", path, line)]) from error
+        raise InputError([Fault(_DEEP, path, line)]) from error
     except _NotFiniteError as error:
         places = [start for start, word in _words(text) if word == error.number]
         where = place_of(text, places[0] if places else 0, line)

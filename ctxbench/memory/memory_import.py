@@ -10,9 +10,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, ParameterError, UnknownNameError, merge_equal_faults, raise_faults
+from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, merge_equal_faults, raise_faults
 from ctxbench.core.items import ItemKey
 from ctxbench.io.rows import Row, jsonl_rows, read_text_value
+from ctxbench.sources.other_kinds import other_kind
 from ctxbench.stores.memories import Memory, Relationship, checked, time_named
 from ctxbench.stores.sqlite import SqliteStore
 
@@ -88,7 +89,10 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
     faults: list[Fault] = []
     rows: list[_MemoryRow] = []
     others: Counter[str] = Counter()
-    for row in jsonl_rows(path, faults):
+    found = list(jsonl_rows(path, faults))
+    if not any("content" in row.data for row in found) and (kind := other_kind(path)):
+        raise InputError([Fault(f"nothing was imported: {kind}; memories have an id and content", path)])
+    for row in found:
         before = len(faults)
         row.refuse_unknown(tuple(_FIELDS))
         named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]
@@ -182,8 +186,10 @@ def _memory_row(row: Row, given: Mapping[str, Any], workspace: str) -> _MemoryRo
     memory = checked(Memory(**{"content": None, **said, "id": id_, "workspace": workspace}), found)
     if until and not found and until <= str(memory.created):
         found.append(f"until ({until}) must be after created ({memory.created})")
+    own = {_FIELDS[name]: name for name in row.data if name in _FIELDS}
     for message in found:
-        row.fault(message)
+        name, blank, rest = message.partition(" ")
+        row.fault(f"{own.get(name, name)}{blank}{rest}")  # by the name that the row has
     links = row.each("relationships", _link, expected=_LINK)
     links += tuple(link for link in row.each("links", _link, expected=_LINK) if link[1] != id_)  # to another version
     return _MemoryRow(row, memory, "created" in given, until, links)

@@ -14,6 +14,7 @@ import numpy as np
 from ctxbench.core.candidate_tables import concatenated, session_rows
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.errors import SelectorError, suggest
+from ctxbench.core.item_suggestions import suggest_items
 from ctxbench.core.requests import Batch, Only
 from ctxbench.core.rules import NOT_CHOSEN, Rule
 from ctxbench.selectors.protocol import ANSWER_KEYS, VERSION, RawAnswer, quoted
@@ -194,6 +195,8 @@ class AnswerReader:
         meant = self._by_name.get(name.casefold())
         if meant:
             return f"; did you mean {meant!r}?"
+        if close := suggest_items(name, catalog.ids) if ":" in name else "":
+            return close
         form = "ids look like" if ":" in name else "expected type:name or type:server:name, such as"
         return f"; {form} {catalog.ids[0]!r}" if catalog.ids else "; it is empty"
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, raise_faults
+from ctxbench.core.errors import Fault, InputError, merge_equal_faults, raise_faults
 from ctxbench.core.requests import Batch
-from ctxbench.io.files import iter_lines, read_bytes, readable
+from ctxbench.io.files import read_bytes, readable
+from ctxbench.io.json_files import iter_records
 from ctxbench.selectors.protocol import MalformedError, RawAnswer, Source, loads, quoted, shown_path
+from ctxbench.sources.other_kinds import expects
 
 _ANSWERING = ("items", "ranking", "error")  # an answer has one of them
-_EXPECTING = re.compile(r"expect|forbid|include|exclude|avoid|relevant|(must|should|not)_?use|tools$", re.IGNORECASE)
-_ANSWER = '{"query": "q1", "items": [{"id": "tool:crm:search"}]}, best first, and {"query": "q2", "items": []} for none'
+_A_LINE = (
+    'a line is an answer to one query of the dataset: {"query": "q1", "items": [{"id": "tool:crm:search"}]}, best '
+    'first, and {"query": "q2", "items": []} for none'
+)
 
 
 class FileSource(Source):
@@ -28,14 +31,14 @@ class FileSource(Source):
         """Read the file.
 
         Args:
-            path: JSON lines; blank lines are passed over.
+            path: JSON lines, or a list of answers; blank lines are passed over.
             base: what a relative path is relative to, and what the path is shown relative to; default: the
                 working directory.
 
         Raises:
             StorageError: the file is missing or cannot be read.
-            InputError: no line is an answer; lines that are no JSON object with a query id, or queries that are
-                answered twice; all of them, with line and column.
+            InputError: the file is empty; no line is an answer; lines that are no JSON object with a query id, or
+                queries that are answered twice: all of them, with line and column, equal ones once.
         """
         base = Path.cwd() if base is None else base
         self._path = readable(base / path, again=True)  # for each time that a selector is made
@@ -84,9 +87,7 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
     lines: dict[str, int] = {}
     answers: dict[str, Any] = {}
     objects: list[Mapping[str, Any]] = []
-    for number, text in iter_lines(path, faults):
-        if not text or text.isspace():
-            continue
+    for number, text in iter_records(path, faults):
         try:
             answer = loads(text)
         except MalformedError as error:
@@ -107,9 +108,11 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
         else:
             lines[query] = number
             answers[query] = answer
+    if not objects and not faults:
+        raise InputError([Fault(f"the file is empty; {_A_LINE}", path)])
     if objects and not any(name in answer for answer in objects for name in _ANSWERING):
         raise InputError([_no_answers(path, objects)])
-    raise_faults(sorted(faults, key=lambda fault: fault.line), subject="answers")
+    raise_faults(merge_equal_faults(sorted(faults, key=lambda fault: fault.line)), subject="answers")
     return lines, answers
 
 
@@ -117,8 +120,8 @@ def _no_answers(path: Path, objects: Sequence[Mapping[str, Any]]) -> Fault:
     """That a file holds something else than answers, and what it may be."""
     names = list(dict.fromkeys(str(name) for one in objects for name in one))
     what = f"these are no answers: no line has 'items' or 'ranking'; they have {', '.join(map(quoted, names[:8]))}"
-    hint = f"a line is an answer to one query of the dataset: {_ANSWER}"
-    if any(_EXPECTING.search(name) for name in names):
+    hint = _A_LINE
+    if expects(objects):
         hint += f"; evals, which say what is expected, are made a dataset by `ctxbench data import golden {path}`"
     return Fault(f"{what}; {hint}", path)
 

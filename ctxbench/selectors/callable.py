@@ -24,7 +24,7 @@ from ctxbench.core.errors import ParameterError, check_choice
 from ctxbench.core.requests import Batch
 from ctxbench.io.files import read_bytes
 from ctxbench.selectors.protocol import SENDS, RawAnswer, Source, Waiting, catalog_items, quoted, shown_path
-from ctxbench.selectors.user_code import EndedError, confined
+from ctxbench.selectors.user_code import EndedError, confined, signature_fault
 
 
 class CallableSource(Source):
@@ -131,6 +131,10 @@ class CallableSource(Source):
             error.add_note(f"the callable was stopped{_place(error, self._source, self._base)}")
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is its query's error
+            if isinstance(error, TypeError) and (
+                fault := signature_fault(self._function, arguments, batch=self._batch, base=self._base)
+            ):
+                return RawAnswer(error=fault)
             where = "" if isinstance(error, SyntaxError) else _place(error, self._source, self._base)
             return RawAnswer(error=f"the callable raised {_message(error)}{where}")
         finally:

@@ -6,8 +6,6 @@ import hashlib
 import math
 import os
 import queue
-import shlex
-import shutil
 import time
 import weakref
 from collections import deque
@@ -18,9 +16,11 @@ from typing import Any
 
 from ctxbench.core.errors import ParameterError, check_choice, check_range
 from ctxbench.core.requests import Batch
+from ctxbench.selectors.command_words import checked_words
+from ctxbench.selectors.output_lines import malformed_line, queryless_line
 from ctxbench.selectors.process import LineProcess, OutputLine
 from ctxbench.selectors.protocol import (
-    NO_ANSWER,
+    NOT_AWAITED,
     SENDS,
     CircuitBreaker,
     MalformedError,
@@ -95,6 +95,7 @@ class _Slot:
         given_up: queries that are errors already and whose answer may still come.
         fresh: it has not answered yet.
         used: a process was started here before.
+        last: the query that was answered last; empty before the first answer.
     """
 
     process: LineProcess | None = None
@@ -103,6 +104,7 @@ class _Slot:
     given_up: set[str] = field(default_factory=set)
     fresh: bool = True
     used: bool = False
+    last: str = ""
 
     def forget(self) -> None:
         self.process, self.catalog, self.fresh = None, "", True
@@ -129,14 +131,12 @@ class CommandSource(Source):
             base: the folder that the command runs in, and that its paths are relative to.
 
         Raises:
-            ParameterError: it is empty, or there is no such program.
+            ParameterError: it is empty, or there is no such program, or no such script for it to run.
         """
         self._options = options or CommandOptions()
         self._base = Path.cwd() if base is None else base
-        argv = _split(command) if isinstance(command, str) else list(command)
-        if not argv or not all(isinstance(part, str) and part and "\0" not in part for part in argv):
-            raise ParameterError("command must be a list of texts that are not empty, the program first")
-        self._argv = [_program(argv[0], self._base), *argv[1:]]
+        argv, program = checked_words(command, self._base)
+        self._argv = [program, *argv[1:]]
         self._description = _describe(argv, self._base, self._options.source)
         self._events: queue.Queue[OutputLine] = queue.Queue(_EVENTS)
         self._slots = [_Slot() for _ in range(self._options.concurrency)]
@@ -272,26 +272,27 @@ class CommandSource(Source):
             self._line(slot, event.line, event.at, replies)
 
     def _line(self, slot: _Slot, line: bytes, at: float, replies: dict[int, RawAnswer]) -> None:
-        shown = quoted(line.decode("utf-8", "replace"))
         try:
             answer = loads(line)
         except MalformedError as error:
-            self._blame(slot, f"{NO_ANSWER} ({error}): {shown}; write that to standard error", replies)
+            self._blame(slot, malformed_line(line, error), replies)
             return
         query = answer.get("query") if isinstance(answer, dict) else None
         if not isinstance(query, str):
-            self._blame(slot, f"{NO_ANSWER} (no query): {shown}", replies)
+            self._blame(slot, queryless_line(answer, line), replies)
         elif query in slot.in_flight:
             asked = slot.in_flight.pop(query)
-            slot.fresh = False
+            slot.fresh, slot.last = False, query
             self._breaker.succeeded()
             replies[asked.row] = RawAnswer(answer=answer, seconds=at - asked.sent if asked.timed else math.nan)
         elif query in slot.given_up:
             slot.given_up.discard(query)
             self._counts["late_answers"] += 1
         else:
-            what = "which was not asked, or answered already"
-            self._blame(slot, f"the process answered query {quoted(query)}, {what}: {shown}", replies)
+            twice = "which it had answered already; write one answer a request"
+            what = twice if query == slot.last else "which was not asked, or answered already"
+            shown = quoted(line.decode("utf-8", "replace"))
+            self._blame(slot, f"{NOT_AWAITED}{quoted(query)}, {what}: {shown}", replies)
 
     def _blame(self, slot: _Slot, error: str, replies: dict[int, RawAnswer]) -> None:
         """Make the oldest request in flight an error."""
@@ -340,27 +341,6 @@ def _kill(slots: Sequence[_Slot]) -> None:
         if slot.process is not None:
             slot.process.kill()
         slot.forget()
-
-
-def _split(command: str) -> list[str]:
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        raise ParameterError(f"command cannot be split into words: {error}; give it as a list") from error
-
-
-def _program(name: str, base: Path) -> str:
-    """The program to run: of the path if it has no slash, else relative to `base`."""
-    if Path(name).name == name:
-        found = shutil.which(name)
-        if found is None:
-            raise ParameterError(f"command: there is no program {name!r} on the path; install it, or give its place")
-        return found
-    place = (base / name).absolute()
-    if shutil.which(str(place)) is None:
-        what = "is not executable" if place.is_file() else "does not exist"
-        raise ParameterError(f"command: the program {name!r} {what}")
-    return str(place)
 
 
 def _describe(argv: Sequence[str], base: Path, source: list[str] | str | None) -> dict[str, Any]:

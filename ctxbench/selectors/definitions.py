@@ -19,7 +19,7 @@ from ctxbench.selectors.parameters import Parameter, Value, choice_faults, need_
 from ctxbench.selectors.pipelines import NEEDS_LABELS, ORACLE
 from ctxbench.selectors.tuned_presets import read_with
 from ctxbench.sources.agent_file import AgentFile, is_agent_file, read_agent
-from ctxbench.sources.own_selectors import PRESET_FORM, own_kind, own_selector_advice
+from ctxbench.sources.own_selectors import PRESET_FORM, own_kind, own_selector_advice, program_form
 
 _SHIPPED = Path(__file__).parent / "shipped"
 _JOINED = re.compile(r"(.+\.ya?ml)[#:/@]([^/]+)")  # a presets file and a preset, written as one
@@ -56,7 +56,9 @@ def definition(name: str) -> Definition:
     if name == ORACLE:
         raise ParameterError(NEEDS_LABELS)
     if name not in shipped():
-        raise UnknownNameError("selector", name, shipped())
+        own = program_form(name)
+        hint = f"; a program of your own is named as {own}, in an agent file or under `selectors:`" if own else ""
+        raise UnknownNameError("selector", name, shipped(), hint=hint)
     return read_definition(_SHIPPED / f"{name}.yaml", build=False)  # which the tests do
 
 

@@ -13,6 +13,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Offered, Selection, selections
 from ctxbench.core.stages import Resources
 from ctxbench.selectors.explain import Explained, Explanation, not_searched
+from ctxbench.selectors.external import FileSelector
 from ctxbench.selectors.selector import Selector
 from ctxbench.steps.format import Messages
 
@@ -64,6 +65,9 @@ def ask_own(selector: Selector, batch: Batch, resources: Resources) -> OwnAnswer
     Raises:
         SelectorError: it failed, or answered something that is no answer.
     """
+    if isinstance(selector, FileSelector):
+        what = "is a file of answers, which answers no new request"
+        raise SelectorError(f"selector {selector.name} {what}; name what wrote it: a command, a callable or a url")
     began = time.perf_counter()
     answers = selector.select(batch)
     seconds = time.perf_counter() - began

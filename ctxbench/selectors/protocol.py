@@ -26,6 +26,7 @@ VERSION = 1  # the value of "ctxbench" in every message; raised when a message c
 QUOTED = 200  # characters of a foreign text that an error quotes
 ANSWER_KEYS = ("ctxbench", "query", "items", "ranking", "error", "build", "metadata")
 NO_ANSWER = "the process wrote a line that is no answer"  # how the error begins that quotes such a line
+NOT_AWAITED = "the process answered query "  # and the error that names an answer to another request
 SENDS = ("items", "ids", "nothing")  # what a selector is told of a catalog
 # One slow query, or one that a selector dies on, is no reason to give up, and seldom are several of them neighbours.
 # Each costs a time limit, by default a minute or two: a dead selector is found out in minutes, not in hours.

@@ -32,12 +32,10 @@ def code_of(source: Sequence[str] | str | None, base: Path) -> list[Path]:
     Raises:
         ParameterError: one is not there.
     """
-    found = [base / one for one in ([source] if isinstance(source, str) else source or ())]
-    if missing := [one for one in found if not one.exists()]:
-        raise ParameterError(
-            f"source: there is no {shown_path(missing[0], base)!r}; name files and folders of its code"
-        )
-    return found
+    named = [source] if isinstance(source, str) else source or ()
+    if missing := [one for one in named if not (base / one).exists()]:
+        raise ParameterError(f"source: there is no {missing[0]!r}; name files and folders of its code")
+    return [base / one for one in named]
 
 
 def source_files(

@@ -8,10 +8,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, BinaryIO, NoReturn, TextIO, cast
+
+from ctxbench.selectors.protocol import shown_path
 
 _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 
@@ -251,3 +253,38 @@ def _place(frame: FrameType | None) -> str:
 
 
 _EXIT = _ExitGuard()
+
+
+def signature_fault(function: Callable[..., Any], arguments: Sequence[Any], *, batch: bool, base: Path) -> str:
+    """Why a function cannot be called with what it is called with, where it stands and what to change; empty if it can.
+
+    Args:
+        function: that was called.
+        arguments: the request, or requests, and the items where any are sent.
+        batch: several requests at once.
+        base: what its file is shown relative to.
+    """
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        why = str(error)
+    except ValueError:  # it tells no signature
+        return ""
+    else:
+        return ""
+    named = inspect.unwrap(function)
+    code = getattr(named, "__code__", None)
+    place = f" ({shown_path(Path(code.co_filename), base)}, line {code.co_firstlineno})" if code else ""
+    parameters = list(inspect.signature(function).parameters)
+    name = getattr(named, "__name__", type(named).__name__)
+    first = "requests" if batch else "request"
+    called = f"({first}, items)" if len(arguments) > 1 else f"({first})"
+    if parameters[:1] == ["self"]:
+        way = f"it is a method of a class: make an object of it, `own = Class().{name}`, and name `own`"
+    elif len(arguments) > 1 and len(parameters) == 1:
+        way = f"take the items too, or write `send: nothing` for a function of the {first} alone"
+    elif len(arguments) == 1:
+        way = f"with `send: nothing` it gets the {first} alone; leave that out, or take one argument"
+    else:
+        way = "take these two arguments"
+    return f"{name} cannot be called as {called}: {why}; {way}{place}"

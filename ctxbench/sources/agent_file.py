@@ -25,6 +25,7 @@ from ctxbench.sources.catalog_snapshots import CAPTURE, SERVER, CatalogSnapshot,
 from ctxbench.sources.catalogs import CORPUS, read_catalog
 from ctxbench.sources.field_names import read_field_names
 from ctxbench.sources.include_modes import tool_modes, unknown_modes
+from ctxbench.sources.other_kinds import other_kind
 from ctxbench.sources.own_selectors import LEARNED, named_selector
 from ctxbench.text.redaction import masked
 
@@ -243,21 +244,10 @@ def open_catalog(name_or_path: str | Path) -> Catalog:
     try:
         return read_catalog(name_or_path)
     except InputError as error:
-        if not _is_list_of_tools(Path(text)):
+        if not Path(text).is_file() or not (kind := other_kind(text)):
             raise
-        how = shlex.join(["ctxbench", "data", "import", "tools", text])
-        what = f"it is a list of tools; turn it into a catalog: `{how} --out FOLDER`"
-        raise InputError([Fault(what, text)]) from error
-
-
-def _is_list_of_tools(path: Path) -> bool:
-    """Whether a file that is no catalog is a list of tools instead."""
-    from ctxbench.sources.toollists import read_tool_list
-
-    try:
-        return path.name != CORPUS and '"_id"' not in read_text(path) and bool(read_tool_list(path).items)
-    except UserError:
-        return False
+        place = f"an agent file, a file of items or a folder with {CORPUS}"
+        raise InputError([Fault(f"expected a catalog, {place}; {kind}", text)]) from error
 
 
 def read_agent(path: Path) -> AgentFile:

@@ -84,9 +84,11 @@ def read_items(path: Path, faults: list[Fault]) -> list[tuple[int, Item | None]]
     for line, data in iter_jsonl(path, unreadable):
         item = read_item(Row(data, wrong, path, line))
         items.append((line, item))
-        if item is not None and first.setdefault(item.key, line) != line:
+        if item is not None and item.key in first:
             what = f"item {item.id!r} occurs twice, first in line {first[item.key]}; identities must differ"
             wrong.append(Fault(what, path, line))
+        elif item is not None:
+            first[item.key] = line
     items += [(fault.line, None) for fault in unreadable]
     if all(item is not None for _, item in items):  # else what a link leads to may stand in the row that is not read
         for line, item in items:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -82,12 +83,18 @@ def suggested(tools: Iterable[Mapping[str, Any]], lacking: Iterable[str]) -> dic
     listed = list(tools)
     found: dict[str, str] = {}
     for field in lacking:
-        for other in OTHER_NAMES[field]:
+        for other in (*_otherwise_written(field, listed), *OTHER_NAMES[field]):
             has = sum(_fits(field, tool.get(other)) for tool in listed)
             if 2 * has > len(listed) and other not in found.values():
                 found[field] = other
                 break
     return found
+
+
+def _otherwise_written(field: str, tools: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The tools' fields that differ from a field's own names by case and marks alone, such as `Name`."""
+    own = ("inputschema", "parameters") if field == "schema" else (field,)
+    return list(dict.fromkeys(key for tool in tools for key in tool if re.sub(r"[\W_]", "", key.lower()) in own))
 
 
 def _fits(field: str, value: Any) -> bool:

@@ -12,7 +12,14 @@ LEARNED = "learned"  # where an agent file names none
 PRESET_FORM = "{presets: FILE, preset: NAME}"  # how a tuned preset is named
 OWN_FORM = "such as {command: [node, my-selector.mjs]}"  # and one of the user's own
 _PRESET = ("presets", "preset")
+_RUNNERS = {".py": "python", ".rb": "ruby", ".sh": "bash"} | dict.fromkeys((".js", ".mjs", ".cjs"), "node")
 _KINDS = ("command", "url", "callable", "answers")  # keys that name a selector outside ctxbench
+
+
+def program_form(name: str) -> str:
+    """How a program that stands in a file of source code is named as a selector; empty for another name."""
+    runner = _RUNNERS.get(Path(name).suffix)
+    return f"{{command: [{runner}, {name}]}}" if runner else ""
 
 
 def own_selector_advice(value: Any) -> str:
@@ -43,6 +50,8 @@ def named_selector(form: YamlForm, data: Mapping[str, Any]) -> tuple[str, Path |
         elif data.get("settings"):
             form.fault("settings are of a selector that ctxbench runs; give your own its settings itself", "settings")
         return LEARNED, None, value
+    elif isinstance(value, Mapping) and (empty := [kind for kind in _KINDS if kind in value]):
+        form.fault(f"{empty[0]} is empty; name what is asked, {OWN_FORM}", "selector")
     elif not isinstance(value, str):
         what = f"selector must be a name, the path of one in YAML, {PRESET_FORM}, or one of your own, {OWN_FORM}"
         form.fault(f"{what}; got {value!r}", "selector")

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ctxbench.core.errors import Fault, InputError, ParameterError
+from ctxbench.core.errors import Fault, InputError, ParameterError, merge_equal_faults
 from ctxbench.core.items import Item
-from ctxbench.io.files import read_text
-from ctxbench.io.json_files import iter_jsonl
+from ctxbench.io.json_files import is_lines, iter_jsonl, iter_records
 from ctxbench.io.jsonc import entry_lines, plain_json, read_jsonc
 from ctxbench.io.yaml_files import YamlPath, line_of
 from ctxbench.sources.catalog_snapshots import SnapshotPart, Source
@@ -86,6 +85,8 @@ def _as_json(path: Path) -> tuple[Any, str]:
     try:
         return read_jsonc(path)
     except InputError as error:
+        if is_lines(path):
+            return _lines_as_list(path)
         if path.suffix.lower().startswith(".json"):
             raise
         form = "a list of tools is JSON, or JSON lines in a file that ends in .jsonl"
@@ -97,9 +98,12 @@ def _lines_as_list(path: Path) -> tuple[list[Any], str]:
     faults: list[Fault] = []
     data = [row for _, row in iter_jsonl(path, faults)]
     if faults:
-        raise InputError(faults)
-    text = read_text(path)
-    return data, plain_json("[" + "\n".join(f"{line}," if line.strip() else "" for line in text.split("\n")) + "]")
+        raise InputError(merge_equal_faults(faults))
+    text, at = "[", 1
+    for line, record in iter_records(path, []):
+        text += "\n" * (line - at) + f"{record},"
+        at = line + record.count("\n")
+    return data, plain_json(text + "]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +252,8 @@ def _entries(value: Any, path: YamlPath, server: _Server, reader: _ToolListReade
     if isinstance(value, list):
         for index, entry in enumerate(value):
             if not isinstance(entry, dict):
-                reader.fault(f"expected a tool (an object), got {entry!r:.40}", (*path, index))
+                what = "is no tool; expected an object with its name, description and schema"
+                reader.fault(what, (*path, index), subject=f"{entry!r:.40}")
             elif any(isinstance(entry.get(key), list | dict) for key in _LISTS) and not is_definition(entry):
                 yield from _entries(entry, (*path, index), _server_of(entry, server), reader)
             else:

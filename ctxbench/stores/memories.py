@@ -149,8 +149,14 @@ def checked_name(what: str, name: object) -> str:
     if not isinstance(name, str) or not name.strip():
         raise ParameterError(f"{what} must be a text that is not blank, got {name!r:.60}")
     if found := _UNFIT_NAME.search(name):
-        raise ParameterError(f"{what} must hold no control characters, got {found[0]!r} in {name!r:.60}")
+        kind = "half" if _is_half(found[0]) else "control"
+        raise ParameterError(f"{what} must hold no {kind} characters, got {found[0]!r} in {name!r:.60}")
     return name
+
+
+def _is_half(character: str) -> bool:
+    """Whether it is half of a character, a lone surrogate."""
+    return "\ud800" <= character <= "\udfff"
 
 
 def checked(memory: Memory, faults: list[str]) -> Memory:
@@ -187,7 +193,8 @@ def _content(name: str, value: object) -> str:
     if len(value) > LONGEST:
         raise ParameterError(f"{name} must have at most {LONGEST:,} characters, got {len(value):,}; store it in parts")
     if found := _UNFIT.search(value):
-        wanted = f"no control characters but tabs and line ends, got {found[0]!r} at character {found.start() + 1:,}"
+        kind = "half characters" if _is_half(found[0]) else "control characters but tabs and line ends"
+        wanted = f"no {kind}, got {found[0]!r} at character {found.start() + 1:,}"
         raise ParameterError(f"{name} must hold {wanted}; take it out")
     return value
 

@@ -166,7 +166,9 @@ class SqliteStore(BaseStore):
         if self._connection is None:
             path = readable(self.path, again=True)
             if why := folder_fault(path.parent):
-                raise StorageError(f"cannot open {path}: {path.parent}: {why}; expected a folder to list")
+                raise StorageError(
+                    f"cannot open {path}: {path.parent}: {why}; make that folder, or name a database in another"
+                )
             if path.is_dir() or not (self._create or path.exists()):
                 why = "it is a folder" if path.is_dir() else "no such file"
                 raise StorageError(f"cannot open {path}: {why}; expected a database of memories")

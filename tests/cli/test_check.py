@@ -599,7 +599,10 @@ def test_what_makes_no_sense_is_refused_with_one_message(cli, accepted, snapshot
 def test_no_gate_file_here(cli):
     done = cli("check")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "error: there is no gate.yaml here; write one, or name a gate file or two run folders\n"
+    assert (
+        done.err
+        == "error: there is no gate.yaml here; `ctxbench init` writes one; or name a gate file or two run folders\n"
+    )
 
 
 def test_a_summary_that_cannot_be_written(cli, accepted, place, monkeypatch):

@@ -264,6 +264,8 @@ def test_requests_may_say_what_each_may_be_offered(tiny, tmp_path):
     assert any("session" in row for row in rows)
     with pytest.raises(ParameterError, match="--may-offer goes with --requests FILE"):
         curate.export(str(tiny), curate.ExportTargets("beir", tmp_path / "out", None, may_offer=True), as_json=False)
+    with pytest.raises(ParameterError, match="--out lacks the form of what is written there; add --format beir"):
+        curate.export(str(tiny), curate.ExportTargets(None, tmp_path / "out", tmp_path / "r"), as_json=False)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +273,6 @@ def test_requests_may_say_what_each_may_be_offered(tiny, tmp_path):
     [
         curate.ExportTargets(None, None, None),
         curate.ExportTargets("beir", None, None),
-        curate.ExportTargets(None, Path("out"), None),
         curate.ExportTargets("beir", None, Path("requests.jsonl")),
     ],
 )

@@ -158,7 +158,7 @@ BAD_ROWS = {
     "no content": ({"id": "a"}, "content must be a text that is not blank, got None"),
     "confidence": ({"id": "a", "content": "x", "confidence": 1.2}, "confidence must be 0 to 1, got 1.2"),
     "control": ({"id": "a", "content": "x\x1b[2J"}, "content must hold no control characters but tabs and line ends"),
-    "time": ({"id": "a", "content": "x", "created_at": "soon"}, "created must be ISO 8601"),
+    "time": ({"id": "a", "content": "x", "created_at": "soon"}, "created_at must be ISO 8601"),
     "reversed": (
         {"id": "a", "content": "x", "created_at": "2026-03-02", "until": "2026-03-01"},
         "until (2026-03-01T00:00:00+00:00) must be after created (2026-03-02T00:00:00+00:00)",
@@ -177,6 +177,8 @@ BAD_ROWS = {
         "a relationship leads from one memory to another one",
     ),
     "no memory": ({"_id": "tool:a", "text": "x"}, "'tool:a' is no memory"),
+    "half a character": ({"id": "a", "content": "x\ud800"}, "content must hold no half characters, got "),
+    "its own name": ({"id": "a", "content": "x", "created_at": "last week"}, "  created_at must be ISO 8601"),
     "a vector": ({"id": "a", "content": "x", "vector": [1.0]}, "unknown field 'vector'"),
 }
 
@@ -436,3 +438,35 @@ def test_equal_faults_of_a_file_are_one_with_a_count(cli, place):
     assert done.code == 2
     assert done.err.count("malformed JSON") == 1
     assert "so are 8 more lines" in done.err
+
+
+def test_a_list_of_memories_is_read_as_lines_of_them(cli, place):
+    Path("rows.jsonl").write_text(json.dumps(ROWS, indent=2), "utf-8")
+    done = cli("memory", "import", "m.db", "rows.jsonl", "-w", "home")
+    assert (done.code, "4 new memories, 1 later version" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"id": "e1", "query": "refund 17", "expected": ["refund_order"]}, "it holds evals"),
+        ({"id": "e1", "text": "refund 17", "must_use": ["refund_order"]}, "it holds evals"),
+        ({"name": "refund_order", "description": "x", "inputSchema": {}}, "it is a list of tools"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_once(cli, place, row, said):
+    done = cli("memory", "import", "m.db", write(row, row | {"id": "e2", "name": "b"}), "-w", "home")
+    assert (done.code, done.err.count("\n"), said in done.err) == (2, 1, True)
+    assert not Path("m.db").exists()
+
+
+def test_a_type_or_conversation_that_is_not_there_is_said_with_those_there_are(asked):
+    done = asked("search", "tea", "--type", "prefrence")
+    assert "no memory is of type 'prefrence'; did you mean 'preference'? Known: event, fact, preference" in done.err
+    assert "no memory is of conversation 'zz'; Known: c1" in asked("build", "tea", "--conversation", "zz").err
+
+
+@pytest.mark.parametrize("command", ["import", "search", "build"])
+def test_an_empty_workspace_is_the_option_s_fault(cli, imported, command):
+    done = cli("memory", command, "m.db", "rows.jsonl", "-w", "")
+    assert (done.code, "--workspace must be a text that is not blank" in done.err) == (2, True)

@@ -351,3 +351,19 @@ def test_figures_as_csv_are_those_of_the_summary(cli, experiment, place):
     again = cli("report", "runs/small", "--csv", "again.csv")
     assert again.code == 0
     assert (place / "again.csv").read_bytes() == (place / "figures.csv").read_bytes()
+
+
+def test_a_command_that_answers_twice_is_told_once(cli, experiment, place):
+    (place / "twice.py").write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    query = json.loads(line).get('query')\n"
+        "    if query:\n"
+        "        print(2 * (json.dumps({'query': query, 'items': []}) + chr(10)), end='', flush=True)\n"
+    )
+    command = "{name: mine, command: [python3, twice.py], send: nothing}"
+    done = cli("run", experiment(selectors=["bm25", command]), "--json")
+    warning, *rest = done.err.splitlines()
+    assert "9 queries failed" in warning
+    assert "first query 'q02' and 8 more: the process answered query 'q01', which it had" in warning
+    assert not any(line.startswith("  query") for line in rest)

@@ -91,6 +91,26 @@ def test_queries_without_an_answer_are_errors_and_said(cli, answers, tiny):
     assert "mine failed on 3 of 10 queries" in " ".join(done.out.split())
 
 
+def test_the_same_mistake_in_many_lines_is_one_reason(cli, answers, tiny):
+    path = answers()
+    first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([first, *(line.replace('"items"', '"item"') for line in others)]))
+    done = cli("score", path, "--dataset", tiny)
+    warning, *rest = done.err.splitlines()
+    assert "9 queries failed" in warning
+    assert "first query 'q02' and 8 more: an answer has no key 'item'; did you mean 'items'?" in warning
+    assert "line 2)" in warning
+    assert not any(line.startswith("  query") for line in rest)
+
+
+def test_an_empty_file_is_said_to_be_empty_and_nothing_else(cli, tiny, place):
+    for text in ("", "\n", "[]"):
+        (place / "none.jsonl").write_text(text)
+        done = cli("score", "none.jsonl", "--dataset", tiny)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert done.err.startswith("error: the file is empty; a line is an answer to one query of the dataset: ")
+
+
 def test_a_score_that_is_no_number_is_an_error_of_its_query(cli, answers, tiny, place):
     path = answers()
     text = path.read_text().replace(

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from ctxbench.cli.sessions import read_history
+from ctxbench.core.errors import InputError
 from ctxbench.core.items import ItemKey
 from ctxbench.core.requests import Message
 from ctxbench.session import ConversationStore, Exchange
@@ -170,3 +172,10 @@ def test_a_session_without_search_offers_what_it_holds(select, write):
     assert done.json["not_searched"]["the search is off"] == 2
     on = select("alpha beta gamma", "--session", "s.json", "--set", "contextSearchEnabled=true", "--json")
     assert "tool:alpha" in [one["id"] for one in on.json["items"]]
+
+
+def test_a_history_that_is_written_out_is_read_or_told_what_is_wrong_with_it():
+    (message,) = read_history('[{"role": "user", "content": "a"}]')
+    assert message.content == "a"
+    with pytest.raises(InputError, match=r"malformed JSON: it ends too early.*--history, line 1"):
+        read_history('[{"role": "user", "content": "a"')

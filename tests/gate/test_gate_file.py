@@ -224,6 +224,8 @@ def test_every_fault_of_every_pin_is_told_at_its_line(write):
             + "    - {query: q1, at_most_items: -1, at_most_tokens: many}\n"
             + "    - {query: q1, selector: bm52, at_most_items: 1}\n"
             + "    - {query: 7, must_include: []}\n"
+            + "    - {query: q1, must_includ: [rule:a]}\n"
+            + "    - {qury: q1, at_most_items: 1}\n"
         ),
         (5, "a pin is a mapping of query, tag"),
         (6, "a pin needs one of query and tag, got neither"),
@@ -238,6 +240,8 @@ def test_every_fault_of_every_pin_is_told_at_its_line(write):
         (13, "a pin names no selector of this file: 'bm52'; did you mean 'bm25'"),
         (14, "query must be a text that is not empty, got 7"),
         (14, "must_include must list item ids such as rule:code%20review, got []"),
+        (15, "a pin has no 'must_includ'; did you mean 'must_include'"),
+        (16, "a pin has no 'qury'; did you mean 'query'"),
     )
 
 

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.errors import Fault, InputError
-from ctxbench.io.json_files import dump_json, dump_jsonl, iter_jsonl, parse_json, read_json, values_with_lines
+from ctxbench.io.json_files import (
+    dump_json,
+    dump_jsonl,
+    is_lines,
+    iter_jsonl,
+    parse_json,
+    read_json,
+    values_with_lines,
+)
 
 
 def faults_of(text: str) -> list[tuple[str, int, int]]:
@@ -62,6 +70,61 @@ def test_json_lines_gives_good_rows_and_all_faults(tmp_path: Path) -> None:
     assert [(f.line, f.column) for f in faults] == [(3, 1), (4, 7), (5, 1), (6, 10)]
     assert faults[0].message == "expected a JSON object {...} on each line, got a list"
     assert all(f.path == path for f in faults)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('\n[\n  {"a": 1},\n  {\n    "a": [2]\n  }\n]\n', [(3, {"a": 1}), (4, {"a": [2]})]),
+        ('[{"a": 1}, {"a": 2}]', [(1, {"a": 1}), (1, {"a": 2})]),
+        ('{\n"a": 1\n}\n{\n"a": 2\n}\n', [(1, {"a": 1}), (4, {"a": 2})]),
+        ("[]", []),
+    ],
+)
+def test_a_list_and_objects_over_several_lines_are_read_as_json_lines(
+    tmp_path: Path, text: str, rows: list[tuple[int, dict[str, object]]]
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(text)
+    faults: list[Fault] = []
+    assert (list(iter_jsonl(path, faults)), faults) == (rows, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('[\n{"a": 1}\n{"a": 2}\n]', [("malformed JSON: Expecting ',' delimiter", 3, 1)]),
+        (
+            '[\n{"a": 1},',
+            [("malformed JSON: it ends too early, as if cut off (Expecting value)", 2, 10)],
+        ),
+        ('[{"a": 1},\n {"a": 1, "a": 2}]', [("key 'a' stands twice in one object", 2, 11)]),
+        ('["a",\n"b"]', [("expected a JSON object {...} on each line, got a list", 1, 1)]),
+        ("[" * 100_000, [("JSON is nested too deeply", 0, 0)]),
+    ],
+)
+def test_a_list_with_something_wrong_is_one_fault(tmp_path: Path, text: str, found: list[tuple[str, int, int]]) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(text)
+    faults: list[Fault] = []
+    list(iter_jsonl(path, faults))
+    assert [(fault.message, fault.line, fault.column) for fault in faults] == found
+
+
+def test_one_bad_first_line_does_not_make_a_list_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    for first in ("{", "[1]"):
+        path.write_text(first + '\n{"a": 1}\n{"a": }\n')
+        faults: list[Fault] = []
+        assert list(iter_jsonl(path, faults)) == [(2, {"a": 1})]
+        assert [fault.line for fault in faults] == [1, 3]
+
+
+@pytest.mark.parametrize(("text", "so"), [('{"a": 1}\n{"a": 2}', True), ('{\n"a": 1', False), ("x", False)])
+def test_lines_are_told_from_json_that_is_malformed(tmp_path: Path, text: str, so: bool) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    assert is_lines(path) is so
 
 
 def test_what_is_written_reads_back_equal(tmp_path: Path) -> None:

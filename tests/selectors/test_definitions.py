@@ -628,3 +628,8 @@ def test_with_the_search_off_what_is_formatted_has_its_values(read):
 def test_a_pipeline_that_is_no_mapping_is_a_fault(faults, pipeline):
     ((_, message),) = faults(f"name: x\npipeline: {pipeline}\n")
     assert message.startswith("must be a mapping of analyse, retrieve, refine, format")
+
+
+def test_a_program_that_is_named_as_a_selector_is_told_how_to_be_named():
+    with pytest.raises(UnknownNameError, match=r"unknown selector 'own\.mjs'; .* as \{command: \[node, own\.mjs\]\}"):
+        find_definition("own.mjs")

@@ -375,3 +375,39 @@ def test_a_callable_that_cannot_be_found_is_an_error(tmp_path, spec, message):
     (tmp_path / "deep_helper.py").write_text("import json\n\njson.loads('{')\n")
     with pytest.raises(ParameterError, match=message):
         external_from_config({"callable": spec}, base=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "send", "said", "line"),
+    [
+        (
+            "alone",
+            "items",
+            "alone cannot be called as (request, items): too many positional arguments; take the items",
+            1,
+        ),
+        (
+            "both",
+            "nothing",
+            "both cannot be called as (request): missing a required argument: 'items'; with `send: ",
+            3,
+        ),
+        (
+            "K.select",
+            "items",
+            "select cannot be called as (request, items): missing a required argument: 'items'; it is",
+            6,
+        ),
+        ("inside", "items", "the callable raised TypeError: alone() takes 1 positional argument", 9),
+    ],
+)
+def test_a_function_with_other_arguments_is_told_what_it_is_called_with(tmp_path, name, send, said, line):
+    (tmp_path / "fn.py").write_text(
+        "def alone(request):\n    return []\ndef both(request, items):\n    return []\n"
+        "class K:\n    def select(self, request, items):\n        return []\n"
+        "def inside(request, items):\n    return alone(1, 2)\n"
+    )
+    with external_from_config({"callable": f"fn.py:{name}", "send": send}, base=tmp_path) as selector:
+        (error,) = selector.select(batch_of("a")).errors.values()
+    assert said in error
+    assert error.endswith(f"(fn.py, line {line})")

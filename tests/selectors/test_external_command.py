@@ -462,8 +462,33 @@ def test_a_second_answer_is_the_error_of_the_query_in_flight(start):
     assert chosen(made) == [[A], [], [C]]
     assert list(made.errors) == [1]
     assert made.errors[1].startswith(
-        "query 'q1': the process answered query 'q0', which was not asked, or answered already: "
+        "query 'q1': the process answered query 'q0', which it had answered already; write one answer a request: "
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("json.dumps(answer, indent=1).encode()", "an answer over several lines; write each on one line"),
+        ("json.dumps(answer)[:-9].encode()", "the answer is cut off or broken; write it whole"),
+        ("json.dumps({**answer, 'build': 'é'}, ensure_ascii=False).encode('latin-1')", "looks like Latin-1"),
+        ("json.dumps(answer).encode('utf-16')", "looks like UTF-16; write answers in UTF-8"),
+        ("json.dumps({**answer, 'query': 3}).encode()", "(query must be a text, the id of the request; got 3)"),
+        ("json.dumps({'items': []}).encode()", "(no query)"),
+    ],
+)
+def test_a_line_that_is_nearly_an_answer_is_told_what_is_wrong_with_it(start, written, said):
+    selector = start(
+        f"""
+        for query, text in requests():
+            answer = {{"query": query, "items": []}}
+            sys.stdout.buffer.write({written} + b"\\n")
+            sys.stdout.flush()
+        """
+    )
+    errors = selector.select(batch_of("a")).errors
+    assert said in errors[0]
+    assert "standard error" not in errors[0]
 
 
 def test_a_flood_of_junk_ends_and_fills_no_memory(start):
@@ -669,27 +694,34 @@ def test_the_description_and_the_name_hold_no_secret_of_the_arguments(tmp_path):
 
 def test_a_text_is_split_and_no_shell_runs_it(tmp_path):
     (tmp_path / "mine.py").write_text(HEAD + "for query, text in requests(): say(query, *sys.argv[1:])")
-    config = {"command": f"'{sys.executable}' mine.py 'a' ; echo", "name": "x"}
+    config = {"command": f"'{sys.executable}' mine.py 'a' \\; echo", "name": "x"}
     with external_from_config(config, base=tmp_path) as selector:
         made = selector.select(batch_of(""))
     assert "items[1] has id 'tool:;'" in made.errors[0]
+    for text in ("cat | python3 own.py", "cat own.py > answers", "true && cat"):
+        with pytest.raises(ParameterError, match=r"no shell runs it, .*or a shell: \{command: \[bash, -c, '") as caught:
+            CommandSource(text)
+        assert text in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "command must be a list of texts that are not empty, the program first"),
-        ("", "command must be a list of texts"),
+        ([], r"command is empty; name the program and its arguments, such as \{command: "),
+        ("", "command is empty"),
         ([sys.executable, 3], "command must be a list of texts"),
         ([sys.executable, "a\0b"], "command must be a list of texts"),
         ("a 'b", "cannot be split into words: No closing quotation; give it as a list"),
         (["no-such-program-here"], "there is no program 'no-such-program-here' on the path; install it, or give"),
         (["./missing"], r"command: the program '\./missing' does not exist"),
-        (["./plain.txt"], r"command: the program '\./plain\.txt' is not executable"),
+        (["./plain.txt"], r"command: the program '\./plain\.txt' is not executable; run `chmod \+x \./plain\.txt`$"),
+        (["./own.py"], r"is not executable; run `chmod \+x \./own\.py`, or write \{command: \[python, \./own\.py\]\}"),
+        (["python3", "-u", "ownn.py"], r"there is no file '.*/ownn\.py' for python3 to run; did you mean 'own\.py'\?"),
     ],
 )
 def test_a_command_that_cannot_run_is_an_error_before_anything_runs(tmp_path, given, message):
     (tmp_path / "plain.txt").write_text("x")
+    (tmp_path / "own.py").write_text("x")
     with pytest.raises(ParameterError, match=message):
         external_from_config({"command": given}, base=tmp_path)
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import InputError, StorageError
+from ctxbench.core.errors import InputError, SelectorError, StorageError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Batch, Request
+from ctxbench.selectors.explain_own import ask_own
 from ctxbench.selectors.external import FileSelector
 
 CATALOG = Catalog([Item(type="tool", name=name) for name in "abc"])
@@ -42,6 +43,13 @@ def test_a_file_answers_by_query_whatever_its_order(tmp_path):
     assert made.candidates.item.tolist() == [0, 2, 1]
     assert np.isnan(made.seconds).all()
     assert made.query.text == ("q1", "q2")
+
+
+def test_a_list_of_answers_is_read_as_lines_of_them(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps([answer("q1", A), answer("q2", B)], indent=2), "utf-8")
+    made = FileSelector(path).select(batch_of("q1", "q2"))
+    assert (made.errors, made.candidates.item.tolist()) == ({}, [0, 1])
 
 
 def test_a_query_that_is_not_answered_is_its_own_error(tmp_path):
@@ -107,10 +115,11 @@ def test_a_pipe_is_an_error_as_it_would_be_empty_the_second_time():
         os.close(writing)
 
 
-def test_an_empty_file_answers_nothing(tmp_path):
-    (tmp_path / "a.jsonl").write_text("")
-    made = FileSelector("a.jsonl", base=tmp_path).select(batch_of("q1"))
-    assert made.errors == {0: "query 'q1': a.jsonl holds no answer for it (it answers 0)"}
+def test_an_empty_file_is_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("")
+    with pytest.raises(InputError, match=r"^the file is empty; a line is an answer"):
+        FileSelector(path)
 
 
 def test_answers_to_unknown_queries_are_reported(tmp_path):
@@ -166,3 +175,18 @@ def test_evals_that_are_given_as_answers_are_told_as_such(tmp_path, name):
     (tmp_path / "evals.jsonl").write_text(lines({"query": "refund 17", name: ["a"]}))
     with pytest.raises(InputError, match=r"are made a dataset by `ctxbench data import golden .*evals.jsonl`"):
         FileSelector("evals.jsonl", base=tmp_path)
+
+
+def test_an_id_that_is_nearly_one_of_the_catalog_is_proposed(tmp_path):
+    catalog = Catalog([Item(type="tool", server="crm", name="delete_invoice", description="x")])
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines(answer("q1", "tool:crm:delete_invoices")))
+    errors = FileSelector(path).select(Batch.of(catalog, [Request(id="q1", text="x")])).errors
+    assert "does not hold; did you mean 'tool:crm:delete_invoice'?" in errors[0]
+
+
+def test_a_file_of_answers_is_not_asked_for_a_new_request(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines(answer("q1", A)))
+    with pytest.raises(SelectorError, match="is a file of answers, which answers no new request; name what wrote it"):
+        ask_own(FileSelector(path), batch_of("select"), resources=None)

@@ -240,8 +240,34 @@ def test_a_list_of_tools_is_one_fault_with_the_command_that_reads_it(tmp_path, n
         open_catalog(tmp_path / name)
     (fault,) = caught.value.faults
     assert fault.message == (
+        "expected a catalog, an agent file, a file of items or a folder with corpus.jsonl; "
         f"it is a list of tools; turn it into a catalog: `ctxbench data import tools {tmp_path / name} --out FOLDER`"
     )
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"query": "refund 17", "expected": ["refund_order"]}, "it holds evals, .*`ctxbench data import golden "),
+        ({"query": "e1", "items": [{"id": "tool:a"}]}, "it holds a selector's answers; .*`ctxbench score "),
+        (
+            {"messages": [{"role": "user", "content": "x"}], "called": []},
+            "it is a log; .*`ctxbench data import traces ",
+        ),
+    ],
+)
+def test_another_kind_of_file_is_one_fault_that_says_what_it_is(tmp_path, row, said):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join([json.dumps(row)] * 3), encoding="utf-8")
+    with pytest.raises(InputError, match=f"^expected a catalog, .*; {said}") as caught:
+        open_catalog(path)
+    assert len(caught.value.faults) == 1
+
+
+def test_items_with_a_wrong_field_stay_items(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"_id": "tool:a", "expected": "x"}\n', encoding="utf-8")
+    with pytest.raises(InputError, match="unknown field 'expected'"):
+        open_catalog(tmp_path / "rows.jsonl")
 
 
 def test_which_files_are_agent_files(project):
@@ -250,3 +276,9 @@ def test_which_files_are_agent_files(project):
     assert not is_agent_file(project / "gone.yaml")
     assert not is_agent_file(agent(project, "pipeline: {retrieve: dense}"))
     assert not is_agent_file(agent(project, "a: [1"))
+
+
+def test_an_empty_command_is_said_to_be_empty(project):
+    (project / "agent.yaml").write_text("sources: {rules: .}\nselector: {command: []}\n", encoding="utf-8")
+    with pytest.raises(InputError, match="command is empty; name what is asked"):
+        read_agent(project / "agent.yaml")

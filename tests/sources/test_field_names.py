@@ -117,3 +117,9 @@ def test_a_mapping_of_other_fields_names_those() -> None:
     assert read_field_names("query=words", known=("query", "id"), of="an eval") == {"query": "words"}
     with pytest.raises(ParameterError, match="'name' is no field of an eval; Known: id, query"):
         read_field_names("name=words", known=("query", "id"), of="an eval")
+
+
+@pytest.mark.parametrize(("field", "theirs"), [("name", "Name"), ("schema", "inputschema"), ("schema", "Input_Schema")])
+def test_a_name_that_is_written_otherwise_is_suggested(field, theirs):
+    value = {"type": "object"} if field == "schema" else "x"
+    assert suggested([{theirs: value}], [field]) == {field: theirs}

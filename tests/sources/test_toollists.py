@@ -99,7 +99,7 @@ def test_a_name_twice_on_one_server_is_a_fault_with_both_lines(tmp_path: Path) -
 def test_all_faults_come_at_once(tmp_path: Path) -> None:
     text = '[{"name": ""},\n3,\n{"name": "ok"},\n{"name": "s", "parameters": 1},\n{"tools": [null]}\n]'
     found = faults_of(tmp_path, text)
-    assert [line for line, _ in found] == [1, 2, 4, 5]
+    assert [line for line, _ in found] == [1, 2, 4]
     assert "tool 's': field 'parameters' must be an object" in found[2][1]
 
 
@@ -132,3 +132,19 @@ def test_the_list_of_livemcpbench_is_read_as_its_source_says() -> None:
     assert snapshot.counts() == {"items": 527, "tools": 527, "without_description": 19}
     assert len({item.server for item in snapshot.catalog}) == 70
     assert len({item.name for item in snapshot.catalog}) == 510
+
+
+@pytest.mark.parametrize("name", ["tools.jsonl", "tools.json"])
+def test_a_list_in_a_file_of_lines_and_lines_in_a_file_of_json_are_read(tmp_path: Path, name: str) -> None:
+    tools = [mcp("a"), mcp("b", inputSchema=3)]
+    text = json.dumps(tools, indent=1) if name == "tools.jsonl" else "\n".join(map(json.dumps, tools))
+    line = 1 + next(place for place, one in enumerate(text.split("\n")) if '"b"' in one)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="tool 'b': field 'inputSchema' must be an object") as caught:
+        read_tool_list(tmp_path / name)
+    assert [fault.line for fault in caught.value.faults] == [line - (name == "tools.jsonl")]
+
+
+def test_entries_that_are_no_tools_are_one_fault(tmp_path: Path) -> None:
+    ((_, what),) = faults_of(tmp_path, ["a", "b"])
+    assert what == "'a' is no tool; expected an object with its name, description and schema; so it is with 1 more: 'b'"

@@ -26,7 +26,7 @@ def path(tmp_path):
 
 
 def test_a_missing_folder_is_said_and_not_made(tmp_path):
-    with pytest.raises(StorageError, match=r"cannot open .*: no such folder; expected a folder to list"):
+    with pytest.raises(StorageError, match=r"cannot open .*: no such folder; make that folder, or name a database"):
         SqliteStore(tmp_path / "gone" / "memories.sqlite")
     assert list(tmp_path.iterdir()) == []
 

@@ -91,9 +91,10 @@ def check_renames(
     Raises:
         InputError: all such renames.
     """
-    faults = []
+    faults: list[Fault] = []
     lines = {} if file is None else load_yaml(file)[1]
     for before, after in renames.items():
+        known_faults = len(faults)
         for key, catalog, which in ((before, old, "the dataset"), (after, new, "the new catalog")):
             if catalog.find(key) is None:
                 known = suggest_items(key.id, catalog.ids)
@@ -106,7 +107,7 @@ def check_renames(
                         line_of(lines, (before.id,)),
                     )
                 )
-        if old.find(after) is not None and after not in renames:
+        if old.find(after) is not None and after not in renames and len(faults) == known_faults:
             what = f"rename {before.id} to {after.id}: the dataset holds {after.id!r} as well, so that two items would "
             faults.append(
                 Fault(

@@ -13,6 +13,7 @@ from typing import Any
 from ctxbench.core.items import ITEM_TYPES, Item
 from ctxbench.data.datasets.query_labels import unlabelled_words
 from ctxbench.data.labelling.query_files import SIGNALS
+from ctxbench.data.traces.turn_rows import meant_field
 from ctxbench.io.visible import count
 from ctxbench.sources.name_resolver import AMBIGUOUS, UNKNOWN
 
@@ -132,7 +133,9 @@ class TraceReport:
                 more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
                 out.append(f"names {what}: {shown}{more}")
         more = f", and {len(self.ignored) - _NAMED:,} more" if len(self.ignored) > _NAMED else ""
-        out += [f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}{more}"] if self.ignored else []
+        meant = "".join(map(meant_field, self.ignored))
+        read = f"fields that nothing reads: {', '.join(list(self.ignored)[:_NAMED])}{more}{meant}"
+        out += [read] if self.ignored else []
         out += [f"  {example}" for example in self.examples]
         if self.redaction is None:
             out.append("redaction was off: the texts are as the log has them")

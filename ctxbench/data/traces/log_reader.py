@@ -22,11 +22,9 @@ from ctxbench.data.traces.langfuse import holds_observations, read_observations
 from ctxbench.data.traces.otlp import TURN_MARKS, Span, holds_spans, read_spans
 from ctxbench.data.traces.records import Interner, LogFindings, Record
 from ctxbench.data.traces.spans import SpanReader
-from ctxbench.data.traces.turn_rows import TURN_FIELDS, read_turn
-from ctxbench.io.files import iter_lines, read_text, readable
-from ctxbench.io.json_files import parse_json, values_with_lines
-
-_JSON_STARTS = ("{", "[", "[{")  # first lines of JSON that is spread over lines; JSON lines end theirs
+from ctxbench.data.traces.turn_rows import TURN_FIELDS, meant_field, read_turn
+from ctxbench.io.files import readable
+from ctxbench.io.json_files import iter_records, parse_json
 
 
 def read_records(
@@ -101,7 +99,7 @@ class _DocumentReader:
         else:
             fields = ", ".join(map(repr, list(data)[:5]))
             what = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
-            what += f", but {fields or 'an empty object'}{unread_request(data)}"
+            what += f", but {fields or 'an empty object'}{unread_request(data)}{''.join(map(meant_field, data))}"
             self._findings.faults.append(replace(at, message=what))
 
     def _read_spans(self, spans: Iterator[Span], place: int, at: Fault) -> None:
@@ -138,15 +136,8 @@ def _documents(
 ) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
     """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
     path = readable(path, again=True)
-    first = next((text for _, text in iter_lines(path, []) if text.strip()), "")
-    spread = first.strip() in _JSON_STARTS or first.lstrip().startswith("[")
-    if spread and (objects := _json_objects(path)) is not None:
-        yield from ((line, data, 0) for line, data in objects)
-        return
-    for line, text in iter_lines(path, findings.faults):
+    for line, text in iter_records(path, findings.faults):
         plain = text.strip()
-        if not plain:
-            continue
         digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if digest in line_hashes:
             findings.counts["lines_twice"] += 1
@@ -167,16 +158,6 @@ def _line_object(text: str, path: Path, line: int, findings: LogFindings) -> dic
         return value
     findings.faults.append(Fault("expected a JSON object on each line", path, line))
     return None
-
-
-def _json_objects(path: Path) -> list[tuple[int, dict[str, Any]]] | None:
-    """The objects of a file whose JSON is spread over lines, one after the other or in a list; None if it is none."""
-    try:
-        values = list(values_with_lines(read_text(path)))
-    except (ValueError, RecursionError):
-        return None
-    entries = [(line, entry) for line, value in values for entry in (value if isinstance(value, list) else [value])]
-    return entries if all(isinstance(entry, dict) for _, entry in entries) else None
 
 
 def _size(path: Path) -> int:

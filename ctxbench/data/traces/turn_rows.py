@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,12 @@ TURN_FIELDS = (
     *("conversation", "turn", "time", "user", "workspace", "messages", "text", "offered", "exposure", "called"),
     *("available", "scope", "needs", "session", "explicit", "tool_results", "answer"),
 )
+
+
+def meant_field(name: str) -> str:
+    """`; 'mesages' may be meant for 'messages'` for a field with nearly the name of one that is read; else empty."""
+    close = [] if name in TURN_FIELDS else get_close_matches(name.lower(), TURN_FIELDS, n=1, cutoff=0.7)
+    return f"; {name!r} may be meant for {close[0]!r}" if close else ""
 
 
 def read_turn(

@@ -50,7 +50,7 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         worst, *others = differ
         left = len(worst.reasons) - 1
         more = f"; {count(left, 'more reason')} below" if left else ""
-        yield f"{check_texts.selector_name(worst)}: {_clipped(worst.reasons[0])}{more}"
+        yield f"{check_texts.selector_name(worst)}: {_first_reason(worst.reasons[0])}{more}"
         if large := _large_undecided(worst):
             yield check_texts.sentence(f"not told either way: {large}")
         if others:
@@ -70,6 +70,13 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
     if differ and accept:
         why = _MEANT.get(differ[0].verdict, "if it is meant")
         yield f"to accept it, {why}: {f'{first}, then ' if first else ''}{accept}"
+
+
+def _first_reason(reason: str) -> str:
+    """A reason that is told whole below; of one that is too long for here what stands before its colon, not half."""
+    clipped = _clipped(reason)
+    what, colon, _ = reason.partition(": ")
+    return f"{what}, as told below" if clipped != reason and colon and _clipped(what) == what else clipped
 
 
 def _others(selectors: Sequence[SelectorCheck]) -> str:

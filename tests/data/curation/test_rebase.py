@@ -269,3 +269,11 @@ def test_every_item_of_either_catalog_is_accounted_for(make, tiny, seed):
     assert {*found.added, *new, *same} == {item.id for item in left}
     assert {*found.gone, *(one.old.id for one in found.renamed), *same} == {item.id for item in items}
     assert len(found.added) + len(new) + len(same) == len(left)
+
+
+def test_a_rename_with_one_mistake_is_one_fault(make):
+    data = make.dataset(["a"], [make.query("q")], [("q", "a", 2)])
+    with pytest.raises(InputError) as caught:
+        rebase_dataset(data, Catalog([make.tool("a")]), renames={make.key("z"): make.key("a")})
+    (fault,) = caught.value.faults
+    assert "the dataset holds no " in fault.message

@@ -21,6 +21,7 @@ from ctxbench.data.traces.importer import (
     scopes_of,
     write_import,
 )
+from ctxbench.data.traces.turn_rows import meant_field
 
 NAMES = ("create_issue", "search_issues", "list_runs", "deploy")
 TOOLS = Catalog([Item(type="tool", server="s", name=name) for name in NAMES])
@@ -451,7 +452,8 @@ def test_a_missing_log_is_an_error(tmp_path):
 def test_fields_that_nothing_reads_are_named(made):
     one = made(row("a", model="m", conversation_id="x"), row("b", turn=1, model="m"))
     assert one.report.ignored == {"model": 2, "conversation_id": 1}
-    assert "fields that nothing reads: model, conversation_id" in one.report.lines()
+    meant = "'conversation_id' may be meant for 'conversation'"
+    assert f"fields that nothing reads: model, conversation_id; {meant}" in one.report.lines()
 
 
 # ------------------------------------------------------------------------------------------------ redaction
@@ -751,3 +753,11 @@ def test_a_sentence_about_one_thing_alone_has_the_number_behind_it():
     sentence = "{n:,} spans name a parent that is not in the log"
     assert _told(sentence, 1, 0.0) == "spans name a parent that is not in the log: 1"
     assert _told(sentence, 2, 0.0) == "2 spans name a parent that is not in the log"
+
+
+def test_fields_that_are_nearly_those_of_a_turn_are_said():
+    assert [meant_field(name) for name in ("ofered", "call")] == [
+        "; 'ofered' may be meant for 'offered'",
+        "; 'call' may be meant for 'called'",
+    ]
+    assert [meant_field(name) for name in ("called", "model")] == ["", ""]

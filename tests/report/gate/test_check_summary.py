@@ -193,3 +193,8 @@ def test_though_counts_what_was_lost_and_gained_over_all_selectors(made):
         ", though 1 required item was lost and 2 gained: rule:code%20review (q2)"
     )
     assert loss_note((replace(losing, lost=2, gained=0),)).startswith(", though 2 required items were lost: ")
+
+
+def test_half_a_reason_is_not_told_where_the_whole_stands_below(made):
+    one = replace(made.worse(), reasons=("it failed on 12 queries, first q1: " + "why " * 60,), lost=0, causes=())
+    assert summary_sentences((one,))[0].endswith(": it failed on 12 queries, first q1, as told below")

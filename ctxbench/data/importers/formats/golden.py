@@ -204,8 +204,9 @@ class _EvalReader:
         query_id = self.draft.query_id(own_id or default_id)
         if not own_id:
             self.draft.ids[UNNAMED].append(query_id)
-        if self._lines.setdefault(query_id, row.line) != row.line:
+        if query_id in self._lines:
             row.fault(f"query {query_id!r} stands twice, first in line {self._lines[query_id]}")
+        self._lines.setdefault(query_id, row.line)
         expected = self._groups(row, fields["expected"])
         forbidden = {key: None for group in self._groups(row, fields["forbidden"]) or [] for key in group}
         for name in sorted({key.id for group in expected or [] for key in group if key in forbidden}):

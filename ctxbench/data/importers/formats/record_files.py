@@ -13,7 +13,7 @@ from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, StorageError
 from ctxbench.io.files import read_bytes, read_text
-from ctxbench.io.json_files import iter_jsonl, read_json
+from ctxbench.io.json_files import is_lines, iter_jsonl, read_json
 from ctxbench.io.other_forms import gzip_fault
 from ctxbench.io.rows import Row
 from ctxbench.io.yaml_files import YamlPath, line_of, load_yaml
@@ -29,8 +29,9 @@ def read_records(path: Path, faults: list[Fault]) -> Iterator[Row]:
 
     Args:
         path: ends in one of `_READERS`. JSON and YAML hold a list of objects, alone or in a mapping under its only
-            key, JSON also columns as pandas writes them; of CSV and TSV the first row names the fields, and every value
-            is a text; between columns stands what the first row has most of: commas, tabs or semicolons.
+            key, JSON also columns as pandas writes them, or JSON lines; JSON lines may be a list. Of CSV and TSV the
+            first row names the fields, and every value is a text; between columns stands what the first row has most
+            of: commas, tabs or semicolons.
         faults: malformed records go there, and are left out.
 
     Raises:
@@ -58,8 +59,14 @@ def parse_list(text: str) -> Any:
             return None
 
 
-def _json_rows(path: Path, _faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    data = read_json(path)
+def _json_rows(path: Path, faults: list[Fault]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    try:
+        data = read_json(path)
+    except InputError:
+        if not is_lines(path):
+            raise
+        yield from iter_jsonl(path, faults)
+        return
     columns = list(data.values()) if isinstance(data, dict) else []
     if columns and all(isinstance(column, dict) for column in columns):  # pandas writes columns by row label
         data = [{name: column.get(label) for name, column in data.items()} for label in columns[0]]

@@ -54,6 +54,8 @@ def test_a_record_is_a_request_with_what_it_should_and_should_not_be_offered(tmp
         ("e.csv", "id,query,expected\n1,refund 17,refund_order | shop/refund_order\n"),
         ("e.jsonl", '{"_id": "1", "prompt": "refund 17", "tools": [{"server": "shop", "name": "refund_order"}]}\n'),
         ("e.jsonl", '{"id": "1", "text": "refund 17", "relevant": ["refund_order"], "exclude": null}\n'),
+        ("e.jsonl", json.dumps([{"id": "1", "query": "refund 17", "expected": ["refund_order"]}], indent=2)),
+        ("e.json", '{"id": "1", "query": "refund 17", "expected": ["refund_order"]}\n{"id": "2", "query": "hello"}\n'),
     ],
 )
 def test_forms_and_names_of_fields(tmp_path, name, content):
