@@ -255,7 +255,8 @@ def test_requests_that_see_different_items_follow_a_catalog_each(tmp_path, capsy
     asked = [row for row in rows if "query" in row]
     said = f"{len(rows) - len(asked)} catalogs, of what each request may see, and {len(asked)} requests"
     assert capsys.readouterr().out.startswith(said)
-    whose = {query.id: query.request.workspace for query in read_dataset(Path(__file__).parents[2] / "datasets/diary").queries}
+    diary = read_dataset(Path(__file__).parents[2] / "datasets" / "diary")
+    whose = {query.id: query.request.workspace for query in diary.queries}
     told = None
     for row in rows:
         if "items" in row:

@@ -111,6 +111,25 @@ def test_a_function_that_changes_what_it_is_given_or_fails_is_an_error_of_its_qu
     assert found.to_frame()["errors"].tolist() == [30, 30, 0]
 
 
+def test_what_a_selector_failed_on_is_shown_with_the_first_reason(results):
+    def failing(request, _items):
+        if request["id"] != "s003":
+            raise ValueError("a < b")
+        return []
+
+    found = ctxbench.evaluate(SMOKE, {"bm25": "bm25", "failing": failing}, **CHEAP)
+    said = "warning: smoke, failing: 29 queries failed and count as nothing offered, first query 's001' and 28 more: "
+    text, html = repr(found), found._repr_html_()
+    assert f"{said}the callable raised ValueError: a < b (" in text.splitlines()[-1]
+    assert "29 queries failed" in html
+    assert "ValueError: a &lt; b" in html
+    rows = found.per_query().query("selector == 'failing'").set_index("query")["error"]
+    assert "a < b" in rows["s001"]
+    assert rows["s003"] == ""
+    assert (found.per_query().query("selector == 'bm25'")["error"] == "").all()
+    assert "failed" not in repr(results) + results._repr_html_()
+
+
 def test_two_datasets_stand_one_below_the_other(results):
     other = ctxbench.dataset(
         [{"name": "area"}], [{"query": "s001", "text": "area"}], [{"query": "s001", "item": "area"}]
