@@ -169,12 +169,13 @@ def catalog_items(batch: Batch, row: int, send: str) -> list[Any] | None:
     if send == "nothing":
         return None
     seen = _seen(batch, row)
-    told = [item for place, item in enumerate(batch.catalog) if item.enabled and (seen is None or seen[place])]
+    places = range(len(batch.catalog)) if seen is None else np.flatnonzero(seen).tolist()
+    told = [batch.catalog[place] for place in places if batch.catalog[place].enabled]
     if send == "ids":
         return [item.id for item in told]
     rows = [{key: value for key, value in item.as_row().items() if key != "metadata"} for item in told]
     if seen is not None:
-        ids = {batch.catalog.ids[place] for place in np.flatnonzero(seen).tolist()}
+        ids = {batch.catalog.ids[place] for place in places}
         for one in rows:
             if links := [link for link in one.pop("links", ()) if link["item"] in ids]:
                 one["links"] = links

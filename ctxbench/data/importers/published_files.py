@@ -17,9 +17,7 @@ from ctxbench.io.rows import Row
 
 SOURCES = "sources"  # below the cache's folder
 HUB = "https://huggingface.co"
-_OWN_REMARK = (
-    "Made of files in the form of the published ones, not of these; their author stands for the publishers below."
-)
+_OWN_REMARK = "Made of files in the form of the published ones, not of these: `publishers` are who made them."
 OWNER = "publisher"  # the `source` of labels that the owner of the data wrote
 
 
