@@ -19,12 +19,12 @@ from ctxbench.bench.selector_specs import (
     shipped_spec,
 )
 from ctxbench.core.errors import Fault, ParameterError, UserError, suggest
-from ctxbench.core.pipeline import Pipeline, PipelineError
+from ctxbench.core.pipeline import PipelineError
 from ctxbench.core.stages import Resources
 from ctxbench.io.yaml_files import YamlPath, line_of, load_mapping
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.selectors.definition import Definition
-from ctxbench.selectors.definitions import find_definition, rooted, selector_name
+from ctxbench.selectors.definitions import find_definition, pipeline_of, rooted, selector_name
 from ctxbench.selectors.parameters import shown
 from ctxbench.selectors.pipelines import ORACLE, AsManyAs, Oracle, Required
 from ctxbench.selectors.selector import EXTERNAL_KINDS, Selector
@@ -358,7 +358,7 @@ class _ExperimentReader(YamlForm):
         name = entry.get("name")
         if not (isinstance(name, str) and name):
             self.fault("an inline pipeline needs a name", *where)
-        pipeline = Pipeline.of(rooted(entry["pipeline"], self.base))
+        pipeline = pipeline_of(rooted(entry["pipeline"], self.base))
         if len(self.faults) > before:
             return []
         return [pipeline_spec(str(name), pipeline)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from ctxbench.bench.summary import RunSummary
     from ctxbench.data.datasets.dataset import Dataset
     from ctxbench.text.tokens import TokenCounter
-
-_LINE = re.compile(r", line \d+\)$")  # of a file of answers, which an error ends with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +214,8 @@ def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[
 
     Then, if kept and any failed, that they are asked again.
     """
+    from ctxbench.bench.failures import failures_told
+
     failed = 0
     for dataset in prepared.datasets:
         for selector in prepared.experiment.selectors:
@@ -224,36 +223,16 @@ def _failures(prepared: Prepared, folder: RunFolder, *, kept: bool) -> Iterator[
             if n == 0:
                 continue
             failed += n
-            first, *others = _reasons(folder.load(dataset, selector.name).answers.errors)
+            told, others = failures_told(dataset, selector.name, folder.load(dataset, selector.name).answers.errors)
             where = folder.part_path(dataset, selector.name) / "selections.jsonl"
             every = f"; all: {where}" if kept else "; --out keeps a folder with all of them"
-            what = f"{n:,} quer{'y' if n == 1 else 'ies'} failed and count{'s' if n == 1 else ''} as nothing offered"
-            yield f"warning: {dataset}, {selector.name}: {what}, first {first}{every if n > 1 else ''}"
+            yield f"warning: {told}{every if n > 1 else ''}"
             yield from (f"  {one}" for one in others[: SHOWN - 1])
             if len(others) >= SHOWN:
                 yield f"  and {len(others) - SHOWN + 1:,} more"
     if failed and kept:
         which = "the failed query is" if failed == 1 else "failed queries are"
         yield f"{which} asked again by the next call of the same command"
-
-
-def _reasons(errors: Mapping[str, str]) -> list[str]:
-    """What went wrong, with the query; a reason that several queries share stands once.
-
-    So do lines of a process that are no answers, or answers to another request, whatever they say, since it prints them
-    at every request; and what is wrong in the same way in several lines of a file.
-    """
-    from ctxbench.selectors.protocol import NO_ANSWER, NOT_AWAITED
-
-    shared: dict[str, list[tuple[str, str]]] = {}
-    for query, error in errors.items():
-        reason = error.removeprefix(f"query {query!r}: ")
-        alike = next((one for one in (NO_ANSWER, NOT_AWAITED) if reason.startswith(one)), _LINE.sub(")", reason))
-        shared.setdefault(alike, []).append((query, reason))
-    return [
-        f"query {first!r}{f' and {len(others):,} more' if others else ''}: {reason}"
-        for (first, reason), *others in shared.values()
-    ]
 
 
 def _report(

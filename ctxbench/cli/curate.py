@@ -217,11 +217,13 @@ def export(name: str, what: ExportTargets, *, as_json: bool) -> None:
         found = export_dataset(dataset, what.out, form=what.form, plain=what.plain, run=what.run)
         report, lines = found.as_dict(), export_lines(found, plain=what.plain)
     if what.requests is not None:
-        rows = request_rows(dataset, may_offer=what.may_offer)
+        rows = list(request_rows(dataset, may_offer=what.may_offer))
         write_atomic(what.requests, "".join(f"{dumps(row)}\n" for row in rows))
         report["requests"] = str(what.requests)
         asked = count(len(dataset), "request", "requests")
-        lines.append(f"the catalog and {asked}, as a command reads them, written to {what.requests}")
+        catalogs = len(rows) - len(dataset)
+        catalog = "the catalog" if catalogs == 1 else f"{catalogs:,} catalogs, of what each request may see,"
+        lines.append(f"{catalog} and {asked}, as a command reads them, written to {what.requests}")
     if as_json:
         print_json(report)
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.core.errors import InputError
+from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.io.console import say
 from ctxbench.io.json_files import dump_json
 from ctxbench.io.visible import quoted
@@ -151,20 +151,33 @@ def _folder_of(name: str) -> Path:
     return dataset_folder(name)
 
 
-def import_dataset(name: str, *, out: Path | None, source: Path | None = None, as_json: bool = False) -> None:
-    """Import a dataset into the cache, from the published files in the folder `source`; with `out`, write a copy."""
+def import_dataset(
+    name: str, *, out: Path | None, source: Path | None = None, own: bool = False, as_json: bool = False
+) -> None:
+    """Import a dataset into the cache, from the published files in the folder `source`; with `out`, write a copy.
+
+    With `own` the files are the user's, in the same form, and the dataset is written to `out` alone.
+    """
+    from ctxbench.data.datasets.dataset import name_of_path
     from ctxbench.data.datasets.lookup import import_dataset as imported
-    from ctxbench.data.datasets.lookup import open_dataset
+    from ctxbench.data.datasets.lookup import import_own, open_dataset
     from ctxbench.data.datasets.writer import create_dataset
 
     with progress() as shown:
-        if out is None or source is not None:
+        if own:
+            if source is None or out is None:
+                raise ParameterError("--own needs the files, --from PLACE, and where the dataset goes, --out FOLDER")
+            dataset = import_own(name, source, called=name_of_path(out, "own"))
+        elif out is None or source is not None:
             dataset = imported(name, source=source, notify=shown.say)
         else:
             dataset = open_dataset(name, notify=shown.say)
         if out is not None:
             create_dataset(dataset, out)
-            shown.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items copied to {out}")
+            done = "written" if own else "copied"
+            shown.say(
+                f"dataset {dataset.name}: {len(dataset)} queries over {len(dataset.catalog)} items {done} to {out}"
+            )
     if as_json:
-        facts = {"dataset": name, "version": dataset.version, "hash": dataset.hash, "queries": len(dataset)}
+        facts = {"dataset": dataset.name, "version": dataset.version, "hash": dataset.hash, "queries": len(dataset)}
         print_json({**facts, "items": len(dataset.catalog), "written": None if out is None else str(out)})

@@ -44,6 +44,7 @@ class ImportGroup(Group):
         if (meant := get_close_matches(args[0], self.commands, 1, 0.75)) and args[0] not in _datasets():
             raise ParameterError(f"no import {args[0]!r}; did you mean {meant[0]}? See `ctxbench data import --help`")
         file = any(not one.startswith("-") and Path(one).suffix in (".json", ".jsonc") for one in args)
+        file = file and args[0] not in _datasets()  # `--from FILE.json` of a dataset
         return ["tools" if file else "dataset", *args]
 
 
@@ -67,6 +68,9 @@ def import_dataset_command(
     name: Annotated[str, typer.Argument(help="A dataset that an importer provides, for example bfcl-simple.")],
     from_: Annotated[Path | None, typer.Option("--from", help="The folder of its published files.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write a copy to this folder, too.")] = None,
+    own: Annotated[
+        bool, typer.Option("--own", help="What --from names are files of yours in the same form; needs --out.")
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Import a public dataset.
@@ -79,7 +83,7 @@ def import_dataset_command(
     """
     from ctxbench.cli.data_listing import import_dataset
 
-    import_dataset(name, out=out, source=from_, as_json=json_)
+    import_dataset(name, out=out, source=from_, own=own, as_json=json_)
 
 
 @import_app.command("tools", cls=Command)

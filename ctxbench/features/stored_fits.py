@@ -21,7 +21,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.stages import ByDomain, Resources, Step
 from ctxbench.core.strategy import Strategy
-from ctxbench.io.files import read_bytes, write_atomic
+from ctxbench.io.files import exclusive, read_bytes, write_atomic
 from ctxbench.io.json_files import dump_json, parse_json
 
 FORMAT = 1
@@ -232,7 +232,8 @@ def _twice(fits: Sequence[Fit]) -> list[Fit]:
 def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
     """Add fits to a file, in place of those of the same kind and catalog; the file is made where there is none.
 
-    A probability also takes the place of one of the same dataset, whose catalog has changed since.
+    A probability also takes the place of one of the same dataset, whose catalog has changed since. Who writes to the
+    same file at the same time takes turns, so that no fit is lost.
 
     Raises:
         ParameterError: two of them are of one kind and catalog.
@@ -248,11 +249,14 @@ def write_calibrations(path: Path, fits: Iterable[Fit]) -> None:
             "write them to two files"
         )
     replaced = {(fit.what, fit.catalog) for fit in new}
-    old = read_calibrations(path).fits if path.exists() else ()
     renewed = {(fit.what, fit.dataset) for fit in new if fit.what == PROBABILITY}
-    kept = [fit for fit in old if (fit.what, fit.catalog) not in replaced and (fit.what, fit.dataset) not in renewed]
-    ordered = sorted([*kept, *new], key=lambda fit: (KINDS.index(fit.what), fit.dataset, fit.catalog))
-    write_atomic(path, dump_json({"format": FORMAT, "fits": [asdict(fit) for fit in ordered]}, indent=1))
+    with exclusive(path.with_name(f".{path.name}.lock"), waiting=lambda: None):
+        old = read_calibrations(path).fits if path.exists() else ()
+        kept = [
+            fit for fit in old if (fit.what, fit.catalog) not in replaced and (fit.what, fit.dataset) not in renewed
+        ]
+        ordered = sorted([*kept, *new], key=lambda fit: (KINDS.index(fit.what), fit.dataset, fit.catalog))
+        write_atomic(path, dump_json({"format": FORMAT, "fits": [asdict(fit) for fit in ordered]}, indent=1))
 
 
 def behind(pipeline: Pipeline, place: int | None = None) -> dict[str, Any]:

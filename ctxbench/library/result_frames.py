@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ctxbench.bench.failures import failures_told
 from ctxbench.bench.metrics import Grade, parse_metric
 from ctxbench.bench.results import RunFolder
 from ctxbench.bench.stats import Comparison, compare_metric, correct
@@ -113,6 +115,9 @@ class Results:
     def per_query(self) -> pd.DataFrame:
         """Every metric by query, one row a dataset, selector and query; NaN where it does not apply to the query.
 
+        The last column, `error`, says why the selector failed on the query; empty where it did not. A query that was
+        failed on counts as nothing offered.
+
         Example:
             >>> res = ctxbench.evaluate("datasets/smoke", ["bm25"], embedder="hashing", counter="chars/4")
             >>> res.per_query().columns[:3].tolist()
@@ -128,6 +133,7 @@ class Results:
                 frame.insert(0, "query", list(part.answers.queries))
                 frame.insert(0, "selector", selector)
                 frame.insert(0, "dataset", dataset)
+                frame["error"] = [part.answers.errors.get(query, "") for query in part.answers.queries]
                 frames.append(frame)
         return pd.concat(frames, ignore_index=True)
 
@@ -236,10 +242,19 @@ class Results:
         return str(style.to_latex(**{"hrules": True, **given}))
 
     def _repr_html_(self) -> str:
-        return str(_told(self.summary).to_html(index=False, border=0))
+        failed = "".join(f"<p>{escape(one)}</p>" for one in self._failures())
+        return f"{_told(self.summary).to_html(index=False, border=0)}{failed}"
 
     def __repr__(self) -> str:
-        return str(_told(self.summary).to_string(index=False))
+        return "\n".join([_told(self.summary).to_string(index=False), *self._failures()])
+
+    def _failures(self) -> Iterator[str]:
+        """A line for each selector that failed on queries of a dataset: on how many, and the first reason."""
+        for one in self.summary.datasets:
+            for selector in one.selectors:
+                if selector.errors:
+                    errors = self._part(one.dataset, selector.selector).answers.errors
+                    yield f"warning: {failures_told(one.dataset, selector.selector, errors)[0]}; all: per_query()"
 
     @property
     def _seed(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.bench.selector_specs import SelectorSpec, definition_spec, pipeline_spec, shipped_spec
-from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.core.errors import ParameterError, UnknownNameError, suggest
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.registry import REFINE_KINDS, parameters
 from ctxbench.core.rules import learn
@@ -18,8 +18,10 @@ from ctxbench.io.json_files import dump_json
 from ctxbench.library.embedders import embedder_name
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.definition import Definition
+from ctxbench.selectors.definitions import find_definition, pipeline_of
 from ctxbench.selectors.external import External, FileSelector
 from ctxbench.selectors.parameters import Value
+from ctxbench.selectors.pipelines import ORACLE
 from ctxbench.selectors.selector import Selector
 
 
@@ -77,7 +79,7 @@ def _pipeline(spec: Mapping[str, Any]) -> Pipeline:
             }
         return [told(one) for one in part] if isinstance(part, list | tuple) else part
 
-    return Pipeline.of(told(spec))
+    return pipeline_of(told(spec))
 
 
 def _embeds(value: Any) -> bool:
@@ -185,6 +187,8 @@ def selector_spec(name: str, given: Any) -> SelectorSpec:
     """
     if isinstance(given, str):
         return shipped_spec(given, name=name)
+    if isinstance(given, Mapping) and "selector" in given:
+        return _defined(name, given)
     if isinstance(given, Pipeline | Mapping):
         return pipeline_spec(name, given if isinstance(given, Pipeline) else _pipeline(given))
     if isinstance(given, Preset):
@@ -199,6 +203,20 @@ def selector_spec(name: str, given: Any) -> SelectorSpec:
         f"selector {name!r} must be the name of a shipped one, a pipeline, answers, a function or an object with "
         f"describe and select; got {type(given).__name__}"
     )
+
+
+def _defined(name: str, given: Mapping[str, Any]) -> SelectorSpec:
+    """A shipped selector with values of its parameters, as an experiment writes it."""
+    keys = ("selector", "preset", "set")
+    if unknown := [key for key in given if key not in keys]:
+        raise ParameterError(f"selector {name!r} has no key {unknown[0]!r}{suggest(str(unknown[0]), keys)}")
+    values = given.get("set", {})
+    if not isinstance(values, Mapping) or not all(isinstance(given.get(key, ""), str) for key in keys[:2]):
+        raise ParameterError(f"selector {name!r}: selector and preset are names, and set maps parameters to values")
+    if given["selector"] == ORACLE and len(given) == 1:
+        return shipped_spec(ORACLE, name=name)
+    found, preset = find_definition(given["selector"], given.get("preset"))
+    return definition_spec(name, found, found.values(preset, values))
 
 
 def _outside(name: str, selector: Selector) -> SelectorSpec:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ctxbench.core.requests import Batch
 from ctxbench.io.cache import checksum
-from ctxbench.selectors.protocol import MalformedError, loads
+from ctxbench.selectors.protocol import MalformedError, catalog_hash, loads
 
 _log = logging.getLogger(__name__)
 
@@ -96,5 +96,5 @@ class AnswerCache:
 
 
 def _key(batch: Batch, row: int, repeat: int) -> str:
-    parts = [batch.catalog.hash, batch.requests[row].as_dict(), repeat]
+    parts = [catalog_hash(batch, row), batch.requests[row].as_dict(), repeat]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()

@@ -17,6 +17,7 @@ from ctxbench.core.errors import SelectorError, suggest
 from ctxbench.core.item_suggestions import suggest_items
 from ctxbench.core.requests import Batch, Only
 from ctxbench.core.rules import NOT_CHOSEN, Rule
+from ctxbench.core.times import instant
 from ctxbench.selectors.protocol import ANSWER_KEYS, VERSION, RawAnswer, quoted
 
 
@@ -174,7 +175,7 @@ class AnswerReader:
         other = "and which this session does not hold; offer items of include mode agent"
         only = (request.only or Only()).of(self._batch.catalog)
         whys = (
-            ("which the catalog does not hold", not self._batch.visible[row, position]),
+            (self._unseen(row, position), not self._batch.visible[row, position]),
             ("which is not enabled; it cannot be offered", not item.enabled),
             (f"which is not available to this request; {listed}", available is not None and item.key not in available),
             ("which the user removed from the session; no selector brings it back", item.key in request.removed),
@@ -186,6 +187,24 @@ class AnswerReader:
             (f"whose include mode is {mode}, {other}", True),
         )
         return f"{item.id!r}, {next(why for why, holds in whys if holds)}"
+
+    def _unseen(self, row: int, position: int) -> str:
+        """Why a request may not see an item."""
+        item, request = self._batch.catalog[position], self._batch.requests[row]
+        for what in ("workspace", "user"):
+            its, own = getattr(item, what), getattr(request, what)
+            if its not in (None, own):
+                whose = f"is of another one, {own!r}" if own is not None else "names none"
+                return f"which this query may not see: it is of {what} {its!r}, and the query {whose}"
+        if request.time is None:
+            return (
+                f"which this query may not see: it ends ({item.until}), and a query without a time sees what does not"
+            )
+        if item.created is not None and instant(item.created) > instant(request.time):
+            return (
+                f"which this query may not see: it was created later ({item.created}; the query is of {request.time})"
+            )
+        return f"which this query may not see: it had ended ({item.until}; the query is of {request.time})"
 
     def _hint(self, name: str) -> str:
         """The id that a wrong one probably means, or what ids look like."""

@@ -13,9 +13,8 @@ import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
-from numbers import Integral, Real
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -23,15 +22,27 @@ from typing import Any, cast
 from ctxbench.core.errors import ParameterError, check_choice
 from ctxbench.core.requests import Batch
 from ctxbench.io.files import read_bytes
-from ctxbench.selectors.protocol import SENDS, RawAnswer, Source, Waiting, catalog_items, quoted, shown_path
+from ctxbench.selectors.callable_results import NotAnAnswerError, batch_answers, one_answer
+from ctxbench.selectors.protocol import (
+    SENDS,
+    RawAnswer,
+    Source,
+    Waiting,
+    by_catalog,
+    catalog_items,
+    quoted,
+    request_body,
+    shown_path,
+)
 from ctxbench.selectors.user_code import EndedError, confined, signature_fault
 
 
 class CallableSource(Source):
     """Calls `function(request, items)` once a request, or `function(requests, items)` once a batch.
 
-    `request` is a fresh dict (`Request.as_dict`). `items` is the same list at every call over one catalog, so that
-    an index of it can be kept; it must not be changed, and a change makes every query of the batch an error. What
+    `request` is a fresh dict (`request_body`). `items` is what the request may see: the same list at every call for
+    requests that see the same, one after the other, so that an index of it can be kept. It must not be changed, and a
+    change makes every query that was asked with it an error. What
     the function prints goes to standard error. It returns the ids chosen, best first (or rows of id and score), or
     an answer as a dict, in which `query` may be left out. There is no time limit: use a command for that.
     """
@@ -87,13 +98,18 @@ class CallableSource(Source):
 
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Call the function; what it raises is an error of the query."""
-        if self._catalog != batch.catalog.hash:
+        replies: dict[int, RawAnswer] = {}
+        for catalog, asked in by_catalog(batch, rows).items():
+            replies |= zip(asked, self._ask_with(catalog, batch, asked), strict=True)
+        return [replies[row] for row in rows]
+
+    def _ask_with(self, catalog: str, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
+        """Ask requests that are told the same catalog, of this hash; one or more."""
+        if self._catalog != catalog:
             # Through JSON, so that the function never holds a part of the catalog itself.
-            self._items = json.loads(json.dumps(catalog_items(batch.catalog, self._send)))
+            self._items = json.loads(json.dumps(catalog_items(batch, rows[0], self._send)))
             self._items_hash = _hash(self._items)
-            self._catalog = batch.catalog.hash
-        if not rows:
-            return []
+            self._catalog = catalog
         replies = self._ask_all(batch, rows) if self._batch else [self._ask_one(batch, row) for row in rows]
         if _hash(self._items) != self._items_hash:
             self._catalog = ""
@@ -105,14 +121,15 @@ class CallableSource(Source):
     def _ask_one(self, batch: Batch, row: int) -> RawAnswer:
         request = batch.requests[row]
         began = time.perf_counter()
-        reply = self._call(request.as_dict(), lambda result: _answer(request.id, result))
+        reply = self._call(request_body(batch, row, self._send), lambda result: one_answer(request.id, result))
         if reply.error:
             return reply
         return RawAnswer(answer=reply.answer, seconds=time.perf_counter() - began)
 
     def _ask_all(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         ids = [batch.requests[row].id for row in rows]
-        called = self._call([batch.requests[row].as_dict() for row in rows], lambda result: _answers(ids, result))
+        bodies = [request_body(batch, row, self._send) for row in rows]
+        called = self._call(bodies, lambda result: batch_answers(ids, result))
         if called.error:
             return [called] * len(rows)
         return cast("list[RawAnswer]", called.answer)
@@ -125,7 +142,7 @@ class CallableSource(Source):
         try:
             with confined():
                 return RawAnswer(answer=use(self._function(*arguments)))
-        except (_NotAnAnswerError, EndedError) as error:
+        except (NotAnAnswerError, EndedError) as error:
             return RawAnswer(error=str(error))
         except KeyboardInterrupt as error:
             error.add_note(f"the callable was stopped{_place(error, self._source, self._base)}")
@@ -309,66 +326,6 @@ def _described(function: Callable[..., Any], spec: str | None, source: Path | No
         "sha256": hashlib.sha256(read_bytes(file)).hexdigest(),
         "modules": dict(sorted(modules.items())),
     }
-
-
-class _NotAnAnswerError(Exception):
-    """What the function returned is no answer."""
-
-
-def _answer(query: str, result: Any) -> Any:
-    """Ids, rows or an answer, as an answer."""
-    if isinstance(result, Mapping):
-        return _plain({"query": query, **result})
-    if isinstance(result, str | bytes | set | frozenset) or not isinstance(result, Iterable):
-        raise _NotAnAnswerError(f"the callable returned {quoted(result)}; expected a list of ids, or an answer as dict")
-    return _plain({"query": query, "items": [{"id": row} if isinstance(row, str) else row for row in result]})
-
-
-_PLAIN = (str, int, float, bool, type(None))
-
-
-class _Shown:
-    """Stands for a value that JSON has not, and looks like it."""
-
-    def __init__(self, value: Any) -> None:
-        self._text = quoted(value)
-
-    def __repr__(self) -> str:
-        return self._text
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON would hold it, so that to read it later runs none of the user's code."""
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, Mapping):
-        return {_plain(key) if isinstance(key, _PLAIN) else _Shown(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, Real):
-        return int(value) if isinstance(value, Integral) else float(value)
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [_plain(one) for one in value]
-    return _Shown(value)
-
-
-def _answers(ids: Sequence[str], result: Any) -> list[RawAnswer]:
-    """The results of a batch, as replies in the order of `ids`."""
-    if isinstance(result, Mapping):
-        other = [key for key in result if key not in ids]
-        if other:
-            raise _NotAnAnswerError(f"the callable answered query {quoted(other[0])}, which it was not asked")
-        return [
-            RawAnswer(answer=_answer(query, result[query]))
-            if query in result
-            else RawAnswer(error="the callable returned a dict without it")
-            for query in ids
-        ]
-    if not isinstance(result, Sequence) or isinstance(result, str | bytes):
-        raise _NotAnAnswerError(f"the callable returned {quoted(result)}; expected a list of answers, or a dict by id")
-    if len(result) != len(ids):
-        raise _NotAnAnswerError(f"the callable returned {len(result)} answers to {len(ids)} requests; expected as many")
-    return [RawAnswer(answer=_answer(query, one)) for query, one in zip(ids, result, strict=True)]
 
 
 def _message(error: BaseException) -> str:

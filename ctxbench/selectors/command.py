@@ -31,7 +31,7 @@ from ctxbench.selectors.protocol import (
     dumps,
     loads,
     quoted,
-    request_message,
+    request_messages,
     shown_path,
 )
 from ctxbench.selectors.source_files import code_of, source_files
@@ -77,6 +77,7 @@ class _Asked:
 
     row: int
     query: str
+    catalog: str
     line: str
     ended: int = 0
     sent: float = 0.0
@@ -184,10 +185,8 @@ class CommandSource(Source):
     def ask(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
         """Ask; interrupted, it ends all processes at once. An answer is a success of `CircuitBreaker`."""
         self._breaker.begin(batch.catalog.hash)
-        catalog = self._catalog_line(batch)
-        pending = deque(
-            _Asked(row, batch.requests[row].id, dumps(request_message(batch, row))) for row in dict.fromkeys(rows)
-        )
+        messages = request_messages(batch, rows, self._options.send)
+        pending = deque(_Asked(row, one["query"], one["catalog"], dumps(one)) for row, one in messages)
         replies: dict[int, RawAnswer] = {}
         wanted = len(pending)
         try:
@@ -196,7 +195,7 @@ class CommandSource(Source):
                     replies |= {asked.row: RawAnswer(error=self._breaker.refusal) for asked in pending}
                     pending.clear()
                 for slot in self._slots:
-                    self._fill(slot, pending, replies, catalog)
+                    self._fill(slot, pending, replies, batch)
                 if len(replies) < wanted:
                     self._await(pending, replies)
         except BaseException:
@@ -204,17 +203,17 @@ class CommandSource(Source):
             raise
         return [replies[row] for row in rows]
 
-    def _catalog_line(self, batch: Batch) -> tuple[str, str]:
-        """Hash and line of the catalog; an empty line where nothing is sent."""
-        if self._told[0] != batch.catalog.hash:
-            message = catalog_message(batch.catalog, self._options.send)
-            self._told = (batch.catalog.hash, "" if message is None else dumps(message))
-        return self._told
+    def _catalog_line(self, batch: Batch, asked: _Asked) -> str:
+        """The line of a request's catalog; empty where nothing is sent."""
+        if self._told[0] != asked.catalog:
+            message = catalog_message(batch, asked.row, self._options.send)
+            self._told = (asked.catalog, "" if message is None else dumps(message))
+        return self._told[1]
 
-    def _fill(
-        self, slot: _Slot, pending: deque[_Asked], replies: dict[int, RawAnswer], catalog: tuple[str, str]
-    ) -> None:
+    def _fill(self, slot: _Slot, pending: deque[_Asked], replies: dict[int, RawAnswer], batch: Batch) -> None:
         """Send what may be in flight. A request that a process ended on before is sent alone, to be sure of it.
+
+        Another catalog is told when all before is answered, so that a process need not keep two.
 
         Query ids repeat from dataset to dataset. Where the process still owes an answer to the same id, that answer
         could be taken for the one to this request, so another process is asked.
@@ -222,7 +221,7 @@ class CommandSource(Source):
         while pending and len(slot.in_flight) < self._options.in_flight:
             suspect = pending[0].ended > 0 or any(asked.ended for asked in slot.in_flight.values())
             owed = pending[0].query in slot.given_up
-            if (suspect or owed) and slot.in_flight:
+            if (suspect or owed or pending[0].catalog != slot.catalog) and slot.in_flight:
                 return
             if owed and slot.process is not None:
                 slot.process.kill()
@@ -231,10 +230,10 @@ class CommandSource(Source):
             if process is None:
                 return
             asked = pending.popleft()
-            if slot.catalog != catalog[0]:
-                slot.catalog = catalog[0]
-                if catalog[1]:
-                    process.write(catalog[1])
+            if slot.catalog != asked.catalog:
+                slot.catalog = asked.catalog
+                if line := self._catalog_line(batch, asked):
+                    process.write(line)
             asked.sent = time.perf_counter()
             limit = self._options.timeout * (len(slot.in_flight) + 1)
             asked.deadline = asked.sent + limit + (self._options.start_timeout if slot.fresh else 0.0)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, raise_faults, suggest
-from ctxbench.core.pipeline import PipelineError, SpecFault
+from ctxbench.core.pipeline import Pipeline, PipelineError, SpecFault
+from ctxbench.core.registry import REFINE_KINDS, names
 from ctxbench.io.yaml_files import load_yaml
 from ctxbench.io.yaml_form import YamlForm
 from ctxbench.io.yaml_kinds import refuse_other_kind
@@ -43,6 +44,35 @@ def rooted(spec: Any, base: Path, *, files: bool = True) -> Any:
 def shipped() -> tuple[str, ...]:
     """The names of the selectors that come with ctxbench, sorted."""
     return tuple(sorted(path.stem for path in _SHIPPED.glob("*.yaml")))
+
+
+def pipeline_of(spec: Mapping[str, Any]) -> Pipeline:
+    """A pipeline as `Pipeline.of` builds it, for specifications that users write by hand.
+
+    Raises:
+        PipelineError: as there; where a step is called like a shipped selector, it says how that is named.
+    """
+    try:
+        return Pipeline.of(spec)
+    except PipelineError as error:
+        raise PipelineError([_meant(spec, fault) for fault in error.faults]) from None
+
+
+def _meant(spec: Any, fault: SpecFault) -> SpecFault:
+    """The fault, with a better word where what stands there is a selector and no step."""
+    try:
+        for key in fault.path:
+            spec = spec[key]
+    except (LookupError, TypeError):  # what is wrong there is something else
+        return fault
+    name = next(iter(spec)) if isinstance(spec, Mapping) and len(spec) == 1 else spec
+    steps = ("analyse", "retrieve", *REFINE_KINDS, "format")
+    if name not in (*shipped(), ORACLE) or any(name in names(kind) for kind in steps):
+        return fault
+    entry = f'{{"selector": "{name}"}}' if name == ORACLE else f'{{"selector": "{name}", "set": {{...}}}}'
+    more = "" if name == ORACLE else "; `set` gives its parameters values, such as fitted weights"
+    what = f"{name!r} is a selector, a whole pipeline, and no step: name it in place of the pipeline, {entry}{more}"
+    return SpecFault(fault.path, what)
 
 
 @cache

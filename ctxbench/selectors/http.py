@@ -35,10 +35,13 @@ from ctxbench.selectors.protocol import (
     MalformedError,
     RawAnswer,
     Source,
+    by_catalog,
+    catalog_hash,
     catalog_message,
     dumps,
     loads,
     quoted,
+    request_body,
 )
 from ctxbench.text.secrets import HIDDEN, Secrets, secrets_in_url, shown_url
 
@@ -169,28 +172,37 @@ class HttpSource(Source):
         """Post the requests; a POST that fails makes each of its queries an error, until `CircuitBreaker` ends."""
         self._breaker.begin(batch.catalog.hash)
         size = self._options.batch
-        parts = [list(rows[first : first + size]) for first in range(0, len(rows), size)]
+        parts = [
+            those[first : first + size]
+            for those in by_catalog(batch, rows).values()
+            for first in range(0, len(those), size)
+        ]
         if self._options.concurrency == 1:
-            replies = [self._post(batch, part) for part in parts]
+            posted = [self._post(batch, part) for part in parts]
         else:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="ctxbench-http")
             try:
-                replies = list(self._pool.map(lambda part: self._post(batch, part), parts))
+                posted = list(self._pool.map(lambda part: self._post(batch, part), parts))
             except BaseException:
                 self.close()
                 raise
-        return [reply for part in replies for reply in part]
+        replies = {
+            row: reply for part, got in zip(parts, posted, strict=True) for row, reply in zip(part, got, strict=True)
+        }
+        return [replies[row] for row in rows]
 
     def _post(self, batch: Batch, rows: Sequence[int]) -> list[RawAnswer]:
+        """Post requests that see the same items."""
         if self._breaker.refusal:
             return [RawAnswer(error=self._breaker.refusal)] * len(rows)
-        requests = [{"query": batch.requests[row].id, "request": batch.requests[row].as_dict()} for row in rows]
-        message: dict[str, Any] = {"ctxbench": VERSION, "catalog": batch.catalog.hash, "requests": requests}
+        send = self._options.send
+        requests = [{"query": batch.requests[row].id, "request": request_body(batch, row, send)} for row in rows]
+        message: dict[str, Any] = {"ctxbench": VERSION, "catalog": catalog_hash(batch, rows[0]), "requests": requests}
         try:
             body, seconds = self._exchange(message)
             if "answers" not in body:
-                message |= self._needed(body["need"], batch.catalog)
+                message |= self._needed(body["need"], batch, rows[0])
                 body, seconds = self._exchange(message)
             answers = self._answers([batch.requests[row].id for row in rows], body)
         except _FailedError as error:
@@ -203,9 +215,9 @@ class HttpSource(Source):
         timed = seconds if len(rows) == 1 else math.nan
         return [self._reply(answers[batch.requests[row].id], timed, batch.catalog) for row in rows]
 
-    def _needed(self, need: Any, catalog: Catalog) -> dict[str, Any]:
+    def _needed(self, need: Any, batch: Batch, row: int) -> dict[str, Any]:
         """What is added to a POST whose response said that the endpoint needs something."""
-        message = catalog_message(catalog, self._options.send)
+        message = catalog_message(batch, row, self._options.send)
         if need != "catalog" or message is None:
             raise _FailedError(
                 f"{self._shown} needs {self._shown_value(need)}, which it is not sent (send is {self._options.send!r})"

@@ -1,25 +1,30 @@
 """What ctxbench and a selector outside it say to each other: JSON messages of a published, versioned schema.
 
-Three messages go out: the catalog (once, before the first request over it), a request, and over HTTP a POST of
-several requests. One comes back: an answer for one query. `external_schema.json` beside this file defines them;
-`schema()` returns it. What asks is a `Source`, which is given up on by a `CircuitBreaker`.
+Three messages go out: a catalog (before the first request over it), a request, and over HTTP a POST of several
+requests. The catalog of a request is what it may see: nothing of other workspaces and users, nothing later or ended, so
+that requests which see different items have different catalogs. One message comes back: an answer for one query.
+`external_schema.json` beside this file defines them; `schema()` returns it. What asks is a `Source`, which is given up
+on by a `CircuitBreaker`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
+from ctxbench.core.arrays import BoolArray
 from ctxbench.core.errors import SelectorError
-from ctxbench.core.items import Catalog
 from ctxbench.core.requests import Batch
 
 VERSION = 1  # the value of "ctxbench" in every message; raised when a message changes its meaning
@@ -154,32 +159,85 @@ class CircuitBreaker:
         self.begin("")
 
 
-def catalog_items(catalog: Catalog, send: str) -> list[Any] | None:
-    """What an outside selector is told of a catalog.
+def catalog_hash(batch: Batch, row: int) -> str:
+    """What messages call the catalog of one request: of all items their hash, of some one that no others have."""
+    seen = _seen(batch, row)
+    if seen is None:
+        return batch.catalog.hash
+    return hashlib.sha256(batch.catalog.hash.encode() + np.packbits(seen).tobytes()).hexdigest()
+
+
+def by_catalog(batch: Batch, rows: Iterable[int]) -> dict[str, list[int]]:
+    """Some requests by their `catalog_hash`, each once, in the order in which they come."""
+    out: dict[str, list[int]] = {}
+    for row in dict.fromkeys(rows):
+        out.setdefault(catalog_hash(batch, row), []).append(row)
+    return out
+
+
+def catalog_items(batch: Batch, row: int, send: str) -> list[Any] | None:
+    """What an outside selector is told of the catalog of one request; the same for all of one `catalog_hash`.
 
     Args:
-        catalog: the items; those that are not enabled are left out, nobody may offer them.
+        batch: the requests and the items. Those that are not enabled are left out, nobody may offer them; those that
+            the request may not see, too, and the links that lead to them.
+        row: of the request.
         send: `items` for rows as in `corpus.jsonl` (without metadata, which a dataset may keep its labels in),
             `ids` for the ids alone, `nothing` for None.
     """
-    enabled = [item for item in catalog if item.enabled]
     if send == "nothing":
         return None
+    seen = _seen(batch, row)
+    places = range(len(batch.catalog)) if seen is None else np.flatnonzero(seen).tolist()
+    told = [batch.catalog[place] for place in places if batch.catalog[place].enabled]
     if send == "ids":
-        return [item.id for item in enabled]
-    return [{key: value for key, value in item.as_row().items() if key != "metadata"} for item in enabled]
+        return [item.id for item in told]
+    rows = [{key: value for key, value in item.as_row().items() if key != "metadata"} for item in told]
+    if seen is not None:
+        ids = {batch.catalog.ids[place] for place in places}
+        for one in rows:
+            if links := [link for link in one.pop("links", ()) if link["item"] in ids]:
+                one["links"] = links
+    return rows
 
 
-def catalog_message(catalog: Catalog, send: str) -> dict[str, Any] | None:
-    """The message that tells the catalog, with `items` or `ids`; None where nothing is sent."""
-    items = catalog_items(catalog, send)
-    return None if items is None else {"ctxbench": VERSION, "catalog": catalog.hash, send: items}
+def catalog_message(batch: Batch, row: int, send: str) -> dict[str, Any] | None:
+    """The message that tells the catalog of one request, with `items` or `ids`; None where nothing is sent."""
+    items = catalog_items(batch, row, send)
+    return None if items is None else {"ctxbench": VERSION, "catalog": catalog_hash(batch, row), send: items}
 
 
-def request_message(batch: Batch, row: int) -> dict[str, Any]:
-    """The message that asks one request."""
-    request = batch.requests[row]
-    return {"ctxbench": VERSION, "catalog": batch.catalog.hash, "query": request.id, "request": request.as_dict()}
+def request_body(batch: Batch, row: int, send: str) -> dict[str, Any]:
+    """One request as it is sent, without what it may not see.
+
+    Where no catalog is sent, `available` says what it may see, unless that is all.
+    """
+    request, seen = batch.requests[row], _seen(batch, row)
+    body = request.as_dict()
+    if seen is None:
+        return body
+    if request.available is not None:
+        body["available"] = [key.id for key in request.available if seen[batch.catalog.position(key)]]
+    elif send == "nothing":
+        told = np.flatnonzero(seen).tolist()
+        body["available"] = [batch.catalog.ids[place] for place in told if batch.catalog[place].enabled]
+    return body
+
+
+def request_messages(batch: Batch, rows: Iterable[int], send: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The messages that ask some requests, each with its row, in the order of `by_catalog`."""
+    for catalog, those in by_catalog(batch, rows).items():
+        for row in those:
+            told = {"query": batch.requests[row].id, "request": request_body(batch, row, send)}
+            yield row, {"ctxbench": VERSION, "catalog": catalog, **told}
+
+
+def _seen(batch: Batch, row: int) -> BoolArray | None:
+    """Which items a request may see, shape (n_items,); None where it may see all."""
+    if not batch.catalog.facts.hidden:
+        return None
+    seen: BoolArray = batch.visible[row]
+    return None if seen.all() else seen
 
 
 def dumps(message: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from ctxbench.data.labelling.answer_log import KeyPress, state_of
 from ctxbench.data.labelling.folder import opened
 from ctxbench.data.labelling.query_files import read_weights, write_weights
 from ctxbench.data.labelling.queue import Queue
-from ctxbench.selectors.protocol import catalog_message, dumps, request_message
+from ctxbench.selectors.protocol import catalog_message, dumps, request_messages
 
 
 def splitting(**given):
@@ -244,8 +244,27 @@ def test_requests_are_the_lines_that_a_command_reads(tiny, tmp_path, capsys):
     curate.export(str(tiny), curate.ExportTargets(None, None, path), as_json=False)
     assert capsys.readouterr().out == f"the catalog and 10 requests, as a command reads them, written to {path}\n"
     batch = read_dataset(tiny).batch()
-    sent = [catalog_message(batch.catalog, "items"), *(request_message(batch, row) for row in range(len(batch)))]
+    sent = [catalog_message(batch, 0, "items"), *(one for _, one in request_messages(batch, range(10), "items"))]
     assert path.read_text("ascii").splitlines() == list(map(dumps, sent))
+
+
+def test_requests_that_see_different_items_follow_a_catalog_each(tmp_path, capsys):
+    path = tmp_path / "requests.jsonl"
+    curate.export("diary", curate.ExportTargets(None, None, path), as_json=False)
+    rows = [json.loads(line) for line in path.read_text("ascii").splitlines()]
+    asked = [row for row in rows if "query" in row]
+    said = f"{len(rows) - len(asked)} catalogs, of what each request may see, and {len(asked)} requests"
+    assert capsys.readouterr().out.startswith(said)
+    diary = read_dataset(Path(__file__).parents[2] / "datasets" / "diary")
+    whose = {query.id: query.request.workspace for query in diary.queries}
+    told = None
+    for row in rows:
+        if "items" in row:
+            told = row
+            continue
+        assert row["catalog"] == told["catalog"]
+        assert {item.get("workspace") for item in told["items"]} <= {None, whose[row["query"]]}
+    assert {row["query"] for row in asked} == set(whose)
 
 
 def test_requests_may_say_what_each_may_be_offered(tiny, tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ctxbench.cli.app import main
 from ctxbench.cli.data_listing import import_dataset
 from ctxbench.cli.fetch_command import fetch_source
 from ctxbench.core.errors import StorageError
@@ -99,6 +100,25 @@ def test_a_dataset_is_imported_from_a_folder_and_copied(tmp_path):
         pytest.skip("the published files of livemcpbench are not beside the repository")
     import_dataset("livemcpbench", out=tmp_path / "copy", source=source)
     assert read_dataset(tmp_path / "copy").hash == open_dataset("livemcpbench").hash
+
+
+def test_a_file_of_ones_own_is_imported_in_the_form_of_a_public_dataset(tmp_path, capfd):
+    turn = {"role": "user", "content": "I am a biologist.", "has_answer": True}
+    dates = {"question_date": "2023/05/30 (Tue) 23:40", "haystack_dates": ["2023/05/21 (Sun) 03:58"]}
+    asked = {"question_id": "q1", "question_type": "mine", "question": "What am I?", **dates}
+    histories = {"haystack_session_ids": ["s1"], "haystack_sessions": [[turn]]}
+    (tmp_path / "mine.json").write_text(json.dumps([{**asked, **histories}]))
+    args = ["data", "import", "longmemeval-oracle", "--from", str(tmp_path / "mine.json"), "--own"]
+    with pytest.raises(SystemExit) as ended:
+        main([*args, "--out", str(tmp_path / "chats")])
+    assert ended.value.code == 0
+    assert f"dataset chats: 1 queries over 1 items written to {tmp_path / 'chats'}" in capfd.readouterr().err
+    assert read_dataset(tmp_path / "chats").name == "chats"
+    assert "longmemeval-oracle" not in [row.name for row in list_datasets() if row.state == "cached"]
+    with pytest.raises(SystemExit) as ended:
+        main(args)
+    assert ended.value.code == 2
+    assert "--own needs the files, --from PLACE, and where the dataset goes, --out FOLDER" in capfd.readouterr().err
 
 
 def test_what_is_there_is_listed_with_its_licence(there, capfd):

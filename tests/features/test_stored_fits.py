@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -63,6 +64,14 @@ class TestFile:
             ("probability", 9),
             ("abstention", 7),
         ]
+
+    def test_who_writes_at_the_same_time_loses_no_fit(self, tmp_path):
+        names = [f"d{number}" for number in range(8)]
+        new = [replace(FIT, dataset=name, catalog=f"{number:064x}") for number, name in enumerate(names)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda fit: write_calibrations(tmp_path / "fits.json", [fit]), new))
+        assert [fit.dataset for fit in read_calibrations(tmp_path / "fits.json").fits] == names
+        assert [file.name for file in tmp_path.iterdir()] == ["fits.json"]
 
     def test_an_edit_shows_in_its_content(self, path):
         before = read_calibrations(path).content

@@ -22,6 +22,7 @@ from ctxbench.bench.runner import run
 from ctxbench.bench.summary import summarise_run
 from ctxbench.cli.commands import Told, report_run
 from ctxbench.core.errors import InputError, ParameterError, UnknownNameError, UserError
+from ctxbench.core.pipeline import PipelineError
 from tests.library.conftest import CHEAP, ROOT, SMOKE
 
 
@@ -109,6 +110,55 @@ def test_a_function_that_changes_what_it_is_given_or_fails_is_an_error_of_its_qu
 
     found = ctxbench.evaluate(SMOKE, {"greedy": greedy, "failing": failing, "bm25": "bm25"}, **CHEAP)
     assert found.to_frame()["errors"].tolist() == [30, 30, 0]
+
+
+def test_a_shipped_selector_takes_values_of_its_parameters():
+    given = {"selector": "memory", "set": {"n": 1, "words": 0.5}}
+    found = ctxbench.evaluate(SMOKE, {"one": given, "plain": "memory"}, **CHEAP)
+    assert found.per_query().groupby("selector")["items"].max().to_dict() == {"one": 1, "plain": 10}
+    for wrong, message in (
+        ({**given, "sett": {}}, "selector 'x' has no key 'sett'; did you mean 'set'"),
+        ({**given, "set": 3}, "set maps parameters to values"),
+        ({**given, "set": {"m": 3}}, "selector 'memory' has no parameter 'm'"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            ctxbench.evaluate(SMOKE, {"x": wrong}, **CHEAP)
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ({"retrieve": "memory"}, "retrieve"),
+        ({"retrieve": {"merge": {"a": "memory", "b": "bm25"}}}, "retrieve.merge.a"),
+        ({"retrieve": "bm25", "refine": ["first", {"memory": {}}]}, "refine.1"),
+    ],
+)
+def test_a_selector_in_the_place_of_a_step_is_told_apart(spec, place):
+    with pytest.raises(PipelineError) as caught:
+        ctxbench.pipeline(**spec)
+    said = "'memory' is a selector, a whole pipeline, and no step: name it in place of the pipeline"
+    assert str(caught.value).startswith(f'{place}: {said}, {{"selector": "memory", "set": {{...}}}}')
+    with pytest.raises(PipelineError, match="unknown retrieve strategy 'memry'"):
+        ctxbench.pipeline("memry")
+
+
+def test_what_a_selector_failed_on_is_shown_with_the_first_reason(results):
+    def failing(request, _items):
+        if request["id"] != "s003":
+            raise ValueError("a < b")
+        return []
+
+    found = ctxbench.evaluate(SMOKE, {"bm25": "bm25", "failing": failing}, **CHEAP)
+    said = "warning: smoke, failing: 29 queries failed and count as nothing offered, first query 's001' and 28 more: "
+    text, html = repr(found), found._repr_html_()
+    assert f"{said}the callable raised ValueError: a < b (" in text.splitlines()[-1]
+    assert "29 queries failed" in html
+    assert "ValueError: a &lt; b" in html
+    rows = found.per_query().query("selector == 'failing'").set_index("query")["error"]
+    assert "a < b" in rows["s001"]
+    assert rows["s003"] == ""
+    assert (found.per_query().query("selector == 'bm25'")["error"] == "").all()
+    assert "failed" not in repr(results) + results._repr_html_()
 
 
 def test_two_datasets_stand_one_below_the_other(results):

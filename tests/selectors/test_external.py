@@ -16,7 +16,7 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.selectors.callable import CallableSource
 from ctxbench.selectors.external import External, external_from_config, schema
-from ctxbench.selectors.protocol import catalog_message, request_message
+from ctxbench.selectors.protocol import catalog_message, request_messages
 
 CATALOG = Catalog(
     [
@@ -61,16 +61,17 @@ def test_what_is_sent_is_what_the_schema_says():
         turn=2,
         time="2026-01-01T00:00:00Z",
     )
-    assert valid(request_message(Batch.of(CATALOG, [request]), 0), "request")
-    assert valid(request_message(batch_of(""), 0), "request")
-    items = catalog_message(CATALOG, "items")
+    for batch in (Batch.of(CATALOG, [request]), batch_of("")):
+        ((_, message),) = request_messages(batch, [0], "items")
+        assert valid(message, "request")
+    items = catalog_message(batch, 0, "items")
     assert valid(items, "catalog")
     assert [row["_id"] for row in items["items"]] == ["rule:r", "tool:s:a", "tool:c"]
     assert all("metadata" not in row for row in items["items"])
-    ids = catalog_message(CATALOG, "ids")
+    ids = catalog_message(batch, 0, "ids")
     assert valid(ids, "catalog")
     assert ids["ids"] == ["rule:r", "tool:s:a", "tool:c"]
-    assert catalog_message(CATALOG, "nothing") is None
+    assert catalog_message(batch, 0, "nothing") is None
 
 
 @pytest.mark.parametrize(

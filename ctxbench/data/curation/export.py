@@ -40,7 +40,7 @@ from ctxbench.data.importers.formats.conversion import EXPORT_FILE, EXPORT_KEY
 from ctxbench.data.importers.formats.qrels import HEADER
 from ctxbench.io.files import atomic_folder, file_name, write_atomic
 from ctxbench.io.json_files import dump_json, dump_jsonl, read_json
-from ctxbench.selectors.protocol import catalog_message, request_message
+from ctxbench.selectors.protocol import catalog_message, request_messages
 
 FORMATS = ("beir", "trec")
 
@@ -76,7 +76,7 @@ class ExportReport:
 
 
 def request_rows(dataset: Dataset, *, may_offer: bool = False) -> Iterator[dict[str, Any]]:
-    """What a command of the user's own reads on standard input: the catalog, then a request a line.
+    """What a command of the user's own reads on standard input: a catalog, then the requests over it, a line each.
 
     Args:
         dataset: any.
@@ -85,18 +85,20 @@ def request_rows(dataset: Dataset, *, may_offer: bool = False) -> Iterator[dict[
 
     Yields:
         The messages of `ctxbench.selectors.protocol`: one with the catalog, then one a query, in the dataset's order.
+        Queries that see different items have different catalogs: each is followed by its queries.
     """
     batch, ids = dataset.batch(), dataset.current_catalog.ids
-    catalog = catalog_message(batch.catalog, "items")
-    if catalog is not None:
-        yield catalog
-    for row, eligible in enumerate(batch.eligible):
+    last = ""
+    for row, message in request_messages(batch, range(len(batch)), "items"):
+        if message["catalog"] != last:
+            last = message["catalog"]
+            yield catalog_message(batch, row, "items") or {}
         told: dict[str, Any] = {}
         if may_offer:
             session = batch.session_item[batch.session_start[row] : batch.session_start[row + 1]]
-            told = {"may_offer": [ids[position] for position in np.flatnonzero(eligible)]}
+            told = {"may_offer": [ids[position] for position in np.flatnonzero(batch.eligible[row])]}
             told |= {"session": [ids[position] for position in session]} if len(session) else {}
-        yield {**request_message(batch, row), **told}
+        yield {**message, **told}
 
 
 def export_dataset(

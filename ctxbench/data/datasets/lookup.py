@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctxbench.bench.progress_listener import Notify, nothing_said
@@ -146,6 +146,29 @@ def import_dataset(name: str, *, source: Path | None = None, notify: Notify = no
     if not isinstance(importer, FileImporter):
         raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
     return _write_to_cache(name, importer.with_folder(source).load(name), notify)
+
+
+def import_own(name: str, source: Path, *, called: str) -> Dataset:
+    """Make a dataset of files of the user's own, in the form of those that a dataset is imported from.
+
+    Args:
+        name: of the dataset whose form they have.
+        source: a folder that holds them under the published names, or the file where it is one.
+        called: the name of what is made; nothing goes into the cache.
+
+    Raises:
+        UnknownNameError: no importer provides `name`.
+        ParameterError: its importer takes no other files than the published ones.
+        StorageError: a file is missing or cannot be read.
+        InputError: a file has another form: all faults, with file and line.
+    """
+    by_dataset = importers()
+    if name not in by_dataset:
+        raise UnknownNameError("dataset to import", name, by_dataset)
+    importer = by_dataset[name]
+    if not isinstance(importer, FileImporter):
+        raise ParameterError(f"dataset {name} is not read from a folder; its source is installed: {importer.install}")
+    return replace(importer.with_own(source).load(name), name=called)
 
 
 def _import(name: str, importer: Importer, notify: Notify) -> Dataset:

@@ -68,6 +68,7 @@ class LongMemEvalOracle(FileImporter):
     before it. A query is asked at its question's date, and tagged by its type.
     """
 
+    takes_own = True
     source = _published("oracle", 15_388_478, "821a2034d219ab45846873dd14c14f12cfe7776e73527a483f9dac095d38620c")
     provides: ClassVar[tuple[str, ...]] = ("longmemeval-oracle",)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
-from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameError
+from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.files import read_text
@@ -17,6 +17,7 @@ from ctxbench.io.rows import Row
 
 SOURCES = "sources"  # below the cache's folder
 HUB = "https://huggingface.co"
+_OWN_REMARK = "Made of files in the form of the published ones, not of these: `publishers` are who made them."
 OWNER = "publisher"  # the `source` of labels that the owner of the data wrote
 
 
@@ -140,7 +141,8 @@ class FileImporter:
     """Base of the importers that read published files.
 
     A class names its `source`, the datasets that it provides with the method that makes each, and its `revision`,
-    which goes up by one with every change of what it makes.
+    which goes up by one with every change of what it makes. One that counts on nothing but the form of the files
+    `takes_own`: it reads files of the user's in that form, too.
     """
 
     source: ClassVar[PublishedSource]
@@ -148,25 +150,47 @@ class FileImporter:
     version: ClassVar[str]
     install: ClassVar[str]
     revision: ClassVar[int] = 1
+    takes_own: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """Set version and install command, which follow from the source."""
         cls.version = f"{cls.source.date}-{cls.source.commit[:8]}-{cls.revision}"
         cls.install = f"ctxbench data fetch {cls.source.name}"
 
-    def __init__(self, folder: Path | None = None, *, expected: PublishedSource | None = None) -> None:
+    def __init__(
+        self, folder: Path | None = None, *, expected: PublishedSource | None = None, own: bool = False
+    ) -> None:
         """Read from where `ctxbench data fetch` puts the files, or from a folder that holds the same.
 
         Args:
             folder: with the files, under their own paths or those of the repository; None = the fetched ones.
             expected: the files that are accepted; None = the published ones.
+            own: accept what is there, as `with_own` does.
         """
         self._folder = folder
         self._expected = expected or self.source
+        self._is_own = own
+        if own:
+            files = tuple(replace(file, sha256=self._digest(file)[1]) for file in self._expected.files)
+            self._expected = replace(self._expected, files=files, licence="not stated in the files")
 
     def with_folder(self, folder: Path) -> Self:
-        """The same importer, which reads from another folder."""
+        """The same importer, which reads from another folder, or the file itself where it reads one."""
         return type(self)(folder, expected=self._expected)
+
+    def with_own(self, folder: Path) -> Self:
+        """The same importer, which takes what lies in a folder for files of the user's own in the published form.
+
+        What it makes says so in its card, and has a version of their SHA-256.
+
+        Raises:
+            ParameterError: it takes the published files alone.
+            StorageError: a file is missing or cannot be read.
+        """
+        if not self.takes_own:
+            what = f"{self.source.name} is read from the published files alone"
+            raise ParameterError(f"{what}: how it labels was looked up in these; write yours as a folder of a dataset")
+        return type(self)(folder, expected=self._expected, own=True)
 
     def available(self) -> bool:
         """Whether all files are there; they are checked when they are read."""
@@ -182,7 +206,11 @@ class FileImporter:
         """
         if name not in self.provides:
             raise UnknownNameError(f"dataset of {self.source.name}", name, self.provides)
-        return self.make(name)
+        made = self.make(name)
+        if not self._is_own:
+            return made
+        digest = hashlib.sha256("".join(file.sha256 for file in self._expected.files).encode()).hexdigest()
+        return replace(made, version=f"own-{digest[:12]}-{self.revision}")
 
     def make(self, name: str) -> Dataset:
         """Make one of `provides`."""
@@ -197,11 +225,15 @@ class FileImporter:
             counts: what is odd in the source, by name; 0 shows that it was looked for.
             remarks: what a reader of figures should know, one sentence or a few each.
         """
+        source, remarks = self._expected.card(*paths), list(remarks)
+        if self._is_own:
+            source = {"form": source["url"], "sha256": source["sha256"]}
+            remarks.insert(0, _OWN_REMARK)
         return {
             "licence": self._expected.licence,
-            "source": self._expected.card(*paths),
+            "source": source,
             "labelling": labelling,
-            "notes": {"counted": dict(counts), "remarks": list(remarks)},
+            "notes": {"counted": dict(counts), "remarks": remarks},
         }
 
     def read(self, path: str) -> SourceText:
@@ -212,21 +244,31 @@ class FileImporter:
             InputError: it is not UTF-8.
         """
         file = self._expected.file(path)
-        place = self._find(file)
-        if place is None:
-            missing = (self._folder or self._expected.folder) / path
-            raise StorageError(f"cannot read {missing}: no such file; {self._remedy()}")
-        digest = sha256_of(place, remedy=self._remedy())
+        place, digest = self._digest(file)
         if digest != file.sha256:
+            own = "A changed file is another dataset: write it as a folder of its own"
+            if self.takes_own:
+                own = f"A file of your own in this form is another dataset: `ctxbench data import {self.provides[0]} "
+                own += "--from PLACE --own --out FOLDER` makes it"
             raise StorageError(
                 f"{place} is not the published file: its SHA-256 is {digest}, expected {file.sha256} "
                 f"({file.published} of {self.source.repository} at commit {self.source.commit}); {self._remedy()}. "
-                "A changed file is another dataset: write it as a folder of its own"
+                f"{own}"
             )
         return SourceText(place, read_text(place))
 
+    def _digest(self, file: SourceFile) -> tuple[Path, str]:
+        """Where a file lies, and its SHA-256."""
+        place = self._find(file)
+        if place is None:
+            missing = (self._folder or self._expected.folder) / file.path
+            raise StorageError(f"cannot read {missing}: no such file; {self._remedy()}")
+        return place, sha256_of(place, remedy=self._remedy())
+
     def _find(self, file: SourceFile) -> Path | None:
         folder = self._folder or self._expected.folder
+        if len(self._expected.files) == 1 and folder.is_file():
+            return folder
         return next((path for path in (folder / file.path, folder / file.published) if path.is_file()), None)
 
     def _remedy(self) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 
 import numpy as np
 import pytest
 
-from ctxbench.core.errors import InputError
+from ctxbench.core.errors import InputError, StorageError
 from ctxbench.data.datasets.dataset import split_of
+from ctxbench.data.datasets.lookup import import_dataset, import_own
 from ctxbench.data.datasets.reader import read_dataset
 from ctxbench.data.datasets.writer import write_dataset
 from ctxbench.data.importers.longmemeval import LongMemEvalM, LongMemEvalOracle, LongMemEvalS
@@ -69,6 +71,29 @@ def test_each_file_is_a_dataset_of_its_own(make, importer):
     assert dataset.card["source"]["url"] == "https://huggingface.co/datasets/xiaowu0162/longmemeval"
     (file,) = importer.source.files
     assert dataset.card["source"]["sha256"].keys() == {file.path}
+
+
+def test_a_file_of_ones_own_in_this_form_is_another_dataset(tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps([DEGREE, PETS]))
+    with pytest.raises(StorageError) as caught:
+        import_dataset("longmemeval-oracle", source=file)
+    assert "`ctxbench data import longmemeval-oracle --from PLACE --own --out FOLDER` makes it" in str(caught.value)
+    first = import_own("longmemeval-oracle", file, called="mine")
+    assert (first.name, [query.id for query in first.queries]) == ("mine", ["q1", "q2"])
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    page = "https://huggingface.co/datasets/xiaowu0162/longmemeval"
+    assert first.card["source"] == {"form": page, "sha256": {"longmemeval_oracle.json": digest}}
+    assert first.card["licence"] == "not stated in the files"
+    assert first.card["notes"]["remarks"][0].startswith("Made of files in the form of the published ones, not of these")
+    file.write_text(json.dumps([DEGREE]))
+    second = import_own("longmemeval-oracle", file, called="mine")
+    assert first.version.startswith("own-")
+    assert second.version.startswith("own-")
+    assert first.version != second.version
+    file.write_text('[{"question_id": 3}]')
+    with pytest.raises(InputError, match=r"'question_id' must be a text, got 3 .*mine\.json, line 1"):
+        import_own("longmemeval-oracle", file, called="mine")
 
 
 def test_files_come_from_the_hub_at_a_commit_whatever_serves_github():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, StorageError, UnknownNameError
-from ctxbench.data.datasets.lookup import import_dataset, list_datasets, open_dataset
+from ctxbench.data.datasets.lookup import import_dataset, import_own, list_datasets, open_dataset
 from ctxbench.data.importers.livemcpbench import LiveMCPBench
 from ctxbench.data.importers.locomo import LoCoMo
 from ctxbench.data.importers.longmemeval import LongMemEvalM, LongMemEvalOracle, LongMemEvalS
@@ -94,6 +94,15 @@ def test_a_changed_file_is_refused_with_both_digests(made_up, tmp_path):
     assert f"{changed} is not the published file: its SHA-256 is {found}, expected {expected}" in message
     assert "dataset/plugin_des.json of HowieHwong/MetaTool at commit 35e81bb" in message
     assert "A changed file is another dataset" in message
+
+
+def test_own_files_are_refused_where_the_labels_were_looked_up_in_the_published_ones(tmp_path):
+    with pytest.raises(ParameterError, match="metatool is read from the published files alone"):
+        import_own("metatool-single", tmp_path, called="mine")
+    with pytest.raises(ParameterError, match="dataset bfcl-live is not read from a folder"):
+        import_own("bfcl-live", tmp_path, called="mine")
+    with pytest.raises(UnknownNameError, match="unknown dataset to import 'mine'"):
+        import_own("mine", tmp_path, called="mine")
 
 
 def test_a_missing_file_is_named(made_up, tmp_path):
