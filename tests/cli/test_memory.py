@@ -14,6 +14,7 @@ import typer
 from ctxbench.cli.app import app
 from ctxbench.memory.context_engine import DEFAULTS
 from ctxbench.memory.engine_options import DEEPEST, MOST_RESULTS, ContextOptions, SearchOptions
+from ctxbench.stores.memories import Memory
 from ctxbench.stores.sqlite import SqliteStore
 
 DIARY = Path(__file__).parents[2] / "datasets" / "diary" / "corpus.jsonl"
@@ -99,6 +100,34 @@ def test_a_version_may_stand_before_the_earlier_one(cli, place):
     assert stored()[0]["tea@2"] == "Ben drinks black tea with milk."
 
 
+UNDONE = {
+    "of one time": [{"created_at": "2026-03-01"}, {"created_at": "2026-03-01"}],
+    "without a time": [{}, {}],
+    "the edit later": [{"created_at": "2026-03-01"}, {"created_at": "2026-03-02"}],
+}
+
+
+@pytest.mark.parametrize("times", UNDONE.values(), ids=UNDONE)
+def test_an_edit_that_is_undone_is_a_later_version(cli, place, times):
+    files = [
+        write({"id": "tea", "content": content, **time}, name=f"{content}.jsonl")
+        for content, time in zip(("green", "black"), times, strict=True)
+    ]
+    for file, version in [(files[0], 1), (files[1], 2), (files[0], 3), (files[0], 3), (files[1], 4), (files[1], 4)]:
+        done = cli("memory", "import", "m.db", file, "-w", "home")
+        assert (done.code, stored()[0].popitem()) == (0, (f"tea@{version}", Path(file).stem))
+
+
+def test_a_file_of_several_versions_changes_nothing_again_but_undoes_an_edit(cli, place):
+    rows = [{"id": "tea", "content": text, "created_at": f"2026-03-0{day}"} for day, text in enumerate("aba", 1)]
+    for file, version in [(rows, 3), (rows, 3), ([{**rows[2], "content": "c"}], 4), (rows, 5), (rows, 5)]:
+        assert cli("memory", "import", "m.db", write(*file), "-w", "home").code == 0
+        assert len(stored()[0]) == version
+    assert stored()[0]["tea@5"] == "a"
+    ended = {**rows[1], "until": "2026-03-03"}  # says itself that it is not so any more
+    assert "1 that was there" in cli("memory", "import", "m.db", write(ended), "-w", "home").out
+
+
 def test_rows_of_other_workspaces_are_left_out(cli, place):
     file = write(*({**row, "workspace_id": "home" if row["id"] == "tea" else "work"} for row in ROWS))
     done = cli("memory", "import", "m.db", file, "-w", "home")
@@ -123,6 +152,25 @@ def test_a_dataset_s_corpus_is_imported_with_versions_and_links(cli, place):
             )
         )
     assert found == {name: until.replace("Z", "+00:00") for name, until in ended.items()}
+
+
+def test_the_fields_of_items_are_read_or_passed_over(cli, place):
+    with SqliteStore("from.db") as store:
+        store.create_workspace("home")
+        store.insert(Memory(id="tea", workspace="home", content="Ben drinks tea.", kind="habit"))
+        items = [item.as_row() for item in store.catalog("home")]
+    bare = {
+        "_id": "memory:bread",
+        "text": "Rye.",
+        "type": "memory",
+        "include": "agent",
+        "enabled": True,
+        "server": None,
+    }
+    done = cli("memory", "import", "m.db", write(*items, bare), "-w", "home")
+    assert done.code == 0, done.err
+    with SqliteStore("m.db") as store:
+        assert [store.get("home", id_).kind for id_ in ("tea", "bread")] == ["habit", "note"]
 
 
 def test_vectors_are_made_at_the_import_if_asked_for(cli, place):
@@ -175,6 +223,8 @@ BAD_ROWS = {
         "a relationship leads from one memory to another one",
     ),
     "no memory": ({"_id": "tool:a", "text": "x"}, "'tool:a' is no memory"),
+    "an item that is out of everything": ({"_id": "memory:a", "text": "x", "enabled": False}, "leave the row out"),
+    "a field of items alone": ({"id": "a", "content": "x", "title": "y"}, "unknown field 'title'"),
     "a vector": ({"id": "a", "content": "x", "vector": [1.0]}, "unknown field 'vector'"),
 }
 
@@ -196,6 +246,13 @@ def test_two_contents_of_a_memory_need_times(cli, place):
     assert (done.code, Path("m.db").exists()) == (2, False)
     assert "line 1 says otherwise of 'a'; say with created_at which came later" in done.err
     assert "rows.jsonl, line 3" in done.err
+
+
+def test_two_contents_of_a_memory_since_one_time_are_refused(cli, place):
+    rows = [{"id": "a", "content": text, "created_at": "2026-03-01"} for text in ("one", "one", "two")]
+    done = cli("memory", "import", "m.db", write(*rows), "-w", "home")
+    assert (done.code, Path("m.db").exists()) == (2, False)
+    assert "line 1 says otherwise of 'a' at the same time; say with created_at which came later" in done.err
 
 
 def test_a_bad_row_leaves_a_database_that_is_there_as_it_was(cli, imported):
