@@ -144,6 +144,15 @@ def test_an_updated_memory_is_found_in_its_last_version_and_the_earlier_as_of_th
     assert "green tea" in engine.search("what tea does Ben drink", "home", then).contents[0]
 
 
+def test_as_of_an_earlier_time_what_was_related_then_is(store, engine):
+    store.update("home", "pump", content="The pump was lent to Eva.", at="2026-03-20")
+    for time, version in (("2026-03-19", 1), ("2026-03-20", 2)):
+        found = engine.search("flat tyre", "home", SearchOptions(limit=1, relationships=True, time=time)).results()
+        assert [(one["memory"]["id"], one["memory"]["version"]) for one in found[0]["relationships"]] == [
+            ("pump", version)
+        ]
+
+
 def test_what_a_search_may_not_see_moves_no_score(store, engine):
     """How rare a word is, too, is counted over what is seen: nobody learns of others' memories by the scores."""
     then = SearchOptions(time="2026-03-10T09:00:00Z", user="ana")
