@@ -47,7 +47,8 @@ class ContextEngine:
     """Finds the memories that a query needs, and renders them for a prompt.
 
     Every call names its workspace and sees no other. A query is one vector, however many sentences it has. Whatever
-    goes wrong is an `EngineError` that says its type; a failure is never an empty answer.
+    goes wrong is an `EngineError` that says its type; a failure is never an empty answer. Threads may share an engine,
+    also while others write into its store.
 
     Attributes:
         progress: if any, is called with (texts embedded, texts to embed) while vectors are made.

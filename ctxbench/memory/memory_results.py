@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from ctxbench.steps.links import TYPE
 SIMILARITY = "similarity.score"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FoundMemories:
     """The memories that were found for one query.
 
@@ -27,6 +28,9 @@ class FoundMemories:
 
     outcome: Outcome
     place: int
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({[one['memory']['id'] for one in self.every_result()]})"
 
     @property
     def catalog(self) -> Catalog:
@@ -104,7 +108,7 @@ class FoundMemories:
         return {"memory": memory_dict(self._item(row)), "relationship": kind, "depth": len(path) - 1, "path": names}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class BuiltContext(FoundMemories):
     """A context for a prompt.
 
@@ -168,6 +172,6 @@ def memory_dict(item: Item) -> dict[str, Any]:
         "confidence": item.confidence,
         "created_at": item.created,
         "conversation_id": item.conversation,
-        "metadata": dict(item.metadata) or None,
+        "metadata": copy.deepcopy(dict(item.metadata)) or None,  # the store's own stays as it is
     }
     return {key: value for key, value in row.items() if value is not None}

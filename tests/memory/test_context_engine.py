@@ -177,6 +177,20 @@ def test_a_context_is_rendered_by_its_template(engine):
     assert "confidence: 0.2" in detailed
 
 
+def test_what_is_given_out_can_be_changed_without_changing_what_is_kept(store, engine):
+    said = {"tags": ["sweet"]}
+    store.insert(Memory(id="honey", workspace="home", content="A jar of honey.", metadata=said))
+    engine.search("honey", "home").results()[0]["memory"]["metadata"]["tags"].append("sticky")
+    assert store.catalog("home")[-1].metadata == {"tags": ["sweet"]}
+    store.catalog("home")[-1].metadata["tags"].append("sticky")
+    assert store.get("home", "honey").metadata == {"tags": ["sweet"]}
+
+
+def test_what_was_found_is_told_in_a_line(engine):
+    assert repr(engine.search("green tea", "home", SearchOptions(limit=1))) == "FoundMemories(['tea'])"
+    assert repr(engine.build("green tea", "home", ContextOptions(limit=1))) == "BuiltContext(['tea'])"
+
+
 @pytest.mark.parametrize("budget", range(1, 80, 7))
 def test_the_budget_is_never_exceeded_and_what_it_kept_out_is_told(engine, budget):
     built = engine.build("flat tyre", "home", ContextOptions(budget=budget))
