@@ -119,6 +119,8 @@ def memory_import(
     out.
 
     An id that is there already becomes a later version from its created_at on; a row that says the same is passed over.
+    A later version has what its row says: type, confidence and metadata that it leaves out are the defaults again. A
+    file that says again what an earlier version said takes the edit back. What a file no longer has stays stored.
     Where anything is wrong, nothing is imported. The database is made where there is none.
 
     For example:

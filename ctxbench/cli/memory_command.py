@@ -13,6 +13,7 @@ from typing import Any
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import embedding_progress, progress
 from ctxbench.core.errors import ParameterError
+from ctxbench.core.times import named_instant
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.console import say, show_text
 from ctxbench.io.visible import count
@@ -22,7 +23,7 @@ from ctxbench.memory.memory_import import ImportedMemories, import_memories, rea
 from ctxbench.memory.memory_results import BuiltContext
 from ctxbench.stores.sqlite import SqliteStore
 from ctxbench.text.templates import FIELDS
-from ctxbench.text.tokens import counter_for_model
+from ctxbench.text.tokens import CharsCounter, counter_for_model
 
 WIDTH = 60  # characters of a memory
 LEFT_OUT = 5
@@ -110,7 +111,11 @@ def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], 
     tokens, model, template = (given.pop(name, None) for name in ("tokens", "model", "template"))
     if tokens and model:
         raise ParameterError("--tokens and --model both say how tokens are counted; leave one out")
-    with _engine(place, embedder, tokens or (counter_for_model(model).name if model else None)) as engine:
+    if model:
+        tokens = counter_for_model(model).name
+        if tokens == CharsCounter.name:
+            say(f"no tokenizer of {model} is known: its tokens are guessed by {tokens}", err=True)
+    with _engine(place, embedder, tokens) as engine:
         if template and template.endswith(TEMPLATE_FILES):
             file = Path(template)
             template = file.stem
@@ -126,6 +131,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given: the engine has the defaults of the others."""
     if options["depth"] is not None and not options["relationships"]:
         raise ParameterError("--depth says how far relationships are followed; add --relationships, or leave it out")
+    named_instant("--as-of", options["time"])
     return {name: value for name, value in options.items() if value is not None}
 
 

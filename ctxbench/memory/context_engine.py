@@ -263,10 +263,10 @@ class _OwnRanker(Strategy):
                 given = np.array([float(one) for one in self.ranker(results)], dtype=np.float64)
             except Exception as error:
                 raise SelectorError(f"the ranker failed: {type(error).__name__}: {error}") from error
-            if given.shape != (len(results),) or not np.isfinite(given).all():
-                raise SelectorError(
-                    f"a ranker must give one finite number a result; it gave {len(given)} for {len(results)} results"
-                )
+            wrong = [f"{len(given)} for {len(results)} results"] if len(given) != len(results) else []
+            wrong += [f"{given[n]} for {results[n]['memory']['id']!r}" for n in np.flatnonzero(~np.isfinite(given))]
+            if wrong:
+                raise SelectorError(f"a ranker must give one finite number a result; it gave {wrong[0]}")
             score[found.rows(chosen=True)] = given
         similarity = {SIMILARITY: candidates.columns.get(SIMILARITY, candidates.score)}  # the score of `dense` is it
         return rescored(candidates.with_columns(**similarity), score)

@@ -332,6 +332,13 @@ def test_a_context_without_a_line_end_gets_none(asked):
     assert asked("build", "tyre", "--limit", "1", "--template", "summary").out == f"Key information:\n{TYRE['content']}"
 
 
+def test_where_no_tokenizer_of_a_model_is_known_it_is_said_what_counts(asked):
+    said = "no tokenizer of foo is known: its tokens are guessed by chars/4"
+    done = asked("build", "tyre", "--model", "foo", "--json")
+    assert (done.json["counter"], done.err) == ("chars/4", f"{said}\n")
+    assert asked("build", "tyre", "--model", "gpt-4", "--json").err == ""
+
+
 def test_a_preview_is_what_a_build_takes(asked):
     options = ("--template", "detailed", "--budget", "60", "--model", "gpt-4")
     built = asked("build", "flat tyre", *options, "--json").json
@@ -381,7 +388,7 @@ BAD_OPTIONS = {
     "depth alone": (("search", "x", "--depth", "2"), "add --relationships"),
     "confidence": (("search", "x", "--confidence", "2"), "confidence must be 0 to 1, got 2.0"),
     "dates": (("search", "x", "--since", "2026-03-02", "--before", "2026-03-01"), "since (2026-03-02) must be before"),
-    "time": (("search", "x", "--as-of", "soon"), "time must be ISO 8601"),
+    "time": (("search", "x", "--as-of", "soon"), "--as-of must be ISO 8601"),
     "blank": (("search", " "), "query 1 is blank; ask for something"),
     "counters": (("build", "x", "--tokens", "o200k", "--model", "gpt-4"), "leave one out"),
     "counter": (("build", "x", "--tokens", "o2k"), "'o2k'"),

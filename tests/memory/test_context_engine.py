@@ -121,10 +121,17 @@ def test_a_ranker_of_ones_own(engine):
     assert found == sorted(TEXTS, key=lambda id_: len(TEXTS[id_]))
 
 
-@pytest.mark.parametrize("ranker", [lambda results: [1.0], lambda results: [float("nan")] * 4, lambda results: 1 / 0])
-def test_a_ranker_that_fails_is_an_error(engine, ranker):
+@pytest.mark.parametrize(
+    ("ranker", "said"),
+    [
+        (lambda results: [1.0], "it gave 1 for 4 results"),
+        (lambda results: [1.0, float("nan"), *[1.0] * 2], "it gave nan for '"),
+        (lambda results: 1 / 0, "the ranker failed: ZeroDivisionError"),
+    ],
+)
+def test_a_ranker_that_fails_is_an_error(engine, ranker, said):
     engine.register_ranker("odd", ranker)
-    with pytest.raises(EngineError, match="ranker") as error:
+    with pytest.raises(EngineError, match=said) as error:
         engine.search("flat tyre", "home", SearchOptions(ranker="odd"))
     assert error.value.type == "search_error"
 
@@ -292,6 +299,32 @@ def test_as_many_are_found_as_may_be_asked_for(store, ranker):
     store.insert_many(Memory(id=f"m{n}", workspace="work", content=f"Note {n} on tyres.") for n in range(120))
     found = engine_over(store).search("tyres", "work", SearchOptions(limit=100, ranker=ranker))
     assert len(found.results()) == 100
+
+
+ODD = {
+    "kinds": ["fact", ("fact", 1), None],
+    "limit": ["3", None, 2.5, True],
+    "depth": [None, "2"],
+    "time": [20250101],
+    "since": [2025],
+    "relationships": ["no", None],
+    "user": [5],
+    "conversation": [7],
+    "confidence": ["high", float("nan")],
+    "ranker": [None],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in ODD.items() for value in values])
+@pytest.mark.parametrize("options", [SearchOptions, ContextOptions])
+def test_options_of_another_type_are_validation_errors(options, name, value):
+    with pytest.raises(EngineError, match=f"{name} must be") as error:
+        options(**{name: value})
+    assert error.value.type == "validation_error"
+
+
+def test_a_list_of_kinds_is_one_too(engine):
+    assert ids(engine.search("flat tyre", "home", SearchOptions(kinds=["event"]))) == ["tyre"]
 
 
 def test_a_budget_of_nothing_is_a_validation_error():
