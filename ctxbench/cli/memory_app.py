@@ -57,8 +57,7 @@ _CONTEXT = {  # likewise of `ContextOptions`, and what counts its tokens
         bool, "Fill in type, confidence and time where the template has them.", "--metadata/--no-metadata"
     ),
     "tokens": _Option(
-        str,
-        "How tokens are counted: o200k (GPT-4o's tokenizer, by default), cl100k (GPT-4's), chars/4 (a guess).",
+        str, "How tokens are counted: o200k (GPT-4o's tokenizer, by default), cl100k (GPT-4's), chars/4 (a guess)."
     ),
     "model": _Option(str, "The model that reads it, such as gpt-4: its tokens are counted, not those above."),
 }

@@ -111,10 +111,8 @@ def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], 
     tokens, model, template = (given.pop(name, None) for name in ("tokens", "model", "template"))
     if tokens and model:
         raise ParameterError("--tokens and --model both say how tokens are counted; leave one out")
-    if model:
-        tokens = counter_for_model(model).name
-        if tokens == CharsCounter.name:
-            say(f"no tokenizer of {model} is known: its tokens are guessed by {tokens}", err=True)
+    if model and (tokens := counter_for_model(model).name) == CharsCounter.name:
+        say(f"no tokenizer of {model} is known: its tokens are guessed by {tokens}", err=True)
     with _engine(place, embedder, tokens) as engine:
         if template and template.endswith(TEMPLATE_FILES):
             file = Path(template)
@@ -151,10 +149,8 @@ def _table(rows: Sequence[tuple[Sequence[float | None], Mapping[str, Any]]], *fi
     for rank, (values, one) in enumerate(rows, start=1):
         shown = ["-" if value is None else f"{value:.3g}" for value in values]
         lines.append((str(rank), *shown, *_cells(one["memory"])))
-        lines += [
-            ("", one_["relationship"], *[""] * (len(figures) - 1), *_cells(one_["memory"]))
-            for one_ in one.get("relationships", ())
-        ]
+        for other in one.get("relationships", ()):
+            lines.append(("", other["relationship"], *[""] * (len(figures) - 1), *_cells(other["memory"])))
     if not lines:
         return []
     lines.insert(0, ("rank", *figures, "id", "type", "created", "memory"))

@@ -81,10 +81,9 @@ class ContextEngine:
             self._store = store
             model = open_embedder(embedder_name(embedder))
             if dimensions is not None and model.identity.dimensions != dimensions:
-                raise ParameterError(
-                    f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions, and "
-                    f"{dimensions} are expected; name another embedder, or leave dimensions out"
-                )
+                made = f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions"
+                wanted = f"{dimensions} are expected; name another embedder, or leave dimensions out"
+                raise ParameterError(f"{made}, and {wanted}")
             self.progress: Callable[[int, int], None] | None = None
             self._resources: LocalResources = local_resources(
                 model, open_counter(counter), progress=lambda *n: self.progress and self.progress(*n)
@@ -240,10 +239,8 @@ class ContextEngine:
     def _held(self, vector: Sequence[float]) -> _Asked:
         """A vector of the right size; what else may be wrong with it is for the search to say."""
         if len(vector) != self._dimensions:
-            raise ParameterError(
-                f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}; embed the query "
-                "with the same model"
-            )
+            size = f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}"
+            raise ParameterError(f"{size}; embed the query with the same model")
         return [("", tuple(map(float, vector)))]
 
 
@@ -272,13 +269,8 @@ class _OwnRanker(Strategy):
         return rescored(candidates.with_columns(**similarity), score)
 
 
-def _newest(results: Sequence[Mapping[str, Any]]) -> list[float]:
-    return [float(instant(one["memory"]["created_at"])) for one in results]
-
-
-def _surest(results: Sequence[Mapping[str, Any]]) -> list[float]:
-    return [one["memory"]["confidence"] for one in results]
-
-
-RANKERS: Mapping[str, Ranker] = {"recency": _newest, "confidence": _surest}
+RANKERS: Mapping[str, Ranker] = {
+    "recency": lambda results: [float(instant(one["memory"]["created_at"])) for one in results],
+    "confidence": lambda results: [one["memory"]["confidence"] for one in results],
+}
 """The other rankers that there are, which order anew what the default finds."""

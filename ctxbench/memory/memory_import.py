@@ -19,17 +19,12 @@ from ctxbench.stores.sqlite import SqliteStore
 _SAID = ("content", "kind", "confidence", "conversation", "user", "metadata")  # what a version can change
 _version = attrgetter("created", *_SAID)  # what a row says, and since when
 _version_of_item = attrgetter("created", "text", *_SAID[1:])
-_FIELDS = {name: name for name in ("id", *_SAID, "created", "until", "workspace", "relationships", "links")} | {
-    "_id": "id",  # as in a dataset's corpus.jsonl
-    "text": "content",
-    "type": "kind",  # as in the memory document
-    "created_at": "created",
-    "conversation_id": "conversation",
-    "user_id": "user",
-    "workspace_id": "workspace",
-    "enabled": "enabled",
-    "version": "version",  # not read: versions are counted by their times
-}
+_FIELDS = (
+    {name: name for name in ("id", *_SAID, "created", "until", "workspace", "relationships", "links", "enabled")}
+    | {f"{name}_id": name for name in ("conversation", "user", "workspace")}  # as in the memory document, and `type`
+    | {"_id": "id", "text": "content", "type": "kind", "created_at": "created"}  # the first two of a corpus.jsonl
+    | {"version": "version"}  # not read: versions are counted by their times
+)
 _OF_ITEMS = {spec.name for spec in fields(Item)} - _FIELDS.keys()  # of a corpus.jsonl, and of no memory
 _LINK = '{"type": ..., "target": the id of a memory}'
 

@@ -15,6 +15,8 @@ from ctxbench.core.selection import Selection, selections
 from ctxbench.steps.links import TYPE
 
 SIMILARITY = "similarity.score"
+_SAID = {"workspace_id": "workspace", "type": "kind", "content": "text"}  # fields of items by the document's names
+_SAID |= {"confidence": "confidence", "created_at": "created", "conversation_id": "conversation"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -136,14 +138,8 @@ class BuiltContext(FoundMemories):
 
     def as_dict(self) -> dict[str, Any]:
         """`context`, `tokenCount`, `memories`, `truncated` and `template`, as the document names them."""
-        return {
-            "context": self.context,
-            "tokenCount": self.tokens,
-            "counter": self.counter,
-            "memories": self.results(),
-            "truncated": self.truncated,
-            "template": self.template,
-        }
+        told = {"context": self.context, "tokenCount": self.tokens, "counter": self.counter}
+        return told | {"memories": self.results(), "truncated": self.truncated, "template": self.template}
 
     def preview(self) -> dict[str, Any]:
         """The same with `memoryIds`, `rankingScores` by id, and `budgetUsed`, a percentage."""
@@ -163,15 +159,7 @@ def _path(item: int, via: Mapping[int, int]) -> list[int]:
 def memory_dict(item: Item) -> dict[str, Any]:
     """A memory under the document's names, without what it does not have."""
     name, _, version = item.name.rpartition("@")
-    row: dict[str, Any] = {
-        "id": name,
-        "version": int(version) if version.isdigit() else 1,
-        "workspace_id": item.workspace,
-        "type": item.kind,
-        "content": item.text,
-        "confidence": item.confidence,
-        "created_at": item.created,
-        "conversation_id": item.conversation,
-        "metadata": copy.deepcopy(dict(item.metadata)) or None,  # the store's own stays as it is
-    }
+    row: dict[str, Any] = {"id": name, "version": int(version) if version.isdigit() else 1}
+    row |= {said: getattr(item, field) for said, field in _SAID.items()}
+    row["metadata"] = copy.deepcopy(dict(item.metadata)) or None  # the store's own stays as it is
     return {key: value for key, value in row.items() if value is not None}

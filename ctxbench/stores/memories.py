@@ -213,17 +213,11 @@ def _metadata(name: str, value: object) -> dict[str, Any]:
 _JSON = json.JSONEncoder(allow_nan=False)  # `json.dumps` would make one for each memory
 _PLAIN = {str, bool, type(None)}  # what JSON has as it is; so it has whole numbers that are not too long to be written
 _LONG = 2**63
-_READ: Mapping[str, Callable[[str, Any], Any]] = {  # what is kept of each field, given its name and value
-    "id": _id,
-    "workspace": checked_name,
-    "kind": checked_name,
-    "conversation": _name_if_any,
-    "user": _name_if_any,
-    "content": _content,
-    "confidence": lambda name, value: number_within(name, value, 0, 1),
-    "created": _created,
-    "metadata": _metadata,
-}
+_READ: Mapping[str, Callable[[str, Any], Any]] = (  # what is kept of each field, given its name and value
+    {"id": _id, "workspace": checked_name, "kind": checked_name, "conversation": _name_if_any, "user": _name_if_any}
+    | {"content": _content, "confidence": lambda name, value: number_within(name, value, 0, 1)}
+    | {"created": _created, "metadata": _metadata}
+)
 _given = attrgetter(*_READ)
 
 

@@ -145,8 +145,7 @@ class SqliteStore(BaseStore):
     def _check_open(self, db: sqlite3.Connection) -> None:
         """Refuse to go on in a transaction that a failure has undone."""
         if not db.in_transaction:
-            said = "all changes that were made together were undone by a failure before; make them again"
-            raise StorageError(f"cannot use {self.path}: {said}")
+            raise StorageError(f"{self.path}: all changes together were undone by a failure before; make them again")
 
     def _refuse_inside(self, what: str) -> None:
         with self._lock:
@@ -172,11 +171,10 @@ class SqliteStore(BaseStore):
                 db = sqlite3.connect(path.absolute(), timeout=self._busy, isolation_level=None, check_same_thread=False)
                 self._connection = db
                 self._prepare(db)
-            except sqlite3.Error as error:
+            except BaseException as error:
                 self.close()
-                raise self._fault(error) from error
-            except BaseException:
-                self.close()
+                if isinstance(error, sqlite3.Error):
+                    raise self._fault(error) from error
                 raise
         return self._connection
 
