@@ -85,7 +85,7 @@ class MemoryFile:
 
 
 def read_memories(path: Path, workspace: str) -> MemoryFile:
-    """Read JSON lines; rows that name another workspace are left out.
+    """Read JSON lines; rows that name another workspace are left out, and those that ended when they began.
 
     Raises:
         InputError: rows are faulty: all faults that can be told without the store.
@@ -107,7 +107,7 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
             others[str(whose)] += 1
         elif len(faults) == before:
             one = _memory_row(row, given, workspace)
-            if len(faults) == before:
+            if len(faults) == before and one.until != one.memory.created:
                 rows.append(one)
     rows.sort(key=attrgetter("memory.created"))
     _refuse_unordered(rows)
@@ -191,8 +191,8 @@ def _memory_row(row: Row, given: Mapping[str, Any], workspace: str) -> _MemoryRo
     except ParameterError as error:
         found.append(str(error))
     memory = checked(Memory(**{"content": None, **said, "id": id_, "workspace": workspace}), found)
-    if until and not found and until <= str(memory.created):
-        found.append(f"until ({until}) must be after created ({memory.created})")
+    if until and not found and until < str(memory.created):
+        found.append(f"until ({until}) must not be before created ({memory.created})")
     if given.get("enabled", True) is not True:
         found.append("enabled: a memory cannot be there and kept out of everything; leave the row out")
     for message in found:

@@ -158,6 +158,8 @@ def test_the_fields_of_items_are_read_or_passed_over(cli, place):
     with SqliteStore("from.db") as store:
         store.create_workspace("home")
         store.insert(Memory(id="tea", workspace="home", content="Ben drinks tea.", kind="habit"))
+        store.insert(Memory(id="pot", workspace="home", content="Blue.", created="2026-03-01"))
+        store.update("home", "pot", content="Red.", at="2026-03-01")  # the first version is of no time
         items = [item.as_row() for item in store.catalog("home")]
     bare = {
         "_id": "memory:bread",
@@ -171,6 +173,7 @@ def test_the_fields_of_items_are_read_or_passed_over(cli, place):
     assert done.code == 0, done.err
     with SqliteStore("m.db") as store:
         assert [store.get("home", id_).kind for id_ in ("tea", "bread")] == ["habit", "note"]
+        assert (store.get("home", "pot").content, store.get("home", "pot").version) == ("Red.", 1)
 
 
 def test_vectors_are_made_at_the_import_if_asked_for(cli, place):
@@ -207,7 +210,7 @@ BAD_ROWS = {
     "time": ({"id": "a", "content": "x", "created_at": "soon"}, "created must be ISO 8601"),
     "reversed": (
         {"id": "a", "content": "x", "created_at": "2026-03-02", "until": "2026-03-01"},
-        "until (2026-03-01T00:00:00+00:00) must be after created (2026-03-02T00:00:00+00:00)",
+        "until (2026-03-01T00:00:00+00:00) must not be before created (2026-03-02T00:00:00+00:00)",
     ),
     "end": (
         {"id": "a", "content": "x", "created_at": "2026-03-02", "until": "2026-03-09"},
