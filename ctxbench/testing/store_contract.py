@@ -146,7 +146,7 @@ def _refused(store: MemoryStore) -> Found:
     wrong: list[Any] = [{"x": float("inf")}, {"x": object()}, {1: 2}, []]
     bad = [
         *(_memory("c", content=text) for text in ("", " \n", "x\0", "\x1b[2J", "\ud800", "x" * (LONGEST + 1))),
-        *(_memory("c", confidence=number) for number in (-0.1, 1.1, float("nan"), True)),
+        *(_memory("c", confidence=number) for number in (-0.1, 1.1, float("nan"), True, 10**400)),
         *(_memory("c", created=text) for text in ("yesterday", "0001-01-01T00:00:00+10:00")),
         *(_memory("c", metadata=data) for data in wrong),
         *(_memory(name) for name in ("", "a@1", "a", "a\nb")),
