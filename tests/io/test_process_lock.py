@@ -51,4 +51,4 @@ def test_what_another_thread_holds_is_free_in_a_child():
 def test_what_the_forking_thread_holds_it_goes_on_to_hold():
     lock = ProcessLock()
     with lock:
-        assert child(lambda: lock.__exit__()) == 0
+        assert child(lock.__exit__) == 0
