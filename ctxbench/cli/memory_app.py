@@ -57,8 +57,7 @@ _CONTEXT = {  # likewise of `ContextOptions`, and what counts its tokens
         bool, "Fill in type, confidence and time where the template has them.", "--metadata/--no-metadata"
     ),
     "tokens": _Option(
-        str,
-        "How tokens are counted: o200k (GPT-4o's tokenizer, by default), cl100k (GPT-4's), chars/4 (a guess).",
+        str, "How tokens are counted: o200k (GPT-4o's tokenizer, by default), cl100k (GPT-4's), chars/4 (a guess)."
     ),
     "model": _Option(str, "The model that reads it, such as gpt-4: its tokens are counted, not those above."),
 }
@@ -119,6 +118,8 @@ def memory_import(
     out.
 
     An id that is there already becomes a later version from its created_at on; a row that says the same is passed over.
+    A later version has what its row says: type, confidence and metadata that it leaves out are the defaults again. A
+    file that says again what an earlier version said takes the edit back. What a file no longer has stays stored.
     Where anything is wrong, nothing is imported. The database is made where there is none.
 
     For example:

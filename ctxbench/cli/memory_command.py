@@ -15,7 +15,7 @@ from typing import Any
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import Progress, embedding_progress, progress
 from ctxbench.core.errors import ParameterError, StorageError, suggest
-from ctxbench.core.times import instant_text
+from ctxbench.core.times import instant_text, named_instant
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.io.console import say, show_text
 from ctxbench.io.files import folder_fault, readable, temporary_folder
@@ -27,7 +27,7 @@ from ctxbench.memory.memory_results import BuiltContext
 from ctxbench.stores.memories import checked_name
 from ctxbench.stores.sqlite import SqliteStore
 from ctxbench.text.templates import FIELDS
-from ctxbench.text.tokens import counter_for_model
+from ctxbench.text.tokens import CharsCounter, counter_for_model
 
 WIDTH = 60  # characters of a memory
 LEFT_OUT = 5
@@ -151,7 +151,9 @@ def _built(place: Path, query: str, workspace: str, options: Mapping[str, Any], 
     tokens, model, template = (given.pop(name, None) for name in ("tokens", "model", "template"))
     if tokens and model:
         raise ParameterError("--tokens and --model both say how tokens are counted; leave one out")
-    with _engine(place, embedder, tokens or (counter_for_model(model).name if model else None)) as engine:
+    if model and (tokens := counter_for_model(model).name) == CharsCounter.name:
+        say(f"no tokenizer of {model} is known: its tokens are guessed by {tokens}", err=True)
+    with _engine(place, embedder, tokens) as engine:
         if template and template.endswith(TEMPLATE_FILES):
             file = Path(template)
             template = file.stem
@@ -167,6 +169,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given: the engine has the defaults of the others."""
     if options["depth"] is not None and not options["relationships"]:
         raise ParameterError("--depth says how far relationships are followed; add --relationships, or leave it out")
+    named_instant("--as-of", options["time"])
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -189,10 +192,8 @@ def _table(rows: Sequence[tuple[Sequence[float | None], Mapping[str, Any]]], *fi
     for rank, (values, one) in enumerate(rows, start=1):
         shown = ["-" if value is None else f"{value:.3g}" for value in values]
         lines.append((str(rank), *shown, *_cells(one["memory"])))
-        lines += [
-            ("", one_["relationship"], *[""] * (len(figures) - 1), *_cells(one_["memory"]))
-            for one_ in one.get("relationships", ())
-        ]
+        for other in one.get("relationships", ()):
+            lines.append(("", other["relationship"], *[""] * (len(figures) - 1), *_cells(other["memory"])))
     if not lines:
         return []
     lines.insert(0, ("rank", *figures, "id", "type", "created", "memory"))

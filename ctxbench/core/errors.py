@@ -147,8 +147,8 @@ def number_within(name: str, value: object, low: float, high: float = math.inf) 
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
-        or not math.isfinite(value)
         or not low <= value <= high
+        or abs(value) == math.inf  # not by isfinite, to which a whole number can be too large
     ):
         wanted = "a number" if math.isinf(low) else f"{low:g} or more" if math.isinf(high) else f"{low:g} to {high:g}"
         raise ParameterError(f"{name} must be {wanted}, got {value!r}")

@@ -272,7 +272,8 @@ class Catalog(Sequence[Item]):
         whole._place(added, first=len(self))
         whole._digests = {
             names: _hashed(added, names, digest.copy(), n_items=len(whole), before=prefix)
-            for names, (digest, prefix) in self._digests.items()
+            # a copy, which CPython makes in one step: another thread may ask for one more hash meanwhile
+            for names, (digest, prefix) in list(self._digests.items())
         }
         whole._facts_before = self.__dict__.get("facts", self._facts_before)
         whole.kept = self.kept

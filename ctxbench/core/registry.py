@@ -248,6 +248,22 @@ def _made(strategy: Any, name: str, parameters: Mapping[str, Any]) -> Any:
     return strategy(**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
 
 
+def check_fields(one: Any) -> None:
+    """Hold every field of a dataclass to its annotation, as `check_type` does.
+
+    Raises:
+        ParameterError: one does not fit.
+    """
+    kind: Any = type(one)
+    for name, expected in _hints(kind).items():
+        check_type(name, getattr(one, name), expected)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
 def check_type(name: str, value: object, expected: Any) -> None:
     """Hold a parameter to its annotation: a bool is no int, an int is a float, infinity and NaN are none.
 

@@ -47,7 +47,8 @@ class ContextEngine:
     """Finds the memories that a query needs, and renders them for a prompt.
 
     Every call names its workspace and sees no other. A query is one vector, however many sentences it has. Whatever
-    goes wrong is an `EngineError` that says its type; a failure is never an empty answer.
+    goes wrong is an `EngineError` that says its type; a failure is never an empty answer. Threads may share an engine,
+    also while others write into its store.
 
     Attributes:
         progress: if any, is called with (texts embedded, texts to embed) while vectors are made.
@@ -80,10 +81,9 @@ class ContextEngine:
             self._store = store
             model = open_embedder(embedder_name(embedder))
             if dimensions is not None and model.identity.dimensions != dimensions:
-                raise ParameterError(
-                    f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions, and "
-                    f"{dimensions} are expected; name another embedder, or leave dimensions out"
-                )
+                made = f"the embedder {model.identity.model} makes vectors of {model.identity.dimensions} dimensions"
+                wanted = f"{dimensions} are expected; name another embedder, or leave dimensions out"
+                raise ParameterError(f"{made}, and {wanted}")
             self.progress: Callable[[int, int], None] | None = None
             self._resources: LocalResources = local_resources(
                 model, open_counter(counter), progress=lambda *n: self.progress and self.progress(*n)
@@ -239,10 +239,8 @@ class ContextEngine:
     def _held(self, vector: Sequence[float]) -> _Asked:
         """A vector of the right size; what else may be wrong with it is for the search to say."""
         if len(vector) != self._dimensions:
-            raise ParameterError(
-                f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}; embed the query "
-                "with the same model"
-            )
+            size = f"the vector has {len(vector)} dimensions, and the memories' have {self._dimensions}"
+            raise ParameterError(f"{size}; embed the query with the same model")
         return [("", tuple(map(float, vector)))]
 
 
@@ -262,22 +260,17 @@ class _OwnRanker(Strategy):
                 given = np.array([float(one) for one in self.ranker(results)], dtype=np.float64)
             except Exception as error:
                 raise SelectorError(f"the ranker failed: {type(error).__name__}: {error}") from error
-            if given.shape != (len(results),) or not np.isfinite(given).all():
-                raise SelectorError(
-                    f"a ranker must give one finite number a result; it gave {len(given)} for {len(results)} results"
-                )
+            wrong = [f"{len(given)} for {len(results)} results"] if len(given) != len(results) else []
+            wrong += [f"{given[n]} for {results[n]['memory']['id']!r}" for n in np.flatnonzero(~np.isfinite(given))]
+            if wrong:
+                raise SelectorError(f"a ranker must give one finite number a result; it gave {wrong[0]}")
             score[found.rows(chosen=True)] = given
         similarity = {SIMILARITY: candidates.columns.get(SIMILARITY, candidates.score)}  # the score of `dense` is it
         return rescored(candidates.with_columns(**similarity), score)
 
 
-def _newest(results: Sequence[Mapping[str, Any]]) -> list[float]:
-    return [float(instant(one["memory"]["created_at"])) for one in results]
-
-
-def _surest(results: Sequence[Mapping[str, Any]]) -> list[float]:
-    return [one["memory"]["confidence"] for one in results]
-
-
-RANKERS: Mapping[str, Ranker] = {"recency": _newest, "confidence": _surest}
+RANKERS: Mapping[str, Ranker] = {
+    "recency": lambda results: [float(instant(one["memory"]["created_at"])) for one in results],
+    "confidence": lambda results: [one["memory"]["confidence"] for one in results],
+}
 """The other rankers that there are, which order anew what the default finds."""

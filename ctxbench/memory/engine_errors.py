@@ -23,6 +23,10 @@ class EngineError(UserError):
         super().__init__(message)
 
 
+_GIVEN = (ParameterError, InputError, UnknownNameError)
+_TYPES = ((EmbeddingError, EMBEDDING), (StorageError, STORAGE), (_GIVEN, VALIDATION), (UserError, SEARCH))
+
+
 @contextmanager
 def typed_errors() -> Iterator[None]:
     """Whatever a user's call may meet, raised as an `EngineError`; a bug of ours stays what it is."""
@@ -30,11 +34,5 @@ def typed_errors() -> Iterator[None]:
         yield
     except EngineError:
         raise
-    except EmbeddingError as error:
-        raise EngineError(EMBEDDING, str(error)) from error
-    except StorageError as error:
-        raise EngineError(STORAGE, str(error)) from error
-    except (ParameterError, InputError, UnknownNameError) as error:
-        raise EngineError(VALIDATION, str(error)) from error
     except UserError as error:
-        raise EngineError(SEARCH, str(error)) from error
+        raise EngineError(next(name for kind, name in _TYPES if isinstance(error, kind)), str(error)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ctxbench.core.errors import check_range
+from ctxbench.core.registry import check_fields
 from ctxbench.core.requests import Only
 from ctxbench.memory.engine_errors import typed_errors
 
@@ -29,7 +30,7 @@ class SearchOptions:
         time: as of when; ISO 8601, without an offset UTC. None = now.
 
     Raises:
-        EngineError: limit or depth is out of range. What else may be wrong is told by the search.
+        EngineError: an option is of another type, or out of range; the search tells what else is wrong.
     """
 
     limit: int = 10
@@ -46,6 +47,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         with typed_errors():
+            check_fields(self)
             check_range("limit", self.limit, 1, MOST_RESULTS)
             check_range("depth", self.depth, 1, DEEPEST)
 

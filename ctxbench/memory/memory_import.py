@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, UnknownNameError, merge_equal_faults, raise_faults
-from ctxbench.core.items import ItemKey
+from ctxbench.core.items import ITEM_TYPES, Item, ItemKey
 from ctxbench.io.rows import Row, jsonl_rows, read_text_value
 from ctxbench.sources.other_kinds import other_kind
 from ctxbench.stores.memories import Memory, Relationship, checked, time_named
@@ -20,16 +20,13 @@ from ctxbench.stores.sqlite import SqliteStore
 _SAID = ("content", "kind", "confidence", "conversation", "user", "metadata")  # what a version can change
 _version = attrgetter("created", *_SAID)  # what a row says, and since when
 _version_of_item = attrgetter("created", "text", *_SAID[1:])
-_FIELDS = {name: name for name in ("id", *_SAID, "created", "until", "workspace", "relationships", "links")} | {
-    "_id": "id",  # as in a dataset's corpus.jsonl
-    "text": "content",
-    "type": "kind",  # as in the memory document
-    "created_at": "created",
-    "conversation_id": "conversation",
-    "user_id": "user",
-    "workspace_id": "workspace",
-    "version": "version",  # not read: versions are counted by their times
-}
+_FIELDS = (
+    {name: name for name in ("id", *_SAID, "created", "until", "workspace", "relationships", "links", "enabled")}
+    | {f"{name}_id": name for name in ("conversation", "user", "workspace")}  # as in the memory document, and `type`
+    | {"_id": "id", "text": "content", "type": "kind", "created_at": "created"}  # the first two of a corpus.jsonl
+    | {"version": "version"}  # not read: versions are counted by their times
+)
+_OF_ITEMS = {spec.name for spec in fields(Item)} - _FIELDS.keys()  # of a corpus.jsonl, and of no memory
 _LINK = '{"type": ..., "target": the id of a memory}'
 
 
@@ -62,10 +59,20 @@ class _MemoryRow:
     until: str | None
     links: tuple[tuple[str, str], ...]
 
-    def is_among(self, versions: Sequence[tuple[Any, ...]]) -> bool:
-        """Whether one says the same since then; without a time the row is about what is so now."""
+    def is_among(self, versions: Sequence[tuple[Any, ...]], *, last: bool) -> bool:
+        """Whether one says the same since then; of a row about what is so now, whether the current one does.
+
+        About now is a row without a time, and the last one of a memory in its file, unless it says when that ended.
+        """
         own = _version(self.memory)
-        return own in versions if self.dated else own[1:] in [version[1:] for version in versions[-1:]]
+        if self.dated and (self.until or not last):
+            return own in versions
+        return own[1:] in [version[1:] for version in versions[-1:] if not self.dated or own[0] <= version[0]]
+
+    def begins(self, versions: Sequence[tuple[Any, ...]]) -> str | None:
+        """Since when it is the current version, behind others; None = now: what was so before an edit is so again."""
+        own = _version(self.memory)
+        return None if not self.dated or (own in versions and own[0] <= versions[-1][0]) else own[0]
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ class MemoryFile:
 
 
 def read_memories(path: Path, workspace: str) -> MemoryFile:
-    """Read JSON lines; rows that name another workspace are left out.
+    """Read JSON lines; rows that name another workspace are left out, and those that ended when they began.
 
     Raises:
         InputError: rows are faulty: all faults that can be told without the store.
@@ -93,7 +100,7 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
     if not any("content" in row.data for row in found) and (kind := other_kind(path)):
         raise InputError([Fault(f"nothing was imported: {kind}; memories have an id and content", path)])
     for row in found:
-        before = len(faults)
+        row, before = replace(row, data=_of_memory(row.data)), len(faults)
         row.refuse_unknown(tuple(_FIELDS))
         named = [name for name, value in row.data.items() if name in _FIELDS and value is not None]
         given = {_FIELDS[name]: row.data[name] for name in named}
@@ -104,7 +111,7 @@ def read_memories(path: Path, workspace: str) -> MemoryFile:
             others[str(whose)] += 1
         elif len(faults) == before:
             one = _memory_row(row, given, workspace)
-            if len(faults) == before:
+            if len(faults) == before and one.until != one.memory.created:
                 rows.append(one)
     rows.sort(key=attrgetter("memory.created"))
     _refuse_unordered(rows)
@@ -122,7 +129,9 @@ def import_memories(
     """Import what was read into its workspace, which is made where there is none of the name.
 
     Rows are taken in order of time. One whose id is there is a later version of that memory, unless a version says the
-    same already: a file that is imported again changes nothing. Relationships are added, and none is taken out.
+    same already: a file that is imported again changes nothing. A memory's last row is what is so now: where it says
+    what an earlier version did, and another one is current, it is a version from now on. A later version has all that
+    its row says, and the defaults of what it leaves out. Relationships are added, and nothing is taken out.
 
     Args:
         store: takes the memories.
@@ -138,18 +147,19 @@ def import_memories(
         known: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)  # versions by id, the first one first
         for item in store.catalog(workspace):
             known[item.name.rpartition("@")[0]].append(_version_of_item(item))
-        new: list[_MemoryRow] = []
-        later: list[_MemoryRow] = []
+        new: list[Memory] = []
+        later: list[tuple[_MemoryRow, str | None]] = []  # and since when
+        last = {one.memory.id: one for one in rows}
         for one in rows:
             versions = known[one.memory.id]
-            if not one.is_among(versions):
-                (later if versions else new).append(one)
+            if not one.is_among(versions, last=last[one.memory.id] is one):
+                later += [(one, one.begins(versions))] if versions else []
+                new += [] if versions else [one.memory]
                 versions.append(_version(one.memory))
-        store.insert_many([one.memory for one in new], progress=progress)
-        for one in later:
-            changes = {name: getattr(one.memory, name) for name in _SAID}
+        store.insert_many(new, progress=progress)
+        for one, begin in later:
             with _faults_of(one.row):
-                store.update(workspace, one.memory.id, at=one.memory.created if one.dated else None, **changes)
+                store.update(workspace, one.memory.id, at=begin, **{name: getattr(one.memory, name) for name in _SAID})
         _check_ends(rows, known)
         links = {(one.memory.id, *link): one.row for one in rows for link in one.links}
         for (source, kind, target), row in links.items():
@@ -165,12 +175,13 @@ def _subject(path: Path) -> str:
 
 
 def _refuse_unordered(rows: Sequence[_MemoryRow]) -> None:
-    """Refuse several contents of one memory without times: nobody knows which is the later one."""
-    first: dict[str, _MemoryRow] = {}
+    """Refuse several contents of one memory without times, or of one time: nobody knows which is the later one."""
+    first: dict[tuple[str, str | None], _MemoryRow] = {}
     for one in rows:
-        if not one.dated and not one.is_among([_version(first.setdefault(one.memory.id, one).memory)]):
-            line = first[one.memory.id].row.line
-            one.row.fault(f"line {line} says otherwise of {one.memory.id!r}; say with created_at which came later")
+        before = first.setdefault((one.memory.id, one.memory.created if one.dated else None), one)
+        if _version(before.memory)[1:] != _version(one.memory)[1:]:
+            said = f"line {before.row.line} says otherwise of {one.memory.id!r}{' at the same time' * one.dated}"
+            one.row.fault(f"{said}; say with created_at which came later")
 
 
 def _memory_row(row: Row, given: Mapping[str, Any], workspace: str) -> _MemoryRow:
@@ -184,8 +195,10 @@ def _memory_row(row: Row, given: Mapping[str, Any], workspace: str) -> _MemoryRo
     except ParameterError as error:
         found.append(str(error))
     memory = checked(Memory(**{"content": None, **said, "id": id_, "workspace": workspace}), found)
-    if until and not found and until <= str(memory.created):
-        found.append(f"until ({until}) must be after created ({memory.created})")
+    if until and not found and until < str(memory.created):
+        found.append(f"until ({until}) must not be before created ({memory.created})")
+    if given.get("enabled", True) is not True:
+        found.append("enabled: a memory cannot be there and kept out of everything; leave the row out")
     own = {_FIELDS[name]: name for name in row.data if name in _FIELDS}
     for message in found:
         name, blank, rest = message.partition(" ")
@@ -193,6 +206,14 @@ def _memory_row(row: Row, given: Mapping[str, Any], workspace: str) -> _MemoryRo
     links = row.each("relationships", _link, expected=_LINK)
     links += tuple(link for link in row.each("links", _link, expected=_LINK) if link[1] != id_)  # to another version
     return _MemoryRow(row, memory, "created" in given, until, links)
+
+
+def _of_memory(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a row says, of an item's without what only other items have: its type is no memory's kind."""
+    if "_id" not in data:
+        return data
+    item = _OF_ITEMS | {"type"} if data.get("type") in ITEM_TYPES else _OF_ITEMS
+    return {name: value for name, value in data.items() if name not in item}
 
 
 def _memory_id(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,11 @@ from ctxbench.core.selection import Selection, selections
 from ctxbench.steps.links import TYPE
 
 SIMILARITY = "similarity.score"
+_SAID = {"workspace_id": "workspace", "type": "kind", "content": "text"}  # fields of items by the document's names
+_SAID |= {"confidence": "confidence", "created_at": "created", "conversation_id": "conversation"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FoundMemories:
     """The memories that were found for one query.
 
@@ -27,6 +30,9 @@ class FoundMemories:
 
     outcome: Outcome
     place: int
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({[one['memory']['id'] for one in self.every_result()]})"
 
     @property
     def catalog(self) -> Catalog:
@@ -104,7 +110,7 @@ class FoundMemories:
         return {"memory": memory_dict(self._item(row)), "relationship": kind, "depth": len(path) - 1, "path": names}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class BuiltContext(FoundMemories):
     """A context for a prompt.
 
@@ -132,14 +138,8 @@ class BuiltContext(FoundMemories):
 
     def as_dict(self) -> dict[str, Any]:
         """`context`, `tokenCount`, `memories`, `truncated` and `template`, as the document names them."""
-        return {
-            "context": self.context,
-            "tokenCount": self.tokens,
-            "counter": self.counter,
-            "memories": self.results(),
-            "truncated": self.truncated,
-            "template": self.template,
-        }
+        told = {"context": self.context, "tokenCount": self.tokens, "counter": self.counter}
+        return told | {"memories": self.results(), "truncated": self.truncated, "template": self.template}
 
     def preview(self) -> dict[str, Any]:
         """The same with `memoryIds`, `rankingScores` by id, and `budgetUsed`, a percentage."""
@@ -159,15 +159,7 @@ def _path(item: int, via: Mapping[int, int]) -> list[int]:
 def memory_dict(item: Item) -> dict[str, Any]:
     """A memory under the document's names, without what it does not have."""
     name, _, version = item.name.rpartition("@")
-    row: dict[str, Any] = {
-        "id": name,
-        "version": int(version) if version.isdigit() else 1,
-        "workspace_id": item.workspace,
-        "type": item.kind,
-        "content": item.text,
-        "confidence": item.confidence,
-        "created_at": item.created,
-        "conversation_id": item.conversation,
-        "metadata": dict(item.metadata) or None,
-    }
+    row: dict[str, Any] = {"id": name, "version": int(version) if version.isdigit() else 1}
+    row |= {said: getattr(item, field) for said, field in _SAID.items()}
+    row["metadata"] = copy.deepcopy(dict(item.metadata)) or None  # the store's own stays as it is
     return {key: value for key, value in row.items() if value is not None}

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from ctxbench.core.errors import check_range
 from ctxbench.embedding.embedder import Embedder
 from ctxbench.embedding.vectors import Vectors
+from ctxbench.io.process_lock import ProcessLock
 
 
 @dataclass
 class QueryVectors:
-    """The vectors of the queries asked last, by text; in memory alone.
+    """The vectors of the queries asked last, by text; in memory alone. May be used from several threads.
 
     Attributes:
         embedder: makes what is not there.
@@ -31,6 +32,8 @@ class QueryVectors:
     hits: int = 0
     misses: int = 0
     _kept: dict[str, tuple[float, tuple[float, ...]]] = field(default_factory=dict)  # when it was made; last used last
+
+    _lock: ProcessLock = field(default_factory=ProcessLock, repr=False)  # not held while one is made
 
     def __post_init__(self) -> None:
         check_range("size", self.size, 0)
@@ -49,20 +52,23 @@ class QueryVectors:
             EmbeddingError: a text cannot be embedded, or there is no model; nothing of the call is kept.
         """
         now = self.clock()
-        found = {text: self._kept.get(text, (-math.inf, ())) for text in texts}
-        missing = [text for text, (made, _) in found.items() if now - made >= self.seconds]
-        self.hits += len(texts) - len(missing)
-        self.misses += len(missing)
+        with self._lock:
+            found = {text: self._kept.get(text, (-math.inf, ())) for text in texts}
+            missing = [text for text, (made, _) in found.items() if now - made >= self.seconds]
+            self.hits += len(texts) - len(missing)
+            self.misses += len(missing)
         if missing:
             rows = Vectors(self.embedder, None).get(missing)
             found |= {text: (now, tuple(map(float, row))) for text, row in zip(missing, rows, strict=True)}
-        for text, one in found.items():
-            self._kept.pop(text, None)
-            self._kept[text] = one
-        while len(self._kept) > self.size:
-            del self._kept[next(iter(self._kept))]
+        with self._lock:
+            for text, one in found.items():
+                self._kept.pop(text, None)
+                self._kept[text] = one
+            while len(self._kept) > self.size:
+                del self._kept[next(iter(self._kept))]
         return [found[text][1] for text in texts]
 
     def clear(self) -> None:
         """Forget all of them."""
-        self._kept.clear()
+        with self._lock:
+            self._kept.clear()

@@ -128,10 +128,8 @@ def checked_weights(weights: Any) -> dict[str, float]:
         raise ParameterError("weights must not all be 0")
     families_of(tuple(found))
     if own := sorted(set(LABELLED) & set(found)):
-        raise ParameterError(
-            f"weights name {' and '.join(own)}, which say what labelled requests needed; only the step `probability` "
-            "has such requests"
-        )
+        named = f"weights name {' and '.join(own)}, which say what labelled requests needed"
+        raise ParameterError(f"{named}; only the step `probability` has such requests")
     return found
 
 

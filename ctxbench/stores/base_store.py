@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from threading import RLock
 from typing import Any
 
 from ctxbench.core.items import Catalog
+from ctxbench.io.process_lock import ProcessLock
 from ctxbench.stores.memories import (
     Forget,
     Memory,
@@ -38,7 +38,7 @@ class BaseStore(ABC):
     def __init__(self, forget: Forget | None) -> None:
         self._forget = forget
         self._kept: dict[str, tuple[int, int, Catalog]] = {}  # by workspace: revision, mark, catalog; last used last
-        self._lock = RLock()
+        self._lock = ProcessLock()
 
     def create_workspace(self, name: str) -> None:
         """As of `MemoryStore`."""

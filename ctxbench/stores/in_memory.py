@@ -129,7 +129,7 @@ class DictStore(BaseStore):
 
     def _added(self, workspace: str, mark: int) -> tuple[list[Memory], int]:
         versions = self._all[workspace].versions
-        return list(islice(versions.values(), mark, None)), len(versions)
+        return [_copied(one) for one in islice(versions.values(), mark, None)], len(versions)
 
 
 def _copied(memory: Memory) -> Memory:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
@@ -208,7 +209,7 @@ def _created(name: str, value: object) -> str:
 def _metadata(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ParameterError(f"{name} must be a mapping from texts, got {value!r:.60}")
-    if _PLAIN.issuperset(map(type, value.values())):
+    if all(kind in _PLAIN or (kind is int and -_LONG < one < _LONG) for one in value.values() for kind in (type(one),)):
         return dict(value)
     try:
         return dict(json.loads(_JSON.encode(dict(value))))
@@ -217,18 +218,13 @@ def _metadata(name: str, value: object) -> dict[str, Any]:
 
 
 _JSON = json.JSONEncoder(allow_nan=False)  # `json.dumps` would make one for each memory
-_PLAIN = {str, int, bool, type(None)}  # what JSON has as it is
-_READ: Mapping[str, Callable[[str, Any], Any]] = {  # what is kept of each field, given its name and value
-    "id": _id,
-    "workspace": checked_name,
-    "kind": checked_name,
-    "conversation": _name_if_any,
-    "user": _name_if_any,
-    "content": _content,
-    "confidence": lambda name, value: number_within(name, value, 0, 1),
-    "created": _created,
-    "metadata": _metadata,
-}
+_PLAIN = {str, bool, type(None)}  # what JSON has as it is; so it has whole numbers that are not too long to be written
+_LONG = 2**63
+_READ: Mapping[str, Callable[[str, Any], Any]] = (  # what is kept of each field, given its name and value
+    {"id": _id, "workspace": checked_name, "kind": checked_name, "conversation": _name_if_any, "user": _name_if_any}
+    | {"content": _content, "confidence": lambda name, value: number_within(name, value, 0, 1)}
+    | {"created": _created, "metadata": _metadata}
+)
 _given = attrgetter(*_READ)
 
 
@@ -339,7 +335,10 @@ def unknown(what: str, name: object, known: Iterable[str] = ()) -> ParameterErro
 def memory_catalog(
     memories: Iterable[Memory], relationships: Iterable[Relationship] = (), *, before: Catalog | None = None
 ) -> Catalog:
-    """The catalog of a workspace: every version an item `memory:<id>@<version>`, links between current versions.
+    """The catalog of a workspace: every version an item `memory:<id>@<version>`, with links to those of its time.
+
+    Two related memories are linked in every two versions that were there together, so that as of any time those are
+    that were there then.
 
     Args:
         memories: versions in the order in which they were added.
@@ -347,16 +346,21 @@ def memory_catalog(
         before: a catalog to extend; none of its items may have changed since.
     """
     rows = tuple(memories)
-    current = {row.id: ItemKey("memory", None, f"{row.id}@{row.version}") for row in rows if row.until is None}
-    links: dict[str, list[Link]] = {}
-    for one in relationships:
-        links.setdefault(one.source, []).append(Link(one.type, current[one.target]))
+    versions: dict[str, list[Memory]] = defaultdict(list)
+    for row in rows:
+        versions[row.id].append(row)
+    links: dict[tuple[str, int], list[Link]] = defaultdict(list)
+    for link in relationships:
+        for one, other in product(versions[link.source], versions[link.target]):
+            if max(str(one.created), str(other.created)) < min(one.until or "~", other.until or "~"):  # "~": no end
+                key = ItemKey("memory", None, f"{other.id}@{other.version}")
+                links[one.id, one.version].append(Link(link.type, key))
     items = [
         Item(
             type="memory",
             name=f"{row.id}@{row.version}",
             text=row.content,
-            links=tuple(links.get(row.id, ())) if row.until is None else (),
+            links=tuple(links[row.id, row.version]),
             **{name: getattr(row, name) for name in _FACTS},
         )
         for row in rows

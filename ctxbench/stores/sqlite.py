@@ -68,7 +68,7 @@ class SqliteStore(BaseStore):
         super().__init__(forget)
         self.path = Path(path)
         self._create, self._busy, self._waiting = create, busy_seconds, waiting
-        self._process = 0
+        self._process, self._inside = 0, False
         self._connection: sqlite3.Connection | None = None
         self._inherited: sqlite3.Connection | None = None
         self._open()
@@ -79,7 +79,11 @@ class SqliteStore(BaseStore):
             return tuple(name for (name,) in self._sql("SELECT name FROM workspaces ORDER BY key"))
 
     def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
-        """As of `MemoryStore`. Where another process reads all the time, it is an error that says what is left."""
+        """As of `MemoryStore`. Where another process reads all the time, it is an error that says what is left.
+
+        Inside of `together` it is a `ParameterError`, and nothing is forgotten.
+        """
+        self._refuse_inside("delete")
         with self._transaction():
             places = [self._place(workspace, one) for one in (id, *more)]
             keys, gone = json.dumps([key for _, key in places]), "IN (SELECT value FROM json_each(?))"
@@ -94,7 +98,8 @@ class SqliteStore(BaseStore):
             self._scrub(self._open())
 
     def close(self) -> None:
-        """As of `MemoryStore`."""
+        """As of `MemoryStore`; inside of `together` a `ParameterError`."""
+        self._refuse_inside("close")
         with self._lock:
             if self._connection is not None and self._process == os.getpid():
                 self._connection.close()
@@ -110,7 +115,8 @@ class SqliteStore(BaseStore):
     def together(self) -> Iterator[None]:
         """Inside, all that this thread inserts, updates and relates is one transaction: all of it is kept, or nothing.
 
-        Nothing is deleted inside.
+        A refusal (`ParameterError`, `InputError`) that is caught inside undoes only itself. After a failure of SQLite
+        nothing is kept: every later call inside, and the end, is a `StorageError`. `delete` and `close` are refused.
         """
         with self._transaction():
             yield
@@ -124,24 +130,38 @@ class SqliteStore(BaseStore):
         Inside of another one it is a part of that.
         """
         with self._lock:
-            db = self._open()
-            inside = db.in_transaction
-            if inside:
-                yield
-                return
-            kept = dict(self._kept)
+            db, inside = self._open(), self._inside
+            kept = None if inside else dict(self._kept)
             try:
-                with nullcontext() if reads else self._telling():
-                    db.execute("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
+                if not inside:
+                    with nullcontext() if reads else self._telling():
+                        db.execute("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
+                    self._inside = True
+                self._check_open(db)
                 yield
-                db.execute("COMMIT")
+                self._check_open(db)
+                if not inside:
+                    db.execute("COMMIT")
             except BaseException as error:
-                self._kept = kept  # no catalog of what has not happened
-                if db.in_transaction:  # SQLite itself rolls back on some errors
+                fault = self._fault(error) if isinstance(error, sqlite3.Error | json.JSONDecodeError) else None
+                self._kept = self._kept if kept is None else kept  # no catalog of what has not happened
+                if (fault or not inside) and db.in_transaction:  # SQLite itself rolls back on some errors
                     db.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error | json.JSONDecodeError):
-                    raise self._fault(error) from error
+                if fault:
+                    raise fault from error
                 raise
+            finally:
+                self._inside = inside
+
+    def _check_open(self, db: sqlite3.Connection) -> None:
+        """Refuse to go on in a transaction that a failure has undone."""
+        if not db.in_transaction:
+            raise StorageError(f"{self.path}: all changes together were undone by a failure before; make them again")
+
+    def _refuse_inside(self, what: str) -> None:
+        with self._lock:
+            if self._inside and self._process == os.getpid():
+                raise ParameterError(f"{what} cannot be a part of changes made together; call it after them")
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -163,6 +183,8 @@ class SqliteStore(BaseStore):
             # SQLite forbids the use, and closing, of a connection that was inherited by a fork.
             self._inherited, self._connection = self._connection, None
             self._process = os.getpid()
+            if self._inside:  # what the other process was about to write is not there
+                self._inside, self._kept = False, {}
         if self._connection is None:
             path = readable(self.path, again=True)
             if why := folder_fault(path.parent):
@@ -177,11 +199,10 @@ class SqliteStore(BaseStore):
                 self._connection = db
                 with self._telling():
                     self._prepare(db)
-            except sqlite3.Error as error:
+            except BaseException as error:
                 self.close()
-                raise self._fault(error) from error
-            except BaseException:
-                self.close()
+                if isinstance(error, sqlite3.Error):
+                    raise self._fault(error) from error
                 raise
         return self._connection
 
@@ -240,7 +261,7 @@ class SqliteStore(BaseStore):
             sqlite3.SQLITE_NOTADB: "it is no database; expected one of memories",
             sqlite3.SQLITE_READONLY: "it cannot be written; make the file and its folder writable",
             sqlite3.SQLITE_CANTOPEN: "it cannot be opened; make the file and its folder readable and writable",
-            sqlite3.SQLITE_CONSTRAINT: "another process wrote the same at the same time; try again",
+            sqlite3.SQLITE_CONSTRAINT: "another process or thread wrote the same at the same time; try again",
         }.get(code, f"{error}; look at the disk, or go back to a copy")
         return StorageError(f"cannot use {self.path}: {said}")
 

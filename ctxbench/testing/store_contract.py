@@ -109,8 +109,9 @@ def _related(store: MemoryStore) -> Found:
     yield "relationships", store.relationships("one", "a"), (circle[0], circle[2], circle[3])
     store.update("one", "b", content="new", at=_LATER)
     links = {item.name: [(link.type, link.item.name) for link in item.links] for item in store.catalog("one")}
-    now = {"a@1": [("follows", "b@2"), ("repeats", "b@2")], "b@1": [], "c@1": [("follows", "a@1")]}
-    yield "links, between current versions", links, {**now, "b@2": [("follows", "c@1")]}
+    both = [(kind, name) for kind in ("follows", "repeats") for name in ("b@1", "b@2")]
+    follows = {id_: [("follows", name)] for id_, name in (("b@1", "c@1"), ("c@1", "a@1"), ("b@2", "c@1"))}
+    yield "links, between versions of one time", links, {"a@1": both, **follows}
     store.unrelate(circle[0])
     yield "relationships after unrelate", store.relationships("one", "b"), (circle[1], circle[3])
 
@@ -145,7 +146,7 @@ def _refused(store: MemoryStore) -> Found:
     wrong: list[Any] = [{"x": float("inf")}, {"x": object()}, {1: 2}, []]
     bad = [
         *(_memory("c", content=text) for text in ("", " \n", "x\0", "\x1b[2J", "\ud800", "x" * (LONGEST + 1))),
-        *(_memory("c", confidence=number) for number in (-0.1, 1.1, float("nan"), True)),
+        *(_memory("c", confidence=number) for number in (-0.1, 1.1, float("nan"), True, 10**400)),
         *(_memory("c", created=text) for text in ("yesterday", "0001-01-01T00:00:00+10:00")),
         *(_memory("c", metadata=data) for data in wrong),
         *(_memory(name) for name in ("", "a@1", "a", "a\nb")),
@@ -163,6 +164,8 @@ def _refused(store: MemoryStore) -> Found:
     calls += [(store.catalog, "three"), (store.revision, "three"), (store.create_workspace, " ")]
     for call, given in calls:
         yield f"refusal of {given!r:.80}", _error(call, given), ParameterError
+    long = _memory("c", metadata={"x": 10**5000})
+    yield "refusal of a number too long to be written", _error(store.insert, long), ParameterError
     yield "refusal of many", _error(store.insert_many, [_memory("c"), *bad]), InputError
     yield "refusal of one id twice", _error(store.insert_many, [_memory("c"), _memory("c")]), InputError
     yield "what is there after refusals", (store.catalog("one").hash, store.revision("one")), before

@@ -16,6 +16,7 @@ from ctxbench.cli.app import app
 from ctxbench.memory.context_engine import DEFAULTS
 from ctxbench.memory.engine_options import DEEPEST, MOST_RESULTS, ContextOptions, SearchOptions
 from ctxbench.stores import sqlite
+from ctxbench.stores.memories import Memory
 from ctxbench.stores.sqlite import SqliteStore
 
 DIARY = Path(__file__).parents[2] / "datasets" / "diary" / "corpus.jsonl"
@@ -101,6 +102,34 @@ def test_a_version_may_stand_before_the_earlier_one(cli, place):
     assert stored()[0]["tea@2"] == "Ben drinks black tea with milk."
 
 
+UNDONE = {
+    "of one time": [{"created_at": "2026-03-01"}, {"created_at": "2026-03-01"}],
+    "without a time": [{}, {}],
+    "the edit later": [{"created_at": "2026-03-01"}, {"created_at": "2026-03-02"}],
+}
+
+
+@pytest.mark.parametrize("times", UNDONE.values(), ids=UNDONE)
+def test_an_edit_that_is_undone_is_a_later_version(cli, place, times):
+    files = [
+        write({"id": "tea", "content": content, **time}, name=f"{content}.jsonl")
+        for content, time in zip(("green", "black"), times, strict=True)
+    ]
+    for file, version in [(files[0], 1), (files[1], 2), (files[0], 3), (files[0], 3), (files[1], 4), (files[1], 4)]:
+        done = cli("memory", "import", "m.db", file, "-w", "home")
+        assert (done.code, stored()[0].popitem()) == (0, (f"tea@{version}", Path(file).stem))
+
+
+def test_a_file_of_several_versions_changes_nothing_again_but_undoes_an_edit(cli, place):
+    rows = [{"id": "tea", "content": text, "created_at": f"2026-03-0{day}"} for day, text in enumerate("aba", 1)]
+    for file, version in [(rows, 3), (rows, 3), ([{**rows[2], "content": "c"}], 4), (rows, 5), (rows, 5)]:
+        assert cli("memory", "import", "m.db", write(*file), "-w", "home").code == 0
+        assert len(stored()[0]) == version
+    assert stored()[0]["tea@5"] == "a"
+    ended = {**rows[1], "until": "2026-03-03"}  # says itself that it is not so any more
+    assert "1 that was there" in cli("memory", "import", "m.db", write(ended), "-w", "home").out
+
+
 def test_rows_of_other_workspaces_are_left_out(cli, place):
     file = write(*({**row, "workspace_id": "home" if row["id"] == "tea" else "work"} for row in ROWS))
     done = cli("memory", "import", "m.db", file, "-w", "home")
@@ -125,6 +154,28 @@ def test_a_dataset_s_corpus_is_imported_with_versions_and_links(cli, place):
             )
         )
     assert found == {name: until.replace("Z", "+00:00") for name, until in ended.items()}
+
+
+def test_the_fields_of_items_are_read_or_passed_over(cli, place):
+    with SqliteStore("from.db") as store:
+        store.create_workspace("home")
+        store.insert(Memory(id="tea", workspace="home", content="Ben drinks tea.", kind="habit"))
+        store.insert(Memory(id="pot", workspace="home", content="Blue.", created="2026-03-01"))
+        store.update("home", "pot", content="Red.", at="2026-03-01")  # the first version is of no time
+        items = [item.as_row() for item in store.catalog("home")]
+    bare = {
+        "_id": "memory:bread",
+        "text": "Rye.",
+        "type": "memory",
+        "include": "agent",
+        "enabled": True,
+        "server": None,
+    }
+    done = cli("memory", "import", "m.db", write(*items, bare), "-w", "home")
+    assert done.code == 0, done.err
+    with SqliteStore("m.db") as store:
+        assert [store.get("home", id_).kind for id_ in ("tea", "bread")] == ["habit", "note"]
+        assert (store.get("home", "pot").content, store.get("home", "pot").version) == ("Red.", 1)
 
 
 def test_vectors_are_made_at_the_import_if_asked_for(cli, place):
@@ -161,7 +212,7 @@ BAD_ROWS = {
     "time": ({"id": "a", "content": "x", "created_at": "soon"}, "created_at must be ISO 8601"),
     "reversed": (
         {"id": "a", "content": "x", "created_at": "2026-03-02", "until": "2026-03-01"},
-        "until (2026-03-01T00:00:00+00:00) must be after created (2026-03-02T00:00:00+00:00)",
+        "until (2026-03-01T00:00:00+00:00) must not be before created (2026-03-02T00:00:00+00:00)",
     ),
     "end": (
         {"id": "a", "content": "x", "created_at": "2026-03-02", "until": "2026-03-09"},
@@ -179,6 +230,8 @@ BAD_ROWS = {
     "no memory": ({"_id": "tool:a", "text": "x"}, "'tool:a' is no memory"),
     "half a character": ({"id": "a", "content": "x\ud800"}, "content must hold no half characters, got "),
     "its own name": ({"id": "a", "content": "x", "created_at": "last week"}, "  created_at must be ISO 8601"),
+    "an item that is out of everything": ({"_id": "memory:a", "text": "x", "enabled": False}, "leave the row out"),
+    "a field of items alone": ({"id": "a", "content": "x", "title": "y"}, "unknown field 'title'"),
     "a vector": ({"id": "a", "content": "x", "vector": [1.0]}, "unknown field 'vector'"),
 }
 
@@ -220,6 +273,13 @@ def test_two_contents_of_a_memory_need_times(cli, place):
     assert (done.code, Path("m.db").exists()) == (2, False)
     assert "line 1 says otherwise of 'a'; say with created_at which came later" in done.err
     assert "rows.jsonl, line 3" in done.err
+
+
+def test_two_contents_of_a_memory_since_one_time_are_refused(cli, place):
+    rows = [{"id": "a", "content": text, "created_at": "2026-03-01"} for text in ("one", "one", "two")]
+    done = cli("memory", "import", "m.db", write(*rows), "-w", "home")
+    assert (done.code, Path("m.db").exists()) == (2, False)
+    assert "line 1 says otherwise of 'a' at the same time; say with created_at which came later" in done.err
 
 
 def test_a_bad_row_leaves_a_database_that_is_there_as_it_was(cli, imported):
@@ -299,6 +359,13 @@ def test_a_context_without_a_line_end_gets_none(asked):
     assert asked("build", "tyre", "--limit", "1", "--template", "summary").out == f"Key information:\n{TYRE['content']}"
 
 
+def test_where_no_tokenizer_of_a_model_is_known_it_is_said_what_counts(asked):
+    said = "no tokenizer of foo is known: its tokens are guessed by chars/4"
+    done = asked("build", "tyre", "--model", "foo", "--json")
+    assert (done.json["counter"], done.err) == ("chars/4", f"{said}\n")
+    assert asked("build", "tyre", "--model", "gpt-4", "--json").err == ""
+
+
 def test_a_preview_is_what_a_build_takes(asked):
     options = ("--template", "detailed", "--budget", "60", "--model", "gpt-4")
     built = asked("build", "flat tyre", *options, "--json").json
@@ -359,7 +426,7 @@ BAD_OPTIONS = {
     "depth alone": (("search", "x", "--depth", "2"), "add --relationships"),
     "confidence": (("search", "x", "--confidence", "2"), "confidence must be 0 to 1, got 2.0"),
     "dates": (("search", "x", "--since", "2026-03-02", "--before", "2026-03-01"), "since (2026-03-02) must be before"),
-    "time": (("search", "x", "--as-of", "soon"), "time must be ISO 8601"),
+    "time": (("search", "x", "--as-of", "soon"), "--as-of must be ISO 8601"),
     "blank": (("search", " "), "query 1 is blank; ask for something"),
     "counters": (("build", "x", "--tokens", "o200k", "--model", "gpt-4"), "leave one out"),
     "counter": (("build", "x", "--tokens", "o2k"), "'o2k'"),

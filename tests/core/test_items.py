@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxbench.core import items
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item, ItemKey, Link
 
@@ -223,6 +224,19 @@ class TestExtended:
         extended = catalog.extended([Told(type="rule", name="c")])
         assert extended.hash == Catalog(extended).hash
         assert read == ["a", "b", "c", *"abc"]
+
+    def test_a_catalog_is_extended_while_another_thread_asks_for_a_hash(self, monkeypatch):
+        catalog = Catalog([tool("a")])
+        assert catalog.hash
+        hashed = items._hashed
+
+        def meanwhile(*given, **more):
+            monkeypatch.setattr(items, "_hashed", hashed)
+            catalog.hash_of("name")  # as another thread would, between two hashes
+            return hashed(*given, **more)
+
+        monkeypatch.setattr(items, "_hashed", meanwhile)
+        assert catalog.extended([tool("b")]).hash == Catalog([tool("a"), tool("b")]).hash
 
     def test_a_catalog_stays_as_it_is_and_can_be_extended_in_several_ways(self):
         catalog = Catalog([tool("a")])

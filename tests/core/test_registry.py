@@ -186,3 +186,14 @@ def test_a_chunking_rule_that_is_not_ours_is_said_by_the_steps_that_use_it(insta
     ):
         assert plugin_steps({"pipeline": Pipeline.of(made).describe()}) == ("margins:Margin",), made
     assert plugin_steps(Pipeline.of({"analyse": "sentences", "retrieve": "dense"}).describe()) == ()
+
+
+def test_the_fields_of_a_dataclass_are_held_to_their_annotations():
+    @dataclasses.dataclass
+    class Asked:
+        count: int
+        share: float | None = None
+
+    registry.check_fields(Asked(1, 0.5))
+    with pytest.raises(ParameterError, match="share must be of type float or nothing, got 'half'"):
+        registry.check_fields(Asked(1, "half"))

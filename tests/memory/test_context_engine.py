@@ -121,10 +121,17 @@ def test_a_ranker_of_ones_own(engine):
     assert found == sorted(TEXTS, key=lambda id_: len(TEXTS[id_]))
 
 
-@pytest.mark.parametrize("ranker", [lambda results: [1.0], lambda results: [float("nan")] * 4, lambda results: 1 / 0])
-def test_a_ranker_that_fails_is_an_error(engine, ranker):
+@pytest.mark.parametrize(
+    ("ranker", "said"),
+    [
+        (lambda results: [1.0], "it gave 1 for 4 results"),
+        (lambda results: [1.0, float("nan"), *[1.0] * 2], "it gave nan for '"),
+        (lambda results: 1 / 0, "the ranker failed: ZeroDivisionError"),
+    ],
+)
+def test_a_ranker_that_fails_is_an_error(engine, ranker, said):
     engine.register_ranker("odd", ranker)
-    with pytest.raises(EngineError, match="ranker") as error:
+    with pytest.raises(EngineError, match=said) as error:
         engine.search("flat tyre", "home", SearchOptions(ranker="odd"))
     assert error.value.type == "search_error"
 
@@ -142,6 +149,15 @@ def test_an_updated_memory_is_found_in_its_last_version_and_the_earlier_as_of_th
     assert "black tea" in engine.search("what tea does Ben drink", "home", SearchOptions(limit=1)).contents[0]
     then = SearchOptions(limit=1, time="2026-03-20T00:00:00Z")
     assert "green tea" in engine.search("what tea does Ben drink", "home", then).contents[0]
+
+
+def test_as_of_an_earlier_time_what_was_related_then_is(store, engine):
+    store.update("home", "pump", content="The pump was lent to Eva.", at="2026-03-20")
+    for time, version in (("2026-03-19", 1), ("2026-03-20", 2)):
+        found = engine.search("flat tyre", "home", SearchOptions(limit=1, relationships=True, time=time)).results()
+        assert [(one["memory"]["id"], one["memory"]["version"]) for one in found[0]["relationships"]] == [
+            ("pump", version)
+        ]
 
 
 def test_what_a_search_may_not_see_moves_no_score(store, engine):
@@ -166,6 +182,20 @@ def test_a_context_is_rendered_by_its_template(engine):
     detailed = engine.build("flat tyre", "home", ContextOptions(limit=1, template="detailed")).context
     assert "[event]" in detailed
     assert "confidence: 0.2" in detailed
+
+
+def test_what_is_given_out_can_be_changed_without_changing_what_is_kept(store, engine):
+    said = {"tags": ["sweet"]}
+    store.insert(Memory(id="honey", workspace="home", content="A jar of honey.", metadata=said))
+    engine.search("honey", "home").results()[0]["memory"]["metadata"]["tags"].append("sticky")
+    assert store.catalog("home")[-1].metadata == {"tags": ["sweet"]}
+    store.catalog("home")[-1].metadata["tags"].append("sticky")
+    assert store.get("home", "honey").metadata == {"tags": ["sweet"]}
+
+
+def test_what_was_found_is_told_in_a_line(engine):
+    assert repr(engine.search("green tea", "home", SearchOptions(limit=1))) == "FoundMemories(['tea'])"
+    assert repr(engine.build("green tea", "home", ContextOptions(limit=1))) == "BuiltContext(['tea'])"
 
 
 @pytest.mark.parametrize("budget", range(1, 80, 7))
@@ -269,6 +299,32 @@ def test_as_many_are_found_as_may_be_asked_for(store, ranker):
     store.insert_many(Memory(id=f"m{n}", workspace="work", content=f"Note {n} on tyres.") for n in range(120))
     found = engine_over(store).search("tyres", "work", SearchOptions(limit=100, ranker=ranker))
     assert len(found.results()) == 100
+
+
+ODD = {
+    "kinds": ["fact", ("fact", 1), None],
+    "limit": ["3", None, 2.5, True],
+    "depth": [None, "2"],
+    "time": [20250101],
+    "since": [2025],
+    "relationships": ["no", None],
+    "user": [5],
+    "conversation": [7],
+    "confidence": ["high", float("nan")],
+    "ranker": [None],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in ODD.items() for value in values])
+@pytest.mark.parametrize("options", [SearchOptions, ContextOptions])
+def test_options_of_another_type_are_validation_errors(options, name, value):
+    with pytest.raises(EngineError, match=f"{name} must be") as error:
+        options(**{name: value})
+    assert error.value.type == "validation_error"
+
+
+def test_a_list_of_kinds_is_one_too(engine):
+    assert ids(engine.search("flat tyre", "home", SearchOptions(kinds=["event"]))) == ["tyre"]
 
 
 def test_a_budget_of_nothing_is_a_validation_error():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -100,3 +103,18 @@ def test_what_fails_is_told_and_not_kept(clock):
 def test_sizes_and_times_out_of_range_are_refused(clock, given):
     with pytest.raises(ParameterError, match=next(iter(given))):
         vectors(clock, **given)
+
+
+def test_threads_may_share_them(clock):
+    """More texts than are kept, so that all threads take out what was used longest ago."""
+
+    def ask(thread):
+        return [kept.get([f"text {thread} {number % 9}"]) for number in range(400)]
+
+    kept, interval = vectors(clock, size=2), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(6) as threads:
+            assert sum(map(len, threads.map(ask, range(6)))) == kept.hits + kept.misses == 2400
+    finally:
+        sys.setswitchinterval(interval)

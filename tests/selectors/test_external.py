@@ -141,7 +141,7 @@ def test_a_missing_or_malformed_file_keeps_its_own_error(tmp_path):
 )
 def test_it_is_called_as_configured_or_as_what_it_comes_from(tmp_path, config, name):
     (tmp_path / "m.py").write_text("def f(request, items): return []\n")
-    (tmp_path / "a.jsonl").write_text("")
+    (tmp_path / "a.jsonl").write_text('{"query": "q1", "items": []}\n')
     assert external_from_config(config, base=tmp_path).name == name
 
 

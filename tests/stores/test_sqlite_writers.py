@@ -97,7 +97,7 @@ def test_an_import_that_another_gets_in_the_way_of_is_one_clear_error(tmp_path):
             if done == 1000:
                 other.insert(memory("m1500"))
 
-        with pytest.raises(StorageError, match="another process wrote the same at the same time"):
+        with pytest.raises(StorageError, match="another process or thread wrote the same at the same time"):
             store.insert_many([memory(f"m{number}") for number in range(2500)], progress=meanwhile)
         assert len(store.catalog("w")) == 1001  # whole transactions
 

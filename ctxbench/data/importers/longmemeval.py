@@ -186,12 +186,11 @@ def _time(value: Any, where: str, entry: Row) -> datetime | None:
 def _counts(questions: Sequence[_HistoryQuestion]) -> dict[str, int]:
     """Counts of the source, for the card."""
     answered = [question for question in questions if not question.query.needs_nothing]
+    unmarked = [one for one in answered if not one.evidence and not one.query.partly_labelled]
     return {
         "questions published": len(questions),
         "questions that need nothing": len(questions) - len(answered),
-        "other questions without a marked turn": sum(
-            not one.evidence and not one.query.partly_labelled for one in answered
-        ),
+        "other questions without a marked turn": len(unmarked),
         "other questions with a marked turn after their date": sum(one.query.partly_labelled for one in answered),
         "sessions with the id of another of their history": sum(question.repeated for question in questions),
     }

@@ -96,7 +96,7 @@ class LinearExamples:
     def fit(self, metric: Metric) -> dict[str, Any]:
         """The values of a fit: weights by column, and the mean of the metric with those of the step and with these."""
         found = fit_linear(self.cases, metric, start=self.weights)
-        weights = dict(zip(self.columns, found.weights.tolist(), strict=True))
+        weights = dict(zip(self.columns, (found.weights + 0.0).tolist(), strict=True))  # no -0.0
         told = {"metric": str(metric), "before": found.before, "value": found.mean}
         return {"features": VERSION, "weights": weights, **told}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from ctxbench.bench.metrics import Evidence, OfferedItems, Rankings, evaluate, m
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.features.stored_fits import behind, read_calibrations, write_calibrations
+from ctxbench.tuning.fits import linear_fits
 from ctxbench.tuning.fits.linear_fits import fit_columns, linear_place
 from tests.tuning.fits.fit_cases import dataset, query, words_dataset
 
@@ -81,3 +84,12 @@ def test_faults_are_named(data, resources):
     idle = dataset([query("a", "nice day", needs_nothing=True)], [])
     with pytest.raises(ParameterError, match="no query that RR applies to"):
         fit_columns(idle, pipeline(weights=WRONG), resources, RR)
+
+
+def test_a_weight_of_nothing_has_no_sign(data, resources, monkeypatch):
+    found = linear_fits.fit_linear
+    monkeypatch.setattr(
+        linear_fits, "fit_linear", lambda *a, **k: replace(found(*a, **k), weights=np.array([-0.0, 1.0]))
+    )
+    fit, _ = fit_columns(data, pipeline(weights=WRONG), resources, RR)
+    assert [f"{value:g}" for value in fit.values["weights"].values()] == ["0", "1"]
