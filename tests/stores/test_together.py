@@ -140,7 +140,8 @@ def test_a_fork_while_another_thread_writes_sees_what_was_committed(store):
             os._exit(len(store.catalog("w")))
         finally:
             os._exit(99)
+    seen = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])  # while the thread is still writing
     forked.set()
     thread.join()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert seen == 1
     assert len(store.catalog("w")) == 2
