@@ -240,7 +240,7 @@ def test_the_oracle_has_no_parameters_and_no_presets(given):
 
 def test_the_oracle_stands_beside_answers_that_are_scored(given):
     answers = given / "mine.jsonl"
-    answers.write_text("", encoding="utf-8")
+    answers.write_text('{"query": "q1", "items": []}\n', encoding="utf-8")
     assert [spec.name for spec in scoring(answers, dataset="d", beside=["oracle"], tokens="o200k").selectors] == [
         "mine",
         "oracle",

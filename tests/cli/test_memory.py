@@ -261,7 +261,7 @@ def test_another_process_that_holds_the_database_is_told_of(cli, imported, monke
     release = threading.Timer(0.5, holding.rollback)
     release.start()
     done = cli("memory", "import", "m.db", "rows.jsonl", "-w", "home")
-    release.join()
+    release.join(60)
     holding.close()
     assert done.code == 0
     assert "another process holds m.db; it is waited for, 30 s at most\n" in done.err

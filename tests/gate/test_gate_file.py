@@ -246,7 +246,7 @@ def test_every_fault_of_every_pin_is_told_at_its_line(write):
 
 
 def test_how_often_selectors_are_asked_stands_once(write):
-    selector = "{command: [node, mine.mjs], name: mine, repeats: 3}"
+    selector = "{command: [cat], name: mine, repeats: 3}"
     path = write(f"datasets: [workbench]\nselectors:\n  - bm25\n  - {selector}\ngate: {{repeats: 2}}\n")
     told(path, (4, "in a gate file, repeats stands once, under gate:"))
 

@@ -257,7 +257,7 @@ def test_a_failure_at_any_time_is_one(tmp_path):
 
 
 def test_our_own_selectors_and_files_are_asked_once(tmp_path):
-    (tmp_path / "a.jsonl").write_text("", encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text('{"query": "q1", "items": []}\n', encoding="utf-8")
     prepared = experiment(tmp_path, "\n  - {selector: bm25, set: {n: 2}}\n  - {answers: a.jsonl}\n")
     assert [(one.repeats, one.spread) for one in take(prepared, repeats=3)] == [(1, {})] * 2
 

@@ -33,7 +33,7 @@ def test_what_another_thread_holds_is_free_in_a_child():
     def hold():
         with lock:
             held.set()
-            done.wait()
+            done.wait(60)
 
     def take():
         with lock, lock:
@@ -42,10 +42,10 @@ def test_what_another_thread_holds_is_free_in_a_child():
     lock, held, done = ProcessLock(), threading.Event(), threading.Event()
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait()
+    held.wait(60)
     assert child(take) == 0
     done.set()
-    thread.join()
+    thread.join(60)
 
 
 def test_what_the_forking_thread_holds_it_goes_on_to_hold():

@@ -127,12 +127,12 @@ def test_a_fork_while_another_thread_writes_sees_what_was_committed(store):
             store.insert(memory("a"))
             store.catalog("w")
             inside.set()
-            forked.wait()
+            forked.wait(60)
 
     inside, forked = threading.Event(), threading.Event()
     thread = threading.Thread(target=write)
     thread.start()
-    inside.wait()
+    inside.wait(60)
     child = os.fork()
     if not child:
         try:
@@ -142,6 +142,6 @@ def test_a_fork_while_another_thread_writes_sees_what_was_committed(store):
             os._exit(99)
     seen = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])  # while the thread is still writing
     forked.set()
-    thread.join()
+    thread.join(60)
     assert seen == 1
     assert len(store.catalog("w")) == 2
