@@ -168,14 +168,16 @@ def checked(memory: Memory, faults: list[str]) -> Memory:
         faults: where everything goes that is wrong with it; then what is returned is not to be used.
     """
     kept: dict[str, Any] = {}
-    for (name, read), given in zip(_READ.items(), _given(memory), strict=True):
+    given = _given(memory)
+    for (name, read), value in zip(_READ.items(), given, strict=True):
         try:
-            kept[name] = read(name, given)
+            kept[name] = read(name, value)
         except ParameterError as error:
             faults.append(str(error))
     if (memory.version, memory.until) != (1, None):
         faults.append("version and until are set by the store; leave them out, and add a later version by `update`")
-    return memory if faults else Memory(**kept)
+    as_kept = (*kept.values(),) == given and (type(memory.confidence), type(memory.metadata)) == (float, dict)
+    return memory if faults or as_kept else Memory(**kept)
 
 
 def _id(name: str, value: object) -> str:
@@ -209,7 +211,7 @@ def _created(name: str, value: object) -> str:
 def _metadata(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ParameterError(f"{name} must be a mapping from texts, got {value!r:.60}")
-    if all(kind in _PLAIN or (kind is int and -_LONG < one < _LONG) for one in value.values() for kind in (type(one),)):
+    if not value or all(map(_is_plain, value.values())):
         return dict(value)
     try:
         return dict(json.loads(_JSON.encode(dict(value))))
@@ -217,8 +219,12 @@ def _metadata(name: str, value: object) -> dict[str, Any]:
         raise ParameterError(f"{name} must be JSON: {error}") from None
 
 
+def _is_plain(value: object) -> bool:
+    """Whether JSON has a value as it is: no number that is too long to be written."""
+    return type(value) in (str, bool, type(None)) or (type(value) is int and -_LONG < value < _LONG)
+
+
 _JSON = json.JSONEncoder(allow_nan=False)  # `json.dumps` would make one for each memory
-_PLAIN = {str, bool, type(None)}  # what JSON has as it is; so it has whole numbers that are not too long to be written
 _LONG = 2**63
 _READ: Mapping[str, Callable[[str, Any], Any]] = (  # what is kept of each field, given its name and value
     {"id": _id, "workspace": checked_name, "kind": checked_name, "conversation": _name_if_any, "user": _name_if_any}
