@@ -45,7 +45,8 @@ class Prepared:
         opened: the same, with the queries of other splits and outside of the sample.
         references: what the experiment calls each, by name: the name itself, or a folder.
         measured: by dataset, how many queries of the split could be asked; a sample are fewer.
-        drawn: by dataset, how many of its labelled queries a label queue drew, which are no random sample of all.
+        drawn: by dataset, how many of its labelled queries a label queue drew, which are no random sample of all; 0
+            where all are labelled.
         metrics: parsed.
         embedder: not loaded yet.
         counter: counts prompt tokens.
@@ -189,7 +190,7 @@ class _ExperimentForm(YamlForm):
             whole=whole,
             reference=dataset_reference(name, experiment.base),
             measured=len(of_split.judged()),
-            drawn=self.attempt(partial(_drawn, found, experiment.base / name), *where) or 0,
+            drawn=self.attempt(partial(_drawn, found, whole, experiment.base / name), *where) or 0,
         )
 
     def check_names(self) -> None:
@@ -302,10 +303,20 @@ def _steps(pipeline: Pipeline) -> Iterator[Step]:
             yield one
 
 
-def _drawn(dataset: Dataset, folder: Path) -> int:
-    """How many of the queries that are measured with a label queue drew."""
+def _drawn(asked: Dataset, whole: Dataset, folder: Path) -> int:
+    """How many of the queries that are measured with a label queue drew; 0 where all that it drew from are labelled.
+
+    Args:
+        asked: what of the dataset is asked.
+        whole: all of it.
+        folder: where the weights stand: how many queries each drawn one stands for.
+    """
     weights = read_weights(folder if folder.is_dir() else dataset_folder(folder.name))
-    return sum(query.id in weights for query in dataset.judged().queries)
+    if not whole.unlabelled:
+        stand_for = sum(weights.get(query.id, 0.0) for query in whole.queries)
+        if round(stand_for, 6) <= len(whole.queries):  # more: it was made of a larger one, whose others are not here
+            return 0
+    return sum(query.id in weights for query in asked.judged().queries)
 
 
 def count_tokens(counter: TokenCounter, catalog: Catalog) -> IntArray:

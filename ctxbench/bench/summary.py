@@ -76,7 +76,8 @@ class DatasetSummary:
         unlabelled: those left out because nobody has judged them.
         items: in the catalog.
         of: how many could have been asked; more than `queries` where a sample was.
-        drawn: how many of the queries a label queue drew; they stand for different numbers of queries.
+        drawn: how many of the queries a label queue drew; they stand for different numbers of queries. 0 where all
+            queries of the dataset are labelled.
         selectors: one summary each.
     """
 

@@ -270,7 +270,7 @@ compare_to: agent
 _POLICIES = """\
 # What presets are to be best at; `ctxbench tune DATASET --policy` finds them, one dataset at a time.
 selectors:                                # all compete; the first is the base
-  - agent.yaml                            # a selector of your own competes by its answers: {answers: FILE}
+  - agent.yaml                            # a selector of your own competes too: {command: [...]} or {answers: FILE}
   - {selector: learned, name: fitted, fit: own}    # fitted to your labels
 sample: 500
 policies:

@@ -95,15 +95,16 @@ def tune_presets(
     for one in found.datasets:
         if (path := folder / "presets" / f"{one.dataset}.yaml") not in written:
             say(f"no presets for {one.dataset}, since the default is kept under every policy: there is no {path}")
-    say(*_ways_to_take(found, file), *_way_to_use(found, ready, folder / "presets"))
+    say(*_ways_to_take(found, ready, file), *_way_to_use(found, ready, folder / "presets"))
     for path in (*written, *(page for page in pages if page.suffix == ".md"), report[0], report[1]):
         say(f"written: {path}")
 
 
-def _ways_to_take(found: Tuning, file: PolicyFile) -> list[str]:
+def _ways_to_take(found: Tuning, ready: TuningInputs, file: PolicyFile) -> list[str]:
     """For each preset of an agent's own selector what to write into its file: its settings, with those that change.
 
-    Of a selector outside ctxbench, whose rankings were cut, the cut that it is to make itself.
+    Of a selector outside ctxbench, whose rankings were cut, the cut that it is to make itself, also where an agent file
+    names it. `file` is the policy file as the user has it, in which fitted selectors are not replaced yet.
     """
     from ctxbench.selectors.definitions import agent_definition
     from ctxbench.selectors.parameters import shown
@@ -111,7 +112,7 @@ def _ways_to_take(found: Tuning, file: PolicyFile) -> list[str]:
 
     paths = {one.name: file.base / one.selector for one in file.selectors if one.selector.endswith((".yaml", ".yml"))}
     agents = {name: read_agent(path) for name, path in paths.items() if is_agent_file(path)}
-    outside = {one.name for one in file.selectors if one.outside}
+    outside = {one.name for one in ready.tunables if one.answers is not None}
     lines, cut = [], False
     for dataset in found.datasets:
         on = f" on {dataset.dataset}" if len(found.datasets) > 1 else ""

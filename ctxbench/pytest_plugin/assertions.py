@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ctxbench.core.errors import Fault, ParameterError, UserError, raise_faults, suggest
+from ctxbench.core.errors import Fault, ParameterError, UserError, raise_faults
 from ctxbench.pytest_plugin.recorder import CallerPlace, Recorder
 from ctxbench.pytest_plugin.setup import OpenSetup, Setup
 
@@ -145,11 +145,13 @@ def _known(catalog: Catalog, **lists: Iterable[str]) -> list[tuple[str, ...]]:
         ParameterError: one is a single text, or an id occurs twice in it.
         InputError: ids are unknown or none; all of them, each with the closest known ones.
     """
+    from ctxbench.core.item_suggestions import suggest_items
+
     read, faults = [], []
 
     def closest(text: str) -> str:
         open_to_all = catalog.facts.open_to(None, None).tolist()  # what else there is, is suggested to nobody
-        return suggest(text, [one for one, is_open in zip(catalog.ids, open_to_all, strict=True) if is_open])
+        return suggest_items(text, [one for one, is_open in zip(catalog.ids, open_to_all, strict=True) if is_open])
 
     for what, ids in lists.items():
         if isinstance(ids, str):

@@ -25,11 +25,12 @@ class Setup:
 
     Attributes:
         gate: a gate file, which says all that is not said here.
-        catalog: a file of items, a folder that holds `corpus.jsonl`, or a dataset's name. Beside a gate file the name
-            of one of its datasets; default: the first.
+        catalog: a file of items, a folder that holds `corpus.jsonl`, an agent file, or a dataset's name. Beside a gate
+            file the name of one of its datasets; default: the first.
         selector: a shipped selector, `name` or `name/preset`; the YAML file of one's own, `file` or `file#preset`; a
             tuned preset, `presets file#preset`; or an agent file, which is the catalog, too, where none is named.
-            Beside a gate file the name of one of its selectors; default: the first, and without a gate file `learned`.
+            Beside a gate file the name of one of its selectors; default: the first. Without a gate file the default is
+            that of the agent file that is the catalog, else `learned`.
         embedder: as `ctxbench select --embedder` takes it; default: the gate file's, else `minilm`.
         tokens: the counter of prompt tokens; default: the gate file's, else `o200k`.
     """
@@ -78,7 +79,8 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
 
     if setup.gate:
         return _of_gate(setup, root / setup.gate)
-    agent = setup.selector if is_agent_file(root / setup.selector) else ""
+    named = setup.selector or (setup.catalog if is_agent_file(root / setup.catalog) else _DEFAULT["selector"])
+    agent = named if is_agent_file(root / named) else ""
     if not (place := setup.catalog or agent):
         raise ParameterError(
             "nothing says which catalog to select from: set ctxbench_catalog (a file, folder or dataset's name) or "
@@ -95,7 +97,7 @@ def open_setup(setup: Setup, root: Path) -> OpenSetup:
     if own is not None:
         selector, label = own.make(resources, {}), own.name
     else:
-        definition, preset, label = _definition(setup.selector or _DEFAULT["selector"], root)
+        definition, preset, label = _definition(named, root)
         selector = PipelineSelector(label, definition.pipeline(definition.values(preset)), resources)
     return OpenSetup(
         label=label,

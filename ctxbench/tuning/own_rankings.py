@@ -119,6 +119,7 @@ def unfit_scores(title: str, found: Slice, query_set: QuerySet) -> tuple[Fault, 
         return ()
     what = (
         f"{title}, {query_set.title}: {(scores <= 0).mean():.0%} of the scores in `ranking` are 0 or less, "
-        "and a cut offers only what scores above 0; give scores that are higher by so much, or probabilities"
+        "and a cut offers only what scores above 0; leave items that it would never offer out of `ranking`; if it "
+        "would offer such, give scores above 0, such as probabilities"
     )
     return (Fault(what),)

@@ -293,23 +293,43 @@ def test_two_datasets_with_one_name_are_a_fault(tmp_path, data):
         open_experiment(path)
 
 
-def test_unlabelled_queries_are_left_out(tmp_path, data):
+def unlabel(data):
+    """Take the labels of two queries away."""
     text = (data / "queries.jsonl").read_text("utf-8").replace(',"needs":"nothing"', "")
     (data / "queries.jsonl").write_text(text, "utf-8")
     card = (data / "dataset.yaml").read_text("utf-8")
     (data / "dataset.yaml").write_text(card.replace("needs_nothing: 2", "needs_nothing: 0")
                                        .replace("unlabelled: 0", "unlabelled: 2"), "utf-8")  # fmt: skip
+
+
+def test_unlabelled_queries_are_left_out(tmp_path, data):
+    unlabel(data)
     run_file(experiment(tmp_path, data=data), tmp_path / "run")
     assert list(offered(tmp_path / "run", "bm25")) == [f"q0{n}" for n in (1, 2, 3, 4, 6, 7, 8, 9)]
 
 
+def queue_notes(folder):
+    summary = summarise_run(RunFolder(folder))
+    table = comparison_table(summary, summary.datasets[0])
+    return summary.datasets[0].drawn, [note for note in table.notes if "label queue" in note]
+
+
 def test_queries_that_a_label_queue_drew_are_counted_and_said(tmp_path, data):
+    unlabel(data)
     write_weights(data, {"q01": 2.0, "q02": 1.5}, {"q01": 0, "q02": 0})
     run_file(experiment(tmp_path, data=data), tmp_path / "run")
-    summary = summarise_run(RunFolder(tmp_path / "run"))
-    assert summary.datasets[0].drawn == 2
-    (note,) = [note for note in comparison_table(summary, summary.datasets[0]).notes if "label queue" in note]
+    drawn, (note,) = queue_notes(tmp_path / "run")
+    assert drawn == 2
     assert note.startswith("2 queries of these were drawn by a label queue, with unequal chances")
+
+
+@pytest.mark.parametrize(("weight", "drawn"), [(1.0, 0), (5.0, 0), (5.5, 2)])
+def test_a_label_queue_is_not_spoken_of_where_every_query_is_labelled(tmp_path, data, weight, drawn):
+    """Unless the drawn ones stand for more queries than there are: then the others were left out of the dataset."""
+    write_weights(data, {"q01": weight, "q02": weight}, {"q01": 0, "q02": 0})
+    run_file(experiment(tmp_path, data=data), tmp_path / "run")
+    found, notes = queue_notes(tmp_path / "run")
+    assert (found, len(notes)) == (drawn, int(drawn > 0))
 
 
 def test_a_split_asks_only_its_queries(tmp_path):

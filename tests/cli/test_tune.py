@@ -210,6 +210,18 @@ def test_a_command_is_tuned_in_where_it_cuts_and_asked_once(cli, shop, policy, p
             assert base in " ".join(said.split())
 
 
+def test_a_command_that_an_agent_file_names_is_told_where_to_cut(cli, shop, policy, place):
+    (place / "rank.py").write_text(RANKING)
+    (place / "tools.json").write_text(json.dumps([{"name": "amber", "description": "Does amber."}]))
+    agent = {"name": "desk", "sources": {"tools": ["tools.json"]}, "selector": {"command": [sys.executable, "rank.py"]}}
+    (place / "agent.yaml").write_text(yaml.safe_dump(agent))
+    done = cli("tune", shop, "-p", policy(selectors=["agent.yaml"], labels="all"))
+    assert done.code == 0, done.err
+    lines = [line for line in done.out.splitlines() if line.startswith(("to take ", "to use ", "such a cut: "))]
+    assert lines[0].startswith("to take aggressive: cut the ranking of agent yourself by topN 1, includeScore ")
+    assert [line.partition(":")[0] for line in lines] == ["to take aggressive", "such a cut"]
+
+
 def test_a_callable_of_ones_own_is_tuned_as_it_is_in_an_experiment(cli, shop, policy, place):
     (place / "mine.py").write_text(
         "def rank(request, items):\n"

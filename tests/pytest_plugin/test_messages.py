@@ -147,6 +147,20 @@ def test_what_the_request_does_not_see_is_neither_explained_nor_suggested(root):
     assert "bobs%20plan'" not in str(error.value)
 
 
+def test_of_an_unknown_rule_the_one_in_a_folder_of_that_name_is_told(root):
+    row = {"_id": "rule:.cursor%2Frules%2Frefunds.mdc", "text": "alpha"}
+    (root / "items.jsonl").write_text(f"{json.dumps(row)}\n")
+    made = open_setup(Setup(catalog="items.jsonl", selector="one.yaml", embedder="hashing"), root)
+    config = types.SimpleNamespace(getoption=lambda _name: False, rootpath=root)
+    offers = AssertOffers(
+        Setup(), lambda _setup: made, place=CallerPlace("test_a.py", "test_a"), recorder=Recorder(config)
+    )
+    with pytest.raises(
+        UserError, match=r"no item 'rule:refunds'; did you mean 'rule:\.cursor%2Frules%2Frefunds\.mdc'\?"
+    ):
+        offers("alpha", include=["rule:refunds"])
+
+
 def test_what_a_request_is_restricted_to_is_told(offers):
     request = Request(id="q", text="alpha", only=Only(types=("rule",)))
     assert why(offers, request, include=["tool:alpha"])[3] == "it is outside of what this request is restricted to"

@@ -293,8 +293,11 @@ def test_scores_of_any_size_can_be_cut_by_a_margin(ready, answers):
 
 def test_scores_below_0_are_refused(ready, answers):
     name = answers(rescored(1, -5.0))
-    with pytest.raises(InputError, match=r"100% of the scores in `ranking` are 0 or less, and a cut offers only"):
+    with pytest.raises(
+        InputError, match=r"100% of the scores in `ranking` are 0 or less, and a cut offers only"
+    ) as told:
         ready({"answers": name})
+    assert "; leave items that it would never offer out of `ranking`; if it would offer such, give " in str(told.value)
 
 
 def without(key):

@@ -27,6 +27,10 @@ Progress: TypeAlias = Callable[[int, int], None]
 _AT_ONCE = 4  # servers that are asked side by side
 _SILENCE = 2.0  # seconds of one step until it is said that it is waited for
 _PROBE = 10  # seconds that the SDK gives a server to answer `server/discover`, before it asks as of old
+_PASSED_OVER = (
+    "an older server may leave the first question, `server/discover`, unanswered: that is harmless, it is asked in "
+    f"the old way after {_PROBE} s"
+)
 _SIGNALS = [one for one in signal.Signals if one.name in ("SIGHUP", "SIGINT", "SIGTERM")]  # Windows has no SIGHUP
 
 
@@ -151,7 +155,7 @@ async def _tell_waiting(name: str, listing: ServerListing, limits: Limits) -> No
         if step == listing.step != told:
             told = step
             first = step == ServerListing().step
-            why = f"; one that passes over `server/discover` answers only after {_PROBE} s" if first else ""
+            why = f"; {_PASSED_OVER}" if first else ""
             most = f"it is given {limits.timeout:g} s in all"
             _log.warning("server %s has not answered for %g s (%s); %s%s", name, _SILENCE, step, most, why)
 
