@@ -217,7 +217,7 @@ class CauseFinder:
             either = "".join(told_cause(one, one.detail) for one in ours)
         else:
             (found,), either = ours, self._items_text()
-        return replace(found, either=either, also=", ".join(map(str, beside)))
+        return replace(found, either=either, also=", ".join(str(one) for one in beside if one.files))
 
     def _items_cause(self, change: ChangeContext) -> Cause:
         """The cause for a selector of the user's by what was done to items alone."""
