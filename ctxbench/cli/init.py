@@ -230,7 +230,7 @@ include:
   # tools: {{"tool:tracker:delete_issue": manual}}
 # A selector that ctxbench ships, as name/preset; it is not yet the one that your project uses. Name that, in place of
 # the last line here: a command, a callable or a URL of your own, or a YAML file with a pipeline.
-# selector: {{command: [node, my-selector.mjs]}}
+# selector: {{command: [node, my-selector.mjs]}}    # add `source: [src]` if not all code here is its own
 # selector: {{callable: "my_selector.py:select"}}
 # selector: {{url: "http://127.0.0.1:8700/select"}}
 selector: learned/normal

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from ctxbench.core.candidates import MARGIN
+from ctxbench.gate.cause_texts import told_cause
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.item_edit_texts import edit_text
 from ctxbench.gate.model import Cause, CauseKind
 from ctxbench.gate.setting_differences import SettingDifference
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
+from ctxbench.gate.value_texts import first_few
 from ctxbench.text.prompt_budget import BUDGET
 
 _FRONT, _BEST, _ROOM, _AMONG = "in front", "with the best score", "with more tokens", "among the candidates"
@@ -201,17 +204,38 @@ class CauseFinder:
     def outside_cause(self, moved: bool, change: ChangeContext) -> Cause:
         """The cause for a selector of the user, of which it is not known how it decides."""
         told = self.inputs.outside or self.inputs.settings
+        own, beside = ([one for one in told if one.beside is lies] for lies in (False, True))
         answers = {one.path for one in told} <= {"answers", "sha256"}  # another file of answers says nothing of why
         still = not moved and bool(self.pair.score_moves(change.query))
-        if told and not answers and not still:
+        touched = change.item in self.pair.changed_items
+        by_items = touched or bool(self.blockers(change)[0])
+        if told and not by_items and (answers or not self.inputs.catalog):
             return setting_cause(told, CauseKind.OUTSIDE)
+        ours = () if answers or not own else (setting_cause(own, CauseKind.OUTSIDE),)
+        if not ours or touched or (by_items and still):
+            found = self._items_cause(change)
+            either = "".join(told_cause(one, one.detail) for one in ours)
+        else:
+            (found,), either = ours, self._items_text()
+        return replace(found, either=either, also=", ".join(str(one) for one in beside if one.files))
+
+    def _items_cause(self, change: ChangeContext) -> Cause:
+        """The cause for a selector of the user's by what was done to items alone."""
         if change.item in self.pair.changed_items:
             return self.own_cause(change)
         if self.blockers(change)[0]:
             return self.rival_cause(change)
-        if told:
-            return setting_cause(told, CauseKind.OUTSIDE)
         return self._own_choice_cause(change) if self.inputs.catalog else unseen_cause(self.pair)
+
+    def _items_text(self) -> str:
+        """What was done to items as a cause that is as likely as an edit of the selector; empty where nothing was.
+
+        It is the same for all changes, so that what the selector's edit did stands together.
+        """
+        changed = tuple(sorted(self.pair.changed_items))
+        if not changed:
+            return ""
+        return f"{crowd_text(changed, self.pair, _MAYBE, lost=True)} ({first_few(changed)})"
 
     def _own_choice_cause(self, change: ChangeContext) -> Cause:
         """The cause where a selector of the user's chose otherwise over a changed catalog, for no reason that it gives.

@@ -16,8 +16,9 @@ or in no scope
 X was brought in by V (expansion)             the cause of V's loss, if V is lost; else PARAMETER where the settings of
                                               expansion keep X out; else EDITED if X or V was; else CROWDED by what is
                                               new there
-the selector is outside                       OUTSIDE if it describes itself otherwise (unless scores stand still); else
-                                              EDITED if X was; CROWDED; UNKNOWN
+the selector is outside                       EDITED if X was; OUTSIDE if it describes itself otherwise (unless scores
+                                              stand still); else CROWDED; UNKNOWN. What was done both to it and to
+                                              items is told as "either, or"; files beside its own only as "may also"
 scores moved of items that nobody has
 touched, and the model, a step that scores,
 or code differs:

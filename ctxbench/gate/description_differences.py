@@ -11,7 +11,7 @@ from ctxbench.gate.value_texts import first_ids, short_hash, shown_value
 from ctxbench.io.json_files import dump_json
 
 _KINDS = ("answers", "callable", "command", "url", "pipeline")  # what a selector's description says that it is
-_FILE_KEYS = ("sha256", "modules", "files", "own", "unnamed")  # said in words
+_FILE_KEYS = ("sha256", "modules", "files", "own", "source", "unnamed")  # said in words
 
 
 def description_differences(
@@ -68,13 +68,17 @@ def _source_differences(
 ) -> Iterator[SettingDifference]:
     """The files of a command that differ: its own one by one, those that only lie beside them as one.
 
-    Of another command they differ where both sides have them.
+    Of another command, or where `source` says otherwise what is followed, they differ where both sides have them: a
+    file that is no longer followed, or is for the first time, was not edited.
     """
     was, now = _hashes(before, "files"), _hashes(after, "files")
     program = before[way][0] if way == "command" and isinstance(before[way], list) and before[way] else None
     own = {*_names(before, "own"), *_names(after, "own")} or {*was, *now}
+    renamed = before.get("source") != after.get("source")
+    if renamed and was.keys() != now.keys():
+        yield in_words("source", f"{path}source", "source: names other files now", beside=True)
     beside = []
-    for name in _differing_files(was, now, same=before[way] == after[way]):
+    for name in _differing_files(was, now, same=before[way] == after[way] and not renamed):
         if name not in own:
             beside.append(name)
             continue

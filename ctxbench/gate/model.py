@@ -62,9 +62,6 @@ class CauseKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-_KINDS = {CauseKind.CROWDED: "pushed out by other items' higher scores", CauseKind.FREED: "moved up"}  # in words
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
     """The cause of a change.
@@ -75,20 +72,15 @@ class Cause:
             what they add or save.
         detail: one phrase for a person, such as `contextTopN 5 -> 3`; equal causes have equal details.
         way: how subjects crowd out or make room, a key of `cause_finder.WAYS`; empty elsewhere, or without subjects.
+        either, also: what else may have done it, as a phrase: what is as likely, what is less so; empty = nothing.
     """
 
     kind: CauseKind
     subjects: tuple[str, ...] = ()
     detail: str = ""
     way: str = ""
-
-    def told(self, said: str) -> str:
-        """The cause in words: what its kind means to a reader, and what is said of it, which may be empty."""
-        if self.detail.startswith(f"{self.kind} "):  # `model minilm -> e5`
-            return said
-        if self.kind is CauseKind.FREED and said:
-            return f"moved up because {said}"
-        return f"{_KINDS.get(self.kind, self.kind)}: {said}" if said else f"{_KINDS.get(self.kind, self.kind)}"
+    either: str = ""
+    also: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ctxbench.core.errors import Fault, suggest
 from ctxbench.core.item_suggestions import suggest_items
+from ctxbench.gate.cause_texts import told_cause
 from ctxbench.gate.check_settings import Pin
 from ctxbench.gate.model import Cause, Change, PinFailure
 from ctxbench.gate.snapshots import AnswerFact, ItemFact, QueryFact, SelectorSnapshot, Unasked
@@ -326,4 +327,4 @@ def _cause_text(cause: Cause, item: str) -> str:
     others = [one for one in cause.subjects if one != item and one not in cause.detail]
     named = first_few(others)
     said = f"{named} ({cause.detail})" if named and cause.detail else named or cause.detail
-    return cause.told(said)
+    return told_cause(cause, said)

@@ -115,7 +115,8 @@ def _brings_back(change: ChangeContext, remedy: Remedy, pair: SnapshotPair) -> b
 
 def _differs_beside_items(pair: SnapshotPair) -> bool:
     """Whether more than items differs, so that taking their changes back need not give the answers of the base."""
-    return any((pair.inputs.settings, pair.inputs.outside, pair.inputs.embedder, pair.inputs.tokens))
+    own = [one for one in pair.inputs.outside if not one.beside]
+    return any((pair.inputs.settings, own, pair.inputs.embedder, pair.inputs.tokens))
 
 
 def _put_back(item: str, head: SelectorSnapshot) -> str:

@@ -21,7 +21,8 @@ class SettingDifference:
         code: whether it is no setting of the user's, but the version or the code of something.
         words: how it is said where the values say less than words do (hashes of files); empty elsewhere.
         files: the source files of a command that it is about; none elsewhere.
-        beside: whether they are not known to be the command's own, and only lie in its folder.
+        beside: whether it is known of none of them that it is the command's own: they only lie in its folder, or what
+            is followed is told otherwise.
     """
 
     name: str

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxbench.core.errors import ParameterError
+from ctxbench.gate.cause_texts import whole_detail
 from ctxbench.gate.gate import check_runs
 from ctxbench.gate.model import Check, Verdict
 from ctxbench.library.result_frames import Results
@@ -80,7 +81,7 @@ class Checked:
                 "lost": change.lost,
                 "required": change.required,
                 "cause": str(change.cause.kind),
-                "detail": change.cause.detail,
+                "detail": whole_detail(change.cause),
                 "base_rank": change.base_rank,
                 "head_rank": change.head_rank,
                 "rule": "" if change.rule is None else str(change.rule),

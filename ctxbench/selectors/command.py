@@ -366,4 +366,5 @@ def _describe(argv: Sequence[str], base: Path, source: list[str] | str | None) -
         **({"command_sha256": hashlib.sha256(whole).hexdigest()} if told != shown else {}),
         "files": hashes,
         "own": own,
+        **({} if source is None else {"source": [shown_path(path, base) for path in code_of(source, base)]}),
     }

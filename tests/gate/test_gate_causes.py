@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from ctxbench.core.rules import NOT_CHOSEN
 from ctxbench.gate.baseline import without_texts
+from ctxbench.gate.cause_texts import whole_detail
 from ctxbench.gate.causes import explain, shapley
 from ctxbench.gate.input_differences import input_differences
 from ctxbench.gate.snapshot_pair import SnapshotPair
-from ctxbench.report.gate.check_texts import exclusion_text
+from ctxbench.report.gate.check_texts import cause_text, exclusion_text
 from tests.gate.cause_cases import as_baseline, causes, explained, scored
 from tests.gate.gate_cases import answer, identity, item_id, offered, snapshot
 
@@ -378,6 +379,70 @@ def test_of_a_selector_outside_it_is_said_which_changed_items_may_have_decided(r
     kind, subjects, said = causes(base, head)["-b"]
     assert (kind, said) == ("unknown", f"{detail}; only your selector knows why")
     assert subjects == tuple(sorted(items))
+
+
+BESIDE = "1 source file beside its own changed (server.py)"
+OWN = "outside selector: run was edited"
+
+
+def files(**hashes):
+    """What a command says of itself, whose own file is `run`."""
+    return {"command": ["sh", "run"], "files": {"run": "1", "server.py": "1", **hashes}, "own": ["run"]}
+
+
+@pytest.mark.parametrize(
+    ("head_b", "edited", "kind", "subjects"),
+    [
+        (0.5, "b", "item edited", ("b",)),
+        (0.8, "c", "crowded out", ("c",)),
+        (0.7, "a", "unknown", ("a",)),
+    ],
+)
+def test_a_file_beside_a_command_s_own_stands_behind_what_was_done_to_items(head_b, edited, kind, subjects):
+    base = outside(answer("q", [("b", 0.8)], [("a", 0.9, NOT_CHOSEN), ("c", 0.1, NOT_CHOSEN)]), files())
+    base = replace(base, queries=outside([], {}, required={"q": ["b"]}).queries)
+    items = {"a": "", "b": "", "c": "", edited: "else"}
+    chosen = [("c", 0.85)] if edited == "c" else []
+    near = [("a", 0.9, NOT_CHOSEN), ("b", head_b, NOT_CHOSEN)]
+    heads = [outside(answer("q", chosen, near), files(**now), items=items) for now in ({}, {"server.py": "2"})]
+    still, lost = (
+        next(one for one in explained(base, replace(head, queries=base.queries)) if one.lost) for head in heads
+    )
+    assert (lost.cause.kind.value, tuple(one.rpartition(":")[2] for one in lost.cause.subjects)) == (kind, subjects)
+    assert lost.cause == replace(still.cause, also=BESIDE)
+    assert (lost.remedy, str(lost.remedy) != "") == (still.remedy, True)
+
+
+def test_a_file_beside_a_command_s_own_is_the_cause_where_no_item_differs():
+    base, head = outside([("a", 0.9), ("b", 0.8)], files()), outside([("a", 0.9)], files(**{"server.py": "2"}))
+    assert causes(base, head)["-b"] == ("outside selector", ("server.py",), BESIDE)
+
+
+def test_that_source_names_other_files_explains_nothing_that_was_done_to_items():
+    base = outside([("a", 0.9), ("b", 0.8)], files())
+    told = {**files(), "source": ["run"]}
+    head = outside([("a", 0.9)], told, items={"a": "", "b": "else", "c": ""})
+    assert [whole_detail(one.cause) for one in explained(base, head)] == ["description edited"]
+    assert causes(base, outside([("a", 0.9)], told))["-b"][2] == "source: names other files now"
+
+
+@pytest.mark.parametrize(
+    ("edited", "moved", "words"),
+    [
+        ("b", 0.9, f"either item edited: description edited (tool:s:b), or {OWN}"),
+        ("b", 0.7, f"either item edited: description edited (tool:s:b), or {OWN}"),
+        ("c", 0.7, f"either {OWN}, or 1 edited item may have moved the scores of others (tool:s:c)"),
+    ],
+)
+def test_where_a_command_and_items_were_edited_both_are_named(edited, moved, words):
+    base = outside([("a", 0.9), ("b", 0.8)], files())
+    items = {"a": "", "b": "", "c": "", edited: "else"}
+    head = outside([("a", moved)], files(run="2", **{"server.py": "2"}), items=items)
+    (lost,) = explained(base, head)
+    assert cause_text(lost.cause) == f"{words}; it may also be that {BESIDE}"
+    assert whole_detail(lost.cause).endswith(
+        words.partition(": ")[2].replace(" (tool:s:b)", "") + f"; it may also be that {BESIDE}"
+    )
 
 
 def test_what_a_selector_outside_did_not_choose_has_missed_no_cut_of_ours():

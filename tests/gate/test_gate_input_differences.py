@@ -109,6 +109,22 @@ def test_files_beside_a_command_s_own_are_counted_and_all_are_where_answers_are_
     assert cause.subjects == (edited[0],)  # where it is placed
 
 
+@pytest.mark.parametrize(
+    ("edited", "words"),
+    [([], "source: names other files now"), (["lib.py"], "source: names other files now, lib.py was edited")],
+)
+def test_files_that_are_followed_no_longer_or_for_the_first_time_were_not_edited(edited, words):
+    held = dict.fromkeys(["x.py", "lib.py", "new.py"], ONE) | dict.fromkeys(edited, TWO)
+    after = {**MANY, "files": held, "own": [*held], "source": ["lib.py", "new.py"]}
+    for one, other in ((MANY, after), (after, MANY)):
+        assert told(one, other) == words
+    assert told({**MANY, "source": ["."]}, MANY) == "nothing"  # the same files, said otherwise
+    (setting, *_) = input_differences(
+        *(snapshot({"q": []}, identity=identity(selector=one, values={}, outside=True)) for one in (MANY, after)), {}
+    ).outside
+    assert (setting.path, setting.files, setting.beside) == ("source", (), True)
+
+
 def test_a_file_of_answers_keeps_its_path_and_a_callable_has_one_of_its_own():
     for before, path in ((ANSWERS, "sha256"), (SEL, "callable.sha256")):
         sides = [

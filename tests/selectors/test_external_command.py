@@ -638,6 +638,7 @@ def test_its_source_files_are_those_that_the_user_says(tmp_path, source):
     described = external_from_config(command, base=tmp_path).describe()
     said = {"notes.txt"} if "notes.txt" in source else set()
     assert {*described["files"]} == {Path(sys.executable).name, "mine.py", "lib/words.py", *said}
+    assert described["source"] == ([source] if isinstance(source, str) else source)
     assert described["own"] == sorted(described["files"])
 
 

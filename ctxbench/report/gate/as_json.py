@@ -9,6 +9,7 @@ from typing import Any
 from ctxbench.bench.summary import comparison_dict, estimate_dict, finite
 from ctxbench.core.errors import Fault, faults_of
 from ctxbench.gate.baseline import AcceptedFigures
+from ctxbench.gate.cause_texts import whole_detail
 from ctxbench.gate.model import (
     Cause,
     Change,
@@ -179,7 +180,7 @@ def _latency(judged: LatencyVerdict) -> dict[str, Any]:
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
-    return {"cause": str(cause.kind), "subjects": list(cause.subjects), "detail": cause.detail}
+    return {"cause": str(cause.kind), "subjects": list(cause.subjects), "detail": whole_detail(cause)}
 
 
 def _change(change: Change) -> dict[str, Any]:

@@ -59,9 +59,11 @@ def _sentences(selectors: Sequence[SelectorCheck], accept: str, *, first: str, p
         yield f"lost: {_lost(losing)}"
     found = costliest_cause(selectors)
     if found is not None:
-        cause, remedy = found
+        cause, remedy, of = found
         only = len({group.cause for one in selectors for group in one.causes}) == 1
-        what = f"{'cause' if only else 'most costly cause'}: {_clipped(check_texts.cause_text(cause))}"
+        named = differ[0] if differ else selectors[0]
+        whose = "" if of is named else f" ({check_texts.selector_name(of)})"
+        what = f"{'cause' if only else 'most costly cause'}{whose}: {_clipped(check_texts.cause_text(cause))}"
         yield (
             f"{what}; to mend it: {remedy}" if remedy and len(remedy) <= _LONGEST_MEND else what
         )  # half a mend is none
@@ -102,25 +104,30 @@ def _lost(selectors: Sequence[SelectorCheck]) -> str:
     )
 
 
-def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str] | None:
-    """The cause that cost most, over all selectors, with what mends it; None where no cause is known.
+def costliest_cause(selectors: Sequence[SelectorCheck]) -> tuple[Cause, str, SelectorCheck] | None:
+    """The cause that cost most, over all selectors, with what mends it, and where; None where no cause is known.
 
+    What mends it is of one selector on one dataset, whose figures it gives: of the worst that lost something by it.
     Most required items lost net; of equals, the first of the worst selector. Where nothing required was lost, or tokens
     alone decided on the worst selector, what is to blame for the metric that decided.
     """
-    found: dict[tuple[str, Cause], list[CauseGroup]] = {}
+    found: dict[tuple[str, Cause], list[tuple[SelectorCheck, CauseGroup]]] = {}
     for one in () if selectors and tokens_decided(selectors[0]) else selectors:
         for group in one.causes:
             if group.lost:
-                found.setdefault((one.dataset, group.cause), []).append(group)
+                found.setdefault((one.dataset, group.cause), []).append((one, group))
     if found:
-        (_, cause), groups = min(found.items(), key=lambda entry: sum(one.gained - one.lost for one in entry[1]))
-        return cause, next((str(one.remedy) for one in groups if one.remedy), "")
+        (_, cause), losing = min(found.items(), key=lambda entry: sum(one.gained - one.lost for _, one in entry[1]))
+        alike = [entry for (_, other), held in found.items() if other == cause for entry in held]
+        first = [entry for entry in alike if entry[0] is selectors[0]]  # the one that is told of, where it has a mend
+        mends = [entry for entry in (*first, *losing) if entry[1].remedy]
+        check, group = (mends or first or losing)[0]
+        return cause, str(group.remedy), check
     for one in selectors:
         for judged in one.metrics:
             blame = metric_cause(one, judged)
             if blame is not None and judged.verdict is one.verdict and judged.verdict in check_texts.CAUSE_VERDICTS:
-                return blame.cause, str(blame.remedy)
+                return blame.cause, str(blame.remedy), one
     return None
 
 

@@ -138,6 +138,32 @@ def test_the_costliest_cause_is_that_of_most_items_lost_net_over_all_selectors(m
     assert costliest_cause((first, replace(second, dataset="x")))[1] == "mend a"  # a cause is of one dataset
 
 
+def test_a_mend_is_of_the_selector_and_dataset_that_the_headline_names_or_names_its_own(made):
+    worse, cause = made.worse(), Cause(kind=CauseKind.MODEL, detail="model a -> b")
+
+    def losing(dataset, lost, mend):
+        held = CauseGroup(
+            cause=cause,
+            lost=lost,
+            gained=0,
+            others=0,
+            tokens=0,
+            queries=("q",),
+            remedy=Remedy(mend) if mend else Remedy(),
+        )
+        return replace(worse, dataset=dataset, lost=lost, causes=(held,))
+
+    def told(*selectors):
+        return next(one for one in summary_sentences(selectors) if "cause" in one)
+
+    evals, mine = losing("evals", 1, "raise n to 4"), losing("mine", 3, "raise n to 9")
+    assert told(evals, mine) == "cause: model a -> b; to mend it: raise n to 4"
+    there = "semantic/normal on mine"
+    assert told(losing("evals", 1, ""), mine) == f"cause ({there}): model a -> b; to mend it: raise n to 9"
+    assert told(replace(evals, lost=0, causes=()), mine).startswith(f"cause ({there}): ")
+    assert told(losing("evals", 1, ""), losing("mine", 3, "")) == "cause: model a -> b"
+
+
 @pytest.mark.parametrize(("metric", "detail"), [("tokens", "dear"), ("completeness", "first")])
 def test_where_nothing_was_lost_the_cause_is_that_of_the_metric_that_decided(made, metric, detail):
     groups = tuple(

@@ -18,13 +18,14 @@ COUNTS = "queries  left out  swaps  required lost  gained  may be lost"
 def test_the_verdict_comes_first_then_what_matters_then_every_verdict(made):
     lines = console_text(document(made.every(), accept="ctxbench check --accept"), width=120).splitlines()
     pins = "a broken pin stays broken whatever is accepted: change or take out the pin (gate.yaml, line 12), or mend"
+    edited = "item edited: text of rule:code%20review edited"
     assert lines[:12] == [
         "not comparable: gate.yaml, this run against gate.baseline",
         "",
         "  - mine on desk: query q7 has no answer: the endpoint returned 500.",
         "  - also worse: semantic/normal on desk; cannot tell: dense on desk; better: hybrid on desk",
         "  - lost: rule:code%20review (q2)",
-        "  - most costly cause: item edited: text of rule:code%20review edited; to mend it: pin it",
+        f"  - most costly cause (semantic/normal on desk): {edited}; to mend it: pin it",
         f"  - {pins} the",
         "    selection",
         "  - to accept it, if what differs is meant: ctxbench check --accept",
