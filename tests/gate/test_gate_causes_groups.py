@@ -15,7 +15,7 @@ from ctxbench.gate.remedies import _widen_cut
 from ctxbench.gate.snapshot_pair import SnapshotPair
 from ctxbench.selectors.parameters import Parameter
 from tests.gate.cause_cases import explained, groups, scored
-from tests.gate.gate_cases import item_id
+from tests.gate.gate_cases import identity, item_id
 
 STANDARD = [{"standard": {"topK": 20, "topN": 2, "includeScore": 1.0}}]
 ROW = {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}
@@ -361,3 +361,17 @@ def test_a_renamed_item_is_neither_new_nor_gone():
     found = input_differences(base, head, {item_id("b"): item_id("k")})
     assert (found.new, found.gone, found.edited) == ((), (), {})
     assert str(found) == "1 item renamed"
+
+
+def test_queries_that_one_edit_crowds_stand_together_where_a_file_beside_the_command_s_own_changed():
+    """What else may have done it stays with them."""
+
+    def side(c, server):
+        told = {"command": ["sh", "run"], "files": {"run": "1", "server.py": server}, "own": ["run"]}
+        scores = {"q": {"a": 0.9, "b": 0.8, "d": 0.1, "c": c}, "r": {"a": 0.9, "d": 0.8, "b": 0.1, "c": c}}
+        made = scored(scores, [{"first": {"n": 2}}], texts={"c": "" if c < 0.5 else "else"})
+        return replace(made, identity=identity(selector=told, values={}, embedder="", outside=True))
+
+    (crowded,) = [one for one in groups(side(0.01, "1"), side(0.85, "2")) if one.cause.kind is CauseKind.CROWDED]
+    assert crowded.queries == ("q", "r")
+    assert crowded.cause.also == "1 source file beside its own changed (server.py)"
