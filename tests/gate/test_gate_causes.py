@@ -420,7 +420,7 @@ def test_a_file_beside_a_command_s_own_is_the_cause_where_no_item_differs():
 
 def test_that_source_names_other_files_explains_nothing_that_was_done_to_items():
     base = outside([("a", 0.9), ("b", 0.8)], files())
-    told = {**files(), "source": ["run"]}
+    told = {**files(), "files": {"run": "1"}, "source": ["run"]}
     head = outside([("a", 0.9)], told, items={"a": "", "b": "else", "c": ""})
     assert [whole_detail(one.cause) for one in explained(base, head)] == ["description edited"]
     assert causes(base, outside([("a", 0.9)], told))["-b"][2] == "source: names other files now"
