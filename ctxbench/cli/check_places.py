@@ -65,7 +65,7 @@ def find_places(done: GateCheck) -> Places:
         gone=lambda file: not (_root() / file).exists(),
         item=item,
         query=finding(lines.query),
-        labels=finding(lines.labels),
+        labels=lambda dataset, query, item="": finding(partial(lines.labels, item=item))(dataset, query),
     )
 
 

@@ -31,12 +31,12 @@ class GrownPrice(NamedTuple):
 def grown_price(change: ChangeContext, pair: SnapshotPair) -> GrownPrice | None:
     """The price of an edited item where it keeps the item out: at the old one it would be in, as found now or before.
 
-    As found before it must be out at the new price, too. None where it costs no more, and where the cuts cannot be
-    replayed.
+    As found before it must be out at the new price, too. None where it costs no more, where the cuts cannot be
+    replayed, and of a selector of the user's, whose cuts are its own.
     """
     before, after = pair.base.items.get(pair.base_ids.get(change.item, change.item)), pair.head.items.get(change.item)
     now, was = change.head.rows.get(change.item), change.base.rows.get(change.item)
-    if before is None or after is None or after.tokens <= before.tokens:
+    if before is None or after is None or after.tokens <= before.tokens or pair.head.identity.outside:
         return None
     enough = now is not None and _is_kept(_at_price(now, before.tokens, pair), change, pair)
     alone = was is not None and not is_found_again(change, pair) and _is_kept(was, change, pair)

@@ -381,6 +381,19 @@ def test_of_a_selector_outside_it_is_said_which_changed_items_may_have_decided(r
     assert subjects == tuple(sorted(items))
 
 
+def test_of_a_selector_outside_nobody_says_that_a_price_keeps_an_item_out():
+    """Whether its cut looks at prices is not known."""
+    told, labels = {"command": "run"}, {"q": ["b"]}
+    base = outside([("a", 0.9), ("b", 0.8)], told, required=labels, tokens={"b": 50})
+    near = [("b", 0.0, NOT_CHOSEN)]
+    items = {"a": "", "b": "else", "c": ""}
+    head = outside(answer("q", [("a", 0.9)], near), told, required=labels, items=items, tokens={"b": 60})
+    (lost,) = [one for one in explained(base, head) if one.lost]
+    assert lost.cause.kind.value == "item edited"
+    assert "back" in str(lost.remedy)
+    assert "price" not in str(lost.remedy)
+
+
 BESIDE = "1 source file beside its own changed (server.py)"
 OWN = "outside selector: run was edited"
 

@@ -133,11 +133,12 @@ class DatasetLines:
         """The path of a dataset's queries, and the line of one of them."""
         return folder / QUERIES, self._lines_of(folder / QUERIES).get(query, 0)
 
-    def labels(self, folder: Path, query: str) -> tuple[Path, int]:
-        """The first file with labels of a query, and the line; the path of the queries and 0 where it has none."""
-        for path in sorted((folder / QRELS).glob("*.tsv")):
-            if line := self._lines_of(path).get(query):
-                return path, line
+    def labels(self, folder: Path, query: str, item: str = "") -> tuple[Path, int]:
+        """The file and the line of a query's label of an item, else of its first label, else its queries and 0."""
+        for name in (f"{query}\t{item}", query):
+            for path in sorted((folder / QRELS).glob("*.tsv")):
+                if line := self._lines_of(path).get(name):
+                    return path, line
         return folder / QUERIES, 0
 
 
@@ -157,11 +158,15 @@ def _former_place(agent: Path, item: str, path: str) -> tuple[Path, int]:
 
 
 def _lines_of(path: Path) -> Mapping[str, int]:
-    """The line of each row of a file by id; of a file of labels, the first line of each query."""
+    """The line of each row of a file by id; of a file of labels, of each query and item, and the first of a query."""
     try:
         if path.suffix != ".tsv":
             return {str(row.get("_id")): line for line, row in iter_jsonl(path, [])}
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except (UserError, OSError):
         return {}
-    return {line.split("\t", 1)[0]: number for number, line in reversed(list(enumerate(lines, 1)))}
+    found: dict[str, int] = {}
+    for number, line in reversed(list(enumerate(lines, 1))):
+        names = line.split("\t")[:2]
+        found["\t".join(names)] = found[names[0]] = number
+    return found

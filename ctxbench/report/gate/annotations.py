@@ -126,9 +126,9 @@ def _unmet(check: Check, places: Places) -> Iterator[_Note]:
 
 
 def _gone(places: Places, items: Sequence[str], query: str, dataset: str) -> Place:
-    """Where an item stands that can no longer be offered; else the labels that require it."""
+    """Where an item stands that can no longer be offered; else the label that requires it."""
     found = places.of_items(items, dataset)
-    return found if found[1] else places.labels(dataset, query)
+    return found if found[1] else places.labels(dataset, query, items[0])
 
 
 def _causes(check: Check, strict: bool, places: Places) -> Iterator[_Note]:

@@ -15,7 +15,7 @@ Place: TypeAlias = tuple[str, int]
 """A file, relative to the repository, and its 1-based line; 0 = all of the file, ("", 0) = not known."""
 
 
-def _nowhere(_dataset: str, _name: str) -> Place:
+def _nowhere(*_names: str) -> Place:
     return _NOWHERE
 
 
@@ -45,7 +45,7 @@ class Places:
         gone: whether a file of a place is no longer there.
         item: the place of an item by dataset and id.
         query: that of a query, likewise.
-        labels: that of the first label of a query, likewise.
+        labels: that of a query's label of an item, or of its first one, by dataset, query and, if wanted, item.
     """
 
     gate: str = ""
@@ -56,7 +56,7 @@ class Places:
     gone: Callable[[str], bool] = _never
     item: Callable[[str, str], Place] = _nowhere
     query: Callable[[str, str], Place] = _nowhere
-    labels: Callable[[str, str], Place] = _nowhere
+    labels: Callable[..., Place] = _nowhere
 
     def text(self, place: Place) -> str:
         """A place as `datasets/desk/corpus.jsonl:12`; the file alone where no line is known, which may be gone.

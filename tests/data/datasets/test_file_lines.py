@@ -35,7 +35,8 @@ def test_queries_and_their_first_labels_have_lines_too(tmp_path):
     lines, qrels = DatasetLines(), tmp_path / "qrels"
     assert lines.query(tmp_path, "q2") == (tmp_path / "queries.jsonl", 2)
     assert lines.labels(tmp_path, "q2") == (qrels / "test.tsv", 2)  # in the first file that has it
-    assert lines.labels(tmp_path, "q3") == (qrels / "test.tsv", 3)
+    assert lines.labels(tmp_path, "q2", "rule:b") == (qrels / "tuning.tsv", 2)
+    assert lines.labels(tmp_path, "q3", "rule:c") == (qrels / "test.tsv", 3)  # its first, where it has none of the item
     assert lines.labels(tmp_path, "q1") == (qrels / "tuning.tsv", 3)
     assert lines.labels(tmp_path, "q9") == (tmp_path / "queries.jsonl", 0)
 

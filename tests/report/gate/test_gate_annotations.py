@@ -150,13 +150,13 @@ def test_what_can_no_longer_be_offered_is_an_error_once_at_its_line_or_at_the_la
     check = made.check(made.gone(), replace(made.gone(), selector="other"))
     places = Places(
         item=lambda _dataset, item: ("c.jsonl", 7) if item.startswith("rule:") else ("c.jsonl", 0),
-        labels=lambda _dataset, query: (f"labels of {query}", 2),
+        labels=lambda _dataset, query, item: (f"label of {item} of {query}", 2),
     )
     found = read(workflow_commands(check, places=places))
     title = "required item gone from desk"
     assert [(kind, about) for kind, about, _ in found] == [
         ("error", {"file": "c.jsonl", "line": "7", "title": title}),
-        ("error", {"file": "labels of q7", "line": "2", "title": title}),
+        ("error", {"file": "label of tool:a:x of q7", "line": "2", "title": title}),
     ]
     told = "required by 2 queries, offered to none before, and nothing else would do"
     assert found[0][2] == f"rule:code%20review (disabled): {told} (q2 and q5)"
