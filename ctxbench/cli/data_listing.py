@@ -168,6 +168,7 @@ def import_dataset(
             if source is None or out is None:
                 raise ParameterError("--own needs the files, --from PLACE, and where the dataset goes, --out FOLDER")
             dataset = import_own(name, source, called=name_of_path(out, "own"))
+            name = dataset.name
         elif out is None or source is not None:
             dataset = imported(name, source=source, notify=shown.say)
         else:
@@ -175,9 +176,7 @@ def import_dataset(
         if out is not None:
             create_dataset(dataset, out)
             done = "written" if own else "copied"
-            shown.say(
-                f"dataset {dataset.name}: {len(dataset)} queries over {len(dataset.catalog)} items {done} to {out}"
-            )
+            shown.say(f"dataset {name}: {len(dataset)} queries over {len(dataset.catalog)} items {done} to {out}")
     if as_json:
-        facts = {"dataset": dataset.name, "version": dataset.version, "hash": dataset.hash, "queries": len(dataset)}
+        facts = {"dataset": name, "version": dataset.version, "hash": dataset.hash, "queries": len(dataset)}
         print_json({**facts, "items": len(dataset.catalog), "written": None if out is None else str(out)})
