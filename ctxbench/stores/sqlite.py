@@ -342,7 +342,7 @@ class SqliteStore(BaseStore):
             ends = self._sql(_RELATIONSHIPS.format(""), self._room(workspace)[0])
         else:
             place, key = self._place(workspace, id_)
-            ends = self._sql(_RELATIONSHIPS.format("AND ? IN (source, target)"), place, key)
+            ends = self._sql(_RELATIONSHIPS.format("AND (source = ? OR target = ?)"), place, key, key)
         return [Relationship(workspace=workspace, source=one, target=other, type=kind) for one, other, kind in ends]
 
     def _state(self, workspace: str) -> tuple[int, int]:
