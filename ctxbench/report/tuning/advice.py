@@ -76,7 +76,7 @@ def more(needed: tuple[int, int] | None) -> str:
     fewest, most = (wording.two_digits(one) for one in needed)
     to = f" to {most:,}" if most > fewest else ""
     what = f"request{'' if most <= 1 else 's'}"
-    return f"label about {fewest:,}{to} more {what} to tell whether another setting meets the target"
+    return f"label about {fewest:,}{to} more {what} to tell whether a setting meets the target"
 
 
 def setting(chosen: SettingResult) -> str:

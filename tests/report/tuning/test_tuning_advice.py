@@ -60,7 +60,7 @@ def test_the_default_is_kept_with_how_many_labels_would_help(made):
     kept = "normal: keep the default (documents' defaults); "
     assert (
         advice(dataset, nothing)
-        == f"{kept}label about 300 to 640 more requests to tell whether another setting meets the target."
+        == f"{kept}label about 300 to 640 more requests to tell whether a setting meets the target."
     )
     assert advice(dataset, replace(nothing, needed=None)) == f"{kept}more labels are unlikely to help."
     unanswered = replace(
@@ -70,8 +70,8 @@ def test_the_default_is_kept_with_how_many_labels_would_help(made):
 
 
 def test_a_range_of_one_number_is_that_number():
-    assert more((5, 5)) == "label about 5 more requests to tell whether another setting meets the target"
-    assert more((101, 104)) == "label about 110 more requests to tell whether another setting meets the target"
+    assert more((5, 5)) == "label about 5 more requests to tell whether a setting meets the target"
+    assert more((101, 104)) == "label about 110 more requests to tell whether a setting meets the target"
 
 
 def test_over_datasets_a_range_is_said_and_a_single_figure_once(made):

@@ -91,7 +91,7 @@ def test_the_page_shows_the_figures_of_the_summary(made, tmp_path):
         "contextMargin 0.15 offers 41.8% fewer prompt tokens (−45.5 to −38.2) at −0.1 points of completeness",
         (
             "within-4000: keep the default (documents' defaults); label about 300 to 640 more requests to tell whether "
-            "another setting meets the target."
+            "a setting meets the target."
         ),
         "keep the default: 49 queries are too few to tell that the constraint is met",
         "billing: 75.0 of 12 queries",
