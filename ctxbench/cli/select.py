@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxbench.cli.file_selector import IN_CHAT, ITS_OWN, explained, listed_selector, own_lines, stand_in
 from ctxbench.cli.output import print_json
-from ctxbench.cli.select_listed import IN_CHAT, ITS_OWN, explained, listed_selector, own_lines, stand_in
 from ctxbench.cli.sessions import Chat, open_session, read_history, read_tool_results
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.console import say

@@ -63,6 +63,17 @@ def write(place: Path, about: dict) -> None:
     (place / "agent.yaml").write_text(yaml.safe_dump(about))
 
 
+def accepted_tool(cli) -> str:
+    """The first tool that the servers have, which an eval requires, with a baseline accepted."""
+    assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
+    tool = json.loads(Path("agent.snapshot/corpus.jsonl").read_text().splitlines()[0])["_id"]
+    Path("evals.jsonl").write_text(json.dumps({"query": "where is my parcel", "expected": [tool]}))
+    assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
+    Path("gate.yaml").write_text(GATE.replace("agent.yaml", "everything"))
+    assert cli("check", "gate.yaml", "--accept").code == 0
+    return tool
+
+
 class TestSelect:
     def test_items_selector_settings_and_system_prompt_are_the_agent_s(self, cli, agent):
         done = cli("select", "where is my parcel", "--agent", "agent.yaml", "--embedder", "hashing", "--json")
@@ -524,12 +535,7 @@ class TestServers:
         assert Path("agent.snapshot/capture.yaml").stat().st_mtime_ns > before
 
     def test_a_server_that_was_disabled_at_the_capture_is_to_be_asked(self, served, cli, caplog):
-        assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
-        tool = json.loads(Path("agent.snapshot/corpus.jsonl").read_text().splitlines()[0])["_id"]
-        Path("evals.jsonl").write_text(json.dumps({"query": "where is my parcel", "expected": [tool]}))
-        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
-        Path("gate.yaml").write_text(GATE.replace("agent.yaml", "everything"))
-        assert cli("check", "gate.yaml", "--accept").code == 0
+        accepted_tool(cli)
         enabled = Path(".mcp.json").read_text()
         servers = json.loads(enabled)["mcpServers"]
         off = {"mcpServers": {"rich": {**servers["rich"], "disabled": True}, "other": servers["rich"]}}
@@ -563,12 +569,7 @@ class TestServers:
         ],
     )
     def test_a_server_that_is_taken_out_is_where_its_tools_went(self, served, cli, left, place_told, why, mend):
-        assert cli("data", "capture", "--agent", "agent.yaml", "--timeout", "60").code == 0
-        tool = json.loads(Path("agent.snapshot/corpus.jsonl").read_text().splitlines()[0])["_id"]
-        Path("evals.jsonl").write_text(json.dumps({"query": "where is my parcel", "expected": [tool]}))
-        assert cli("data", "import", "golden", "evals.jsonl", "--catalog", "agent.yaml", "--out", "evals").code == 0
-        Path("gate.yaml").write_text(GATE.replace("agent.yaml", "everything"))
-        assert cli("check", "gate.yaml", "--accept").code == 0
+        tool = accepted_tool(cli)
         servers = json.loads(Path(".mcp.json").read_text())["mcpServers"]
         servers = {"rich": {**servers["rich"], **left}} if left else {"other": {"command": "x", "disabled": True}}
         Path(".mcp.json").write_text(json.dumps({"mcpServers": servers}))

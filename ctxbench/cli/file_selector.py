@@ -1,4 +1,4 @@
-"""What `ctxbench select` asks beside definitions: a selector of an experiment, and one of the user's own."""
+"""A selector that a file names, of an experiment or of the user's own, as `ctxbench select` asks it."""
 
 from __future__ import annotations
 
