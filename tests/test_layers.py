@@ -44,7 +44,7 @@ LAYERS = (
     "report",
     "library",
     "memory",
-    "cli testing pytest_plugin server __main__",
+    "server cli testing pytest_plugin __main__",
 )
 
 
