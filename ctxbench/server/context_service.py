@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, ItemKey
@@ -20,10 +20,11 @@ from ctxbench.selectors.pipelines import check_fits
 from ctxbench.server.context_cache import ContextCache
 from ctxbench.server.metrics import Metrics
 from ctxbench.server.served_context import ServedContext
+from ctxbench.stores.events import ASKED, Event
 from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
-    from ctxbench.stores.memories import MemoryStore
+    from ctxbench.stores.memory_store import MemoryStore
 
 GRID = 30  # seconds: times of requests are rounded up to it, so that what is asked again is the same request
 REMEMBERED = 10_000  # contexts that feedback can be given on
@@ -136,12 +137,13 @@ class ContextService:
                 what = f"no context {context!r:.80} of yours is known; build it again, or leave its id out"
                 raise NotSeenError(what)
         key = self._seen(item, user, built)
-        self._record(key, useful, user, None if built is None else built.request)
+        told: dict[str, Any] = {}
+        if built is not None:
+            asked = {"context": context, "text": built.request.text, "time": built.request.time}
+            told = {"conversation": built.request.conversation, "metadata": {ASKED: asked}}
+        id_ = key.name.rpartition("@")[0]
+        self._store.record(Event(kind="feedback", workspace=self._workspace, id=id_, user=user, useful=useful, **told))
         self.metrics.count(feedback=1)
-
-    def _record(self, key: ItemKey, useful: bool, user: str | None, request: Request | None) -> None:
-        """Write the judgement down, with what was asked."""
-        raise NotImplementedError(key, useful, user, request)
 
     def _seen(self, item: str, user: str | None, built: _Built | None) -> ItemKey:
         """The key of an item that a user sees, and that is in a context if one is given."""
@@ -163,8 +165,7 @@ class ContextService:
         with self.metrics.request(what) as told:
             if not message.strip():
                 raise ParameterError("message is blank; ask for something")
-            catalog = self._store.catalog(self._workspace)
-            request = self._as_before(catalog, self._request(message, thread, user, _rounded(time)))
+            catalog, request = self._asked(message, thread, user, _rounded(time))
             key = batch_key(catalog, [request])
             entry = self.cache.entry(key, catalog=catalog.hash, thread=thread, user=user)
             with entry.lock:
@@ -185,11 +186,14 @@ class ContextService:
         self.metrics.count(retrieved=len(table), selected=int(table.chosen.sum()), tokens=context.tokens)
         return context
 
-    def _request(self, message: str, thread: str | None, user: str | None, time: str) -> Request:
-        request: Request = self._store.request(
-            self._workspace, message, user=user, conversation=thread, time=time, id="request"
-        )
-        return request
+    def _asked(self, message: str, thread: str | None, user: str | None, time: str) -> tuple[Catalog, Request]:
+        """The items and the request over them, of one moment however much is written meanwhile."""
+        catalog = self._store.catalog(self._workspace)
+        while True:
+            request = self._store.request(self._workspace, message, user=user, conversation=thread, time=time)
+            before, catalog = catalog, self._store.catalog(self._workspace)
+            if catalog is before:
+                return catalog, self._as_before(catalog, request)
 
     def _as_before(self, catalog: Catalog, request: Request) -> Request:
         """The request as of half a minute earlier, if that is kept and nothing that it sees has changed since.

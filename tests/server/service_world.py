@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ctxbench.core.requests import Request
 from ctxbench.server.context_service import ContextService
 from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.memories import Memory
@@ -16,13 +15,8 @@ TEXTS = {
 }
 
 
-class Store(DictStore):
-    def request(self, workspace, text, *, user=None, conversation=None, time=None, id="request"):
-        return Request(id=id, text=text, workspace=workspace, user=user, conversation=conversation, time=time)
-
-
 def filled(store=None):
-    store = Store() if store is None else store
+    store = DictStore() if store is None else store
     store.create_workspace(WORKSPACE)
     for day, (id_, content) in enumerate(TEXTS.items(), start=1):
         store.insert(Memory(id=id_, workspace=WORKSPACE, content=content, created=f"2026-03-0{day}T09:00:00Z"))
