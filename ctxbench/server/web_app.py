@@ -72,7 +72,9 @@ class _WebApp:
             Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
         handlers: dict[Any, Any] = {HTTPException: _told, UserError: _told, Exception: _told}
-        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        made = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        made.router.redirect_slashes = False
+        return made
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
