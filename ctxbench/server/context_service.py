@@ -192,7 +192,7 @@ class ContextService:
         while True:
             request = self._store.request(self._workspace, message, user=user, conversation=thread, time=time)
             before, catalog = catalog, self._store.catalog(self._workspace)
-            if catalog is before:
+            if catalog is before or catalog.hash == before.hash:  # an empty one is made anew each time
                 return catalog, self._as_before(catalog, request)
 
     def _as_before(self, catalog: Catalog, request: Request) -> Request:

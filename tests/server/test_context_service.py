@@ -12,6 +12,7 @@ from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.server.context_cache import ContextCache
 from ctxbench.server.context_service import NotSeenError
 from ctxbench.stores.events import Event
+from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.memories import Memory
 from ctxbench.stores.sqlite import SqliteStore
 from tests.server.service_world import WORKSPACE, filled, service_over
@@ -215,3 +216,26 @@ def test_feedback_on_what_is_not_there_or_is_anothers_says_the_same(service, sto
 def test_the_room_has_no_store_of_its_own():
     room = Path(__file__).parents[2] / "ctxbench" / "server"
     assert not [path for path in room.glob("*.py") if "sqlite3" in path.read_text()]
+
+
+def test_a_workspace_without_anything_has_an_empty_context():
+    store = DictStore()
+    store.create_workspace(WORKSPACE)
+    told = service_over(store).build("flat tyre?").as_dict()
+    assert told["meta"] == {"tokenUsage": 0, "sourceCount": 0, "citationCount": 0}
+
+
+def test_a_request_and_its_items_are_of_one_moment(store, service, monkeypatch):
+    asked, made = [], store.request
+
+    def request(workspace, *given, **more):
+        asked.append(len(store.catalog(workspace)))
+        if len(asked) == 1:  # somebody writes and opens a file just now
+            store.insert(Memory(id="new.md", workspace=WORKSPACE, content="tyre", type="file", created="2026-03-05"))
+            store.record(Event(kind="access", workspace=WORKSPACE, id="new.md", at="2026-03-06"))
+        return made(workspace, *given, **more)
+
+    monkeypatch.setattr(store, "request", request)
+    context = service.build("flat tyre?", time=NOW)
+    assert asked == [4, 5]
+    assert "file:new.md%401" in ids(context)

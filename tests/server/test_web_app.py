@@ -150,7 +150,7 @@ def test_without_tokens_this_machine_is_answered(base):
         (b"{}", 422, "message is missing"),
         (b'{"message": null}', 422, "message must be a text"),
         (b'{"message": " \\n"}', 422, "message must not be blank"),
-        (b'{"message": ""}', 422, "message must have 1 to 200,000 characters, got 0"),
+        (b'{"message": ""}', 422, "message must have 1 to 80,000 characters, got 0"),
         (b'{"message": "x", "threadId": 7}', 422, "threadId must be a text"),
         (b'{"message": "x", "threadId": "a\\u0000"}', 422, "threadId must not be blank, nor hold control characters"),
         (
@@ -158,7 +158,7 @@ def test_without_tokens_this_machine_is_answered(base):
             422,
             "threadId must have 1 to 200 characters, got 201",
         ),
-        (b'{"message": "' + b"x" * 200_001 + b'"}', 422, "message must have 1 to 200,000 characters"),
+        (b'{"message": "' + b"x" * 80_001 + b'"}', 422, "message must have 1 to 80,000 characters"),
         (b'{"message": "' + b"x" * 1_000_000 + b'"}', 413, "more than 1,000,000 bytes"),
     ],
 )
