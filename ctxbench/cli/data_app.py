@@ -12,6 +12,7 @@ from ctxbench.cli.import_app import HideKeys, import_app
 from ctxbench.cli.label_app import label_app
 from ctxbench.cli.light import Command, Group
 from ctxbench.cli.options import DatasetName, JsonFlag
+from ctxbench.cli.serve_app import from_feedback
 
 data_app = typer.Typer(
     cls=Group,
@@ -143,5 +144,6 @@ def data_capture(
     raise typer.Exit(capture_all(wanted, out=out, as_json=json_))
 
 
+data_app.command("from-feedback", cls=Command)(from_feedback)
 data_app.registered_commands += [*label_app.registered_commands, *curate_app.registered_commands]
 data_app.add_typer(import_app, name="import")

@@ -1,16 +1,19 @@
-"""`ctxbench serve`."""
+"""`ctxbench serve`, and `ctxbench data from-feedback`, which makes labels of what users said of what was served."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ctxbench.cli.options import EmbedderName
+from ctxbench.cli.options import EmbedderName, JsonFlag
+
+StoreFile = Annotated[Path, typer.Argument(metavar="STORE.db", help="The database of memories, an SQLite file.")]
+WorkspaceName = Annotated[str, typer.Option("--workspace", "-w", help="Whose items.")]
 
 
 def serve(
-    store: Annotated[Path, typer.Argument(metavar="STORE.db", help="The database of memories, an SQLite file.")],
-    workspace: Annotated[str, typer.Option("--workspace", "-w", help="Whose items.")],
+    store: StoreFile,
+    workspace: WorkspaceName,
     selector: Annotated[str, typer.Option(help="A shipped selector, or a YAML file of one.")] = "memory",
     embedder: EmbedderName = "minilm",
     tokens: Annotated[
@@ -33,3 +36,23 @@ def serve(
     from ctxbench.cli.serve_command import run
 
     run(store, workspace, selector=selector, embedder=embedder, who=(tokens, user), at=(host, port))
+
+
+def from_feedback(
+    store: StoreFile,
+    workspace: WorkspaceName,
+    out: Annotated[Path, typer.Option(help="Write the dataset to this folder.")],
+    json_: JsonFlag = False,
+) -> None:
+    """Make a dataset of feedback on contexts that `ctxbench serve` built.
+
+    Each context that feedback named is a query: what was useful is required, what was not is irrelevant, and more may
+    be required. Its items are all that the workspace holds, of all users.
+
+    For example:
+
+    ctxbench data from-feedback memories.db --workspace home --out labelled
+    """
+    from ctxbench.cli.serve_command import write_labels
+
+    write_labels(store, workspace, out, as_json=json_)

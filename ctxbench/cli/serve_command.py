@@ -1,12 +1,17 @@
-"""`ctxbench serve`: contexts over HTTP."""
+"""`ctxbench serve`: contexts over HTTP; and the dataset that feedback on them makes."""
 
 from __future__ import annotations
 
 import socket
 from pathlib import Path
 
-from ctxbench.core.errors import ParameterError, StorageError, suggest
+from ctxbench.cli.output import print_json
+from ctxbench.core.errors import ParameterError, StorageError, check_range, suggest
+from ctxbench.data.datasets.dataset import name_of_path
+from ctxbench.data.datasets.writer import create_dataset
+from ctxbench.data.feedback_labels import feedback_dataset
 from ctxbench.io.console import say
+from ctxbench.io.visible import count
 from ctxbench.server.context_service import ContextService
 from ctxbench.server.user_tokens import read_tokens
 from ctxbench.stores.memories import checked_name
@@ -42,6 +47,7 @@ def run(
         from ctxbench.server.web_app import LOOPBACK, Access, web_app
     except ImportError:
         raise ParameterError("serving takes the extra `server`: `pip install 'ctxbench[server]'`") from None
+    check_range("--port", at[1], 0, 65_535)
     file, user = who
     if file is not None and user is not None:
         raise ParameterError("--tokens and --user both say who asks; leave one out")
@@ -65,6 +71,24 @@ def run(
             uvicorn.Server(settings).run([listening])
 
 
+def write_labels(place: Path, workspace: str, out: Path, *, as_json: bool) -> None:
+    """Write the dataset of a store's feedback, and say what is in it.
+
+    Raises:
+        UserError: there is no such store or workspace, or no feedback in it, or the folder holds something else.
+    """
+    with SqliteStore(place, create=False) as store:
+        dataset = feedback_dataset(store, workspace, name=name_of_path(out, "feedback"))
+    create_dataset(dataset, out)
+    useful = sum(one.grade == 2 for one in dataset.labels)
+    if as_json:
+        told = {"dataset": str(out), "queries": len(dataset.queries), "useful": useful}
+        print_json({**told, "notUseful": len(dataset.labels) - useful})
+        return
+    of = f"{count(len(dataset.queries), 'query', 'queries')}, {count(useful, 'item')} useful"
+    say(f"{out}: {of}, {len(dataset.labels) - useful:,} not")
+
+
 def _bound(host: str, port: int) -> socket.socket:
     """A socket that listens.
 
@@ -74,7 +98,7 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         why = getattr(error, "strerror", None) or error
         raise StorageError(
             f"cannot serve at {host}, port {port}: {why}; name another one by --port or --host"

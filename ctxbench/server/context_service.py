@@ -139,7 +139,7 @@ class ContextService:
         key = self._seen(item, user, built)
         told: dict[str, Any] = {}
         if built is not None:
-            asked = {"context": context, "text": built.request.text, "time": built.request.time}
+            asked = {"context": context, "item": item, "text": built.request.text, "time": built.request.time}
             told = {"conversation": built.request.conversation, "metadata": {ASKED: asked}}
         id_ = key.name.rpartition("@")[0]
         self._store.record(Event(kind="feedback", workspace=self._workspace, id=id_, user=user, useful=useful, **told))

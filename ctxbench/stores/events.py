@@ -11,7 +11,7 @@ from ctxbench.core.errors import ParameterError, check_choice
 from ctxbench.stores.memories import checked_metadata, checked_name, name_if_any, time_named
 
 ASKED = "asked"
-"""Under this key of a feedback's metadata a service keeps what was asked: `context` (its id), `text` and `time`."""
+"""Key of a feedback's metadata where a service keeps what was asked: `context` and `item` (ids), `text`, `time`."""
 EVENTS = ("reference", "unreference", "access", "feedback")
 
 

@@ -42,6 +42,7 @@ def test_the_commands_are_those_that_are_documented():
         "data diff",
         "data export",
         "data fetch",
+        "data from-feedback",
         "data import",
         "data import autorag",
         "data import beir",
@@ -74,6 +75,7 @@ def test_the_commands_are_those_that_are_documented():
         "run",
         "score",
         "select",
+        "serve",
         "tune",
         "usage",
     ]
@@ -95,7 +97,16 @@ def test_help_loads_nothing_heavy(words, modules, of_typer):
     loaded, done = modules(*words, "--help")
     assert done.out.startswith("Usage:")
     assert loaded & HEAVY <= of_typer
-    own = {"", ".cli", ".cli.app", ".cli.light", ".cli.measure_app", ".cli.options", ".cli.report_app"}
+    own = {
+        "",
+        ".cli",
+        ".cli.app",
+        ".cli.light",
+        ".cli.measure_app",
+        ".cli.options",
+        ".cli.report_app",
+        ".cli.serve_app",
+    }
     own |= {".cli.stop_signals", ".core", ".core.errors"}
     own |= {".io", ".io.console", ".io.visible"}
     if words[:1] == ("data",):

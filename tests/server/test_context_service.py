@@ -190,7 +190,8 @@ def test_feedback_is_recorded_with_what_was_asked(service, store):
         "ana",
         "t",
     )
-    assert first.metadata == {"asked": {"context": built.id, "text": "flat tyre?", "time": "2026-03-10 09:00:30"}}
+    asked = {"context": built.id, "item": "memory:tyre%401", "text": "flat tyre?", "time": "2026-03-10 09:00:30"}
+    assert first.metadata == {"asked": asked}
     assert (second.id, second.useful, second.conversation, second.metadata) == ("pump", False, None, {})
     assert service.metrics.value("feedback") == 2
 

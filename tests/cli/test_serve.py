@@ -1,0 +1,155 @@
+"""`ctxbench serve` and `ctxbench data from-feedback`: the page's own lines, how it stops, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+import ctxbench
+from ctxbench.cli.app import main
+from ctxbench.stores.memories import Memory
+from ctxbench.stores.sqlite import SqliteStore
+from tests.children import child
+
+pytest.importorskip("uvicorn")
+pytest.importorskip("starlette")
+ROOT = Path(ctxbench.__file__).parents[1]
+PAGE = ROOT / "ctxbench" / "server" / "README.md"
+CTXBENCH = [sys.executable, "-m", "ctxbench"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    with SqliteStore(tmp_path / "memories.db") as store:
+        store.create_workspace("home")
+        store.insert(Memory(id="tyre", workspace="home", content="The tyre is flat.", created="2026-03-01"))
+    return tmp_path / "memories.db"
+
+
+def run(capsys, *words):
+    """Exit code, standard output and standard error of a command in this process."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    out = capsys.readouterr()
+    return ended.value.code, out.out, out.err
+
+
+@contextmanager
+def serving(*words, cwd=None):
+    """The process of a service that listens, and its address."""
+    command = [*CTXBENCH, "serve", *words, "--embedder", "hashing", "--port", 0]
+    with child(command, stderr=subprocess.PIPE, text=True, cwd=cwd) as process:
+        try:
+            said = process.stderr.readline()
+            yield process, re.search(r"at (http://\S+),", said)[1]
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_the_lines_of_the_page_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "datasets").symlink_to(ROOT / "datasets")
+    first, curls, last = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    load, serve = map(shlex.split, first.splitlines())
+    assert run(capsys, *load[1:])[0] == 0
+    assert serve[:2] == ["ctxbench", "serve"]
+    answers, known = [], {}
+    with serving(*serve[2:-2], cwd=tmp_path) as (process, url):
+        for line in curls.splitlines():
+            for name, value in known.items():
+                line = line.replace(name, value)
+            words = shlex.split(line)
+            words[2] = words[2].replace("http://127.0.0.1:8377", url)
+            body = words[words.index("-d") + 1] if "-d" in words else None
+            headers = {"Content-Type": "application/json"} if "-H" in words else {}
+            answers.append(httpx.request("GET" if body is None else "POST", words[2], content=body, headers=headers))
+            assert answers[-1].status_code == 200, answers[-1].text
+            if not known:
+                data = answers[0].json()["data"]
+                known = {"ITEM": data["items"][0]["id"], "CONTEXT": data["id"]}
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+    assert "fish" in answers[0].json()["data"]["items"][0]["content"]
+    assert answers[2].json() == {"success": True}
+    assert "ctxbench_context_builds_total 1\n" in answers[3].text
+    assert answers[4].json()["openapi"] == "3.1.0"
+    code, out, _ = run(capsys, *shlex.split(last)[1:])
+    assert (code, out) == (0, "labelled: 1 query, 1 item useful, 0 not\n")
+    assert json.loads((tmp_path / "labelled" / "queries.jsonl").read_text())["text"] == "what does Joel not eat?"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_without_a_traceback(place, number, code):
+    with serving(place, "-w", "home") as (process, url):
+        assert httpx.post(f"{url}/context/build", json={"message": "tyre"}).status_code == 200
+        process.send_signal(number)
+        said = process.stderr.read()
+        assert process.wait(timeout=60) == code
+    assert said == "stopped: nothing is half-written\n"
+
+
+def test_a_port_in_use_is_one_clear_error(place, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, said = run(capsys, "serve", place, "-w", "home", "--embedder", "hashing", "--port", port)
+    assert code == 2
+    assert said.startswith(f"error: cannot serve at 127.0.0.1, port {port}: Address already in use")
+    assert said.endswith("name another one by --port or --host\n")
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--host", "0.0.0.0"], "without --tokens only this machine may ask: --host 127.0.0.1, got '0.0.0.0'"),
+        (["--user", "ana", "--tokens", "t.yaml"], "--tokens and --user both say who asks"),
+        (["--user", " "], "--user must be a text that is not blank"),
+        (["--tokens", "none.yaml"], "none.yaml"),
+        (["--selector", "memori"], "unknown selector 'memori'"),
+        (["--embedder", "hashin"], "hashin"),
+        (["--port", "70000"], "--port must be 0 to 65535, got 70000"),
+        (["--port", "-1"], "--port must be 0 to 65535, got -1"),
+        (["-w", "hone"], "has no workspace 'hone'; did you mean 'home'?"),
+    ],
+)
+def test_what_does_not_suit_is_refused(place, capsys, words, said):
+    code, _, told = run(capsys, "serve", place, "-w", "home", "--embedder", "hashing", *words)
+    assert code == 2
+    assert said in told
+    assert "Traceback" not in told
+
+
+def test_a_store_that_is_not_there_is_no_new_one(tmp_path, capsys):
+    for command in (["serve"], ["data", "from-feedback", "--out", tmp_path / "x"]):
+        assert run(capsys, *command, tmp_path / "gone.db", "-w", "home")[0] == 2
+    assert [name for name in ("gone.db", "x") if (tmp_path / name).exists()] == []
+
+
+def test_without_its_extra_it_says_what_to_install(place, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    code, _, said = run(capsys, "serve", place, "-w", "home")
+    assert (code, said) == (2, "error: serving takes the extra `server`: `pip install 'ctxbench[server]'`\n")
+
+
+def test_labels_are_told_as_json(place, tmp_path, capsys):
+    from ctxbench.server.context_service import ContextService
+
+    with SqliteStore(place) as store:
+        service = ContextService(store, "home", embedder="hashing", counter="chars/4")
+        context = service.build("tyre")
+        service.feedback("memory:tyre%401", useful=False, context=context.id)
+    code, out, _ = run(capsys, "data", "from-feedback", place, "-w", "home", "--out", tmp_path / "made", "--json")
+    told = {"dataset": str(tmp_path / "made"), "queries": 1, "useful": 0, "notUseful": 1}
+    assert (code, json.loads(out)) == (0, told)
