@@ -53,6 +53,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "random": "ctxbench.steps.retrieve:Random",
     },
     "feature": {
+        "assembly": "ctxbench.features.assembly_columns:Assembly",
         "conversation": "ctxbench.features.memory_columns:InConversation",
         "item": "ctxbench.features.built_in:Items",
         "labelled": "ctxbench.features.built_in:SimilarRequests",
@@ -91,10 +92,17 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "fit": {
         "budget": "ctxbench.steps.fit:Budget",
+        "excerpts": "ctxbench.steps.excerpts:Excerpts",
+        "greedy": "ctxbench.steps.knapsack:Greedy",
+        "knapsack": "ctxbench.steps.knapsack:Knapsack",
         "rendered": "ctxbench.steps.template:Rendered",
         "truncate": "ctxbench.steps.fit:Truncate",
     },
-    "format": {"messages": "ctxbench.steps.format:Messages", "template": "ctxbench.steps.template:Template"},
+    "format": {
+        "citations": "ctxbench.steps.citations:Citations",
+        "messages": "ctxbench.steps.format:Messages",
+        "template": "ctxbench.steps.template:Template",
+    },
     "importer": {
         "bfcl": "ctxbench.data.importers.bfcl:BFCL",
         "livemcpbench": "ctxbench.data.importers.livemcpbench:LiveMCPBench",
