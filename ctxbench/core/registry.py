@@ -46,11 +46,13 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "dense": "ctxbench.steps.retrieve:Dense",
         "bm25": "ctxbench.steps.lexical:Bm25",
         "bm25f": "ctxbench.steps.lexical:Bm25f",
+        "full_text": "ctxbench.steps.text_search:FullText",
         "fuzzy": "ctxbench.steps.lexical:Fuzzy",
         "servers": "ctxbench.steps.retrieve:Servers",
         "everything": "ctxbench.steps.retrieve:Everything",
         "nothing": "ctxbench.steps.retrieve:Nothing",
         "random": "ctxbench.steps.retrieve:Random",
+        "similar": "ctxbench.steps.text_search:Similar",
     },
     "feature": {
         "assembly": "ctxbench.features.assembly_columns:Assembly",
@@ -123,9 +125,10 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "wordllama": "ctxbench.embedding.wordllama:WordLlama",
     },
     "metric": {},  # those of a package; ours stand in `bench.metrics.declared`
-    "resource": {  # the last two are made from the embedder and the token counter of whoever opens resources
+    "resource": {  # `embedder` and `tokens` are made from what whoever opens resources has
         "chat": "ctxbench.net.chat:ChatModel",
         "embedder": "ctxbench.index.resources:TextVectors",
+        "text_index": "ctxbench.index.text_index:TextIndexes",
         "tokens": "ctxbench.index.resources:TokenCounts",
     },
 }
