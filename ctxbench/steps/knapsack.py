@@ -78,20 +78,24 @@ class _Filling(Strategy):
         table = candidates.marked(rows & ~useful, NO_RELEVANCE)
         frame = prompt_tokens(query, Candidates.empty(table.n_requests), resources)
         most = frame + (self.tokens - self.reserved)
-        price, held = row_prices(query, table, resources, useful)
-        kind, room = query.batch.catalog.facts.type.code[table.item], most - held
+        price, joint, held = row_prices(query, table, resources, useful)
+        kind, room = query.batch.catalog.facts.type.code[table.item], most - held + joint
+        cost = np.maximum(price + joint[table.request], 0)
         why, chosen = np.zeros(len(table), dtype=np.int64), np.zeros(len(table), dtype=np.bool_)
         left = np.diff(table.starts_of(useful)) > 0
         while left.any():
             for request in np.flatnonzero(left).tolist():
                 own = np.flatnonzero(useful[table.rows(request)]) + table.start[request]
-                why[own] = self._filled(table.score[own], price[own], kind[own], int(room[request]))
+                why[own] = self._filled(table.score[own], cost[own], kind[own], int(room[request]))
             chosen = useful & (why == 0)
             over = prompt_tokens(query, table.marked(useful & ~chosen, NO_ROOM), resources) - most
             left &= (over > 0) & (np.diff(table.starts_of(chosen)) > 0)
             room = np.where(left, room - over, room)
-        nothing = np.diff(table.starts_of(chosen)) == 0
-        first = (place_among(table, useful) == 0) & nothing[table.request]
+        nothing = useful & (np.diff(table.starts_of(chosen)) == 0)[table.request]
+        single = nothing & (price <= (most - held)[table.request])  # what is counted alone is counted exactly
+        why = np.where(place_among(table, single) == 0, 0, why)
+        nothing &= (np.diff(table.starts_of(single)) == 0)[table.request]
+        first = place_among(table, nothing) == 0
         for place, rule in enumerate(self._rules, 1):
             table = table.marked(useful & (why == place) & ~first, rule)
         if not first.any():

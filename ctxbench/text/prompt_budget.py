@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,23 +34,36 @@ def _tokens_of(query: Query, tables: Sequence[Candidates], resources: Resources)
     return tokens.reshape(len(tables), len(query.batch))
 
 
-def row_prices(query: Query, table: Candidates, resources: Resources, rows: BoolArray) -> tuple[IntArray, IntArray]:
-    """What each of some rows, alone, adds to the prompt of its request as the pipeline's format renders it.
+class RowPrices(NamedTuple):
+    """What some rows add to the prompts of their requests: k of them cost about their prices and k - 1 times `joint`.
 
-    Counts of parts do not add up: several rows together may cost more or less than the sum of their prices.
+    Attributes:
+        alone: of each row if it is the only one, >= 0, and 0 for other rows; shape (n,).
+        joint: what two rows cost more than each alone, by request: a separator, less a header; shape (n_requests,).
+        held: tokens of each request's prompt without these rows, shape (n_requests,).
+    """
+
+    alone: IntArray
+    joint: IntArray
+    held: IntArray
+
+
+def row_prices(query: Query, table: Candidates, resources: Resources, rows: BoolArray) -> RowPrices:
+    """The prices of some rows as the pipeline's format renders them; what else is chosen stays in the prompt.
 
     Args:
         query, table, resources: what is asked, found and used.
-        rows: which, shape (n,); what else is chosen stays in the prompt.
-
-    Returns:
-        The prices, shape (n,), >= 0, and 0 where `rows` is False; and the tokens of each request's prompt without
-        these rows, shape (n_requests,).
+        rows: which, shape (n,).
     """
     place = place_among(table, rows)
-    one_each = [table.marked(rows & (place != n), BUDGET) for n in range(-1, int(place.max(initial=-1)) + 1)]
-    tokens = _tokens_of(query, one_each, resources)
-    return np.maximum(np.where(rows, tokens[place + 1, table.request] - tokens[0, table.request], 0), 0), tokens[0]
+    shown = [place == n for n in range(-1, int(place.max(initial=-1)) + 1)]
+    shown.append((place == 0) | (place == 1))
+    tokens = _tokens_of(query, [table.marked(rows & ~one, BUDGET) for one in shown], resources)
+    alone = np.maximum(np.where(rows, tokens[place + 1, table.request] - tokens[0, table.request], 0), 0)
+    added = tokens - tokens[0]
+    several = np.diff(table.starts_of(rows)) > 1
+    joint = np.where(several, added[-1] - added[1:3].sum(axis=0), 0)
+    return RowPrices(alone, joint, tokens[0])
 
 
 def rendered_fit(

@@ -164,18 +164,38 @@ class TestKnapsack:
             batch = Batch.of(Catalog(self.ITEMS[:3]), [Request(id="q", text="x", session=session)])
             assert chosen(pipeline.run(batch, testing.mock_resources()).candidates) == wanted
 
-    def test_parts_that_do_not_add_up_are_counted_whole_and_mended(self):
-        # three characters are a token alone, and with the line ends between them five are 19 characters: five tokens
+    @pytest.mark.parametrize("kind", [Knapsack, Greedy])
+    def test_parts_that_do_not_add_up_are_counted_whole_and_chosen_again(self, kind):
+        # "www" is a token alone; five are 15 characters and 8 of line ends, 6 tokens; four are 12 + 6, 5 tokens
         items = [Item(type="file", name=str(n), text="www") for n in range(5)]
-        query, table, resources = scored(
-            Batch.of(Catalog(items), [Request(id="q", text="")]), [[5.0, 4.0, 3.0, 2.0, 1.0]], template="chat"
-        )
-        price, _ = row_prices(query, table, resources, table.chosen)
-        most = int(price[0]) * 2
-        made = Knapsack(tokens=most, reserved=0)(query, table, resources)
-        frame = prompt_tokens(query, Candidates.empty(1), resources)
-        assert (prompt_tokens(query, made, resources) - frame <= most).all()
-        assert made.chosen.any()
+        batch = Batch.of(Catalog(items), [Request(id="q", text="")])
+        given = scored(batch, [[5.0, 4.0, 3.0, 2.0, 1.0]], template={**PLAIN, "separator": "\n\n"})
+        assert chosen(kind(tokens=5, reserved=0)(*given)) == [0, 1, 2, 3]
+        assert chosen(kind(tokens=6, reserved=0)(*given)) == [0, 1, 2, 3, 4]
+
+    def test_a_header_is_paid_once_and_a_separator_each_time_but_one(self):
+        own = {**PLAIN, "header": "#" * 40, "separator": "-" * 8}  # 10 and 2 tokens; items have 1
+        items = [file(n, 1) for n in range(6)]
+        batch = Batch.of(Catalog(items), [Request(id="q", text="")])
+        query, table, resources = scored(batch, [[1.0] * 6], template=own)
+        prices = row_prices(query, table, resources, table.chosen)
+        assert (prices.alone.tolist(), prices.joint.tolist()) == ([11] * 6, [-8])  # 10 + 1 + 2 + 1 is 14, not 22
+        for tokens, n in ((10, 1), (11, 1), (13, 1), (14, 2), (17, 3), (25, 5), (26, 6)):
+            made = Knapsack(tokens=tokens, reserved=0)(query, table, resources)
+            assert chosen(made) == ([] if tokens == 10 else list(range(n)))
+
+    @pytest.mark.parametrize("step", [Knapsack(tokens=9, reserved=0), Greedy(tokens=9, reserved=0)])
+    def test_where_no_number_of_them_suits_the_best_that_fits_alone_is_chosen(self, step):
+        class Dear(CharsCounter):
+            """A counter for which three items side by side cost a hundred tokens more."""
+
+            def count(self, ids, texts):
+                return super().count(ids, texts) + [100 * (text.count("w") > 8) for text in texts]
+
+        resources = LocalResources(Vectors(HashingEmbedder(), None), Dear())
+        batch = Batch.of(Catalog([file(n, 1) for n in range(4)]), [Request(id="q", text="")])
+        table = step(*scored(batch, [[4.0, 3.0, 2.0, 1.0]], resources=resources))
+        assert (chosen(table), bool(table.whole.all())) == ([0], True)
 
     def test_each_request_is_filled_by_itself(self):
         batch = Batch.of(Catalog(self.ITEMS), [Request(id=str(n), text="x" * n) for n in range(4)])
@@ -254,6 +274,9 @@ class Uneven(CharsCounter):
         return np.array([(len(text) + 2) // 3 + text.count("\n") - text.count("ab") for text in texts], dtype=np.int64)
 
 
+TEMPLATES = ("chat", "detailed", PLAIN, {**PLAIN, "separator": "\n\n"}, {**PLAIN, "separator": "\n--- ab\n"})
+
+
 def over_budget(draw, requests, counter, step, longest):
     """How many of some drawn requests are over their budget, and how many chose, were cut and had more than fits."""
     parts = ["ab", "word ", "x", "\n", "tea. ", "a" * 9, "b", "\n\n", "e\u0301", "漢字"]
@@ -276,7 +299,7 @@ def over_budget(draw, requests, counter, step, longest):
     request, item, score = np.array(rows, dtype=np.float64).reshape(-1, 3).T
     table = Candidates.build(requests, request.astype(np.int64), item.astype(np.int64), score=score)
     resources = LocalResources(Vectors(HashingEmbedder(), None), counter)
-    resources = WithFormat(resources, Step("format", "template", Template(draw.choice(["chat", "summary", PLAIN]))))
+    resources = WithFormat(resources, Step("format", "template", Template(draw.choice(TEMPLATES))))
     query = whole_texts(batch)
     made = step(query, table, resources)
     added = prompt_tokens(query, made, resources) - prompt_tokens(query, Candidates.empty(requests), resources)
