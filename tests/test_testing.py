@@ -48,6 +48,8 @@ PARAMETERS = {
     "fuzzy": [{"threshold": 0.0, "near": 0.0, "fields": ["name", "description"], "depth": 2}],
     "servers": [{"servers": 1}, {"servers": 2, "pool": "top", "top": 2, "depth": 3}, {"servers": 2, "pool": "mean"}],
     "random": [{"seed": 7, "depth": 3}],
+    "thread": [{"n": 1}],
+    "recent": [{"n": 1, "types": []}, {"n": 2, "types": ["tool", "file"]}],
     "standard": [{"topK": 3, "topN": 2, "includeScore": 0.1}, {"topK": 0}, {"topN": 0, "includeScore": -1.0}],
     "top_chunks": [{"topK": 3}, {"topK": 0}],
     "first": [{"n": 0}, {"n": 1}],

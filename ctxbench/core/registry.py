@@ -41,6 +41,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "whole": "ctxbench.steps.analyse:Whole",
         "history": "ctxbench.steps.analyse:History",
         "tool_results": "ctxbench.steps.analyse:ToolResults",
+        "keywords": "ctxbench.steps.analyse:Keywords",
     },
     "retrieve": {
         "dense": "ctxbench.steps.retrieve:Dense",
@@ -49,6 +50,9 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "full_text": "ctxbench.steps.text_search:FullText",
         "fuzzy": "ctxbench.steps.lexical:Fuzzy",
         "servers": "ctxbench.steps.retrieve:Servers",
+        "explicit": "ctxbench.steps.request_items:Explicit",
+        "thread": "ctxbench.steps.request_items:ConversationMessages",
+        "recent": "ctxbench.steps.request_items:RecentFiles",
         "everything": "ctxbench.steps.retrieve:Everything",
         "nothing": "ctxbench.steps.retrieve:Nothing",
         "random": "ctxbench.steps.retrieve:Random",
