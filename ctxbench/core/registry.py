@@ -59,7 +59,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "similar": "ctxbench.steps.text_search:Similar",
     },
     "feature": {
-        "assembly": "ctxbench.features.assembly_columns:Assembly",
+        "assembly": "ctxbench.features.assembly_columns:ContextScores",
         "conversation": "ctxbench.features.memory_columns:InConversation",
         "item": "ctxbench.features.built_in:Items",
         "labelled": "ctxbench.features.built_in:SimilarRequests",
@@ -105,7 +105,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "truncate": "ctxbench.steps.fit:Truncate",
     },
     "format": {
-        "citations": "ctxbench.steps.citations:Citations",
+        "citations": "ctxbench.steps.cited_context:Citations",
         "messages": "ctxbench.steps.format:Messages",
         "template": "ctxbench.steps.template:Template",
     },
