@@ -105,7 +105,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "truncate": "ctxbench.steps.fit:Truncate",
     },
     "format": {
-        "citations": "ctxbench.steps.cited_context:Citations",
+        "citations": "ctxbench.steps.citations:Citations",
         "messages": "ctxbench.steps.format:Messages",
         "template": "ctxbench.steps.template:Template",
     },
