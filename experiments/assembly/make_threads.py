@@ -26,11 +26,9 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.core.shown import quoted
 from ctxbench.data.datasets.dataset import Dataset
-from ctxbench.data.datasets.layout import CARD, read_card
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
-from ctxbench.data.datasets.writer import write_dataset
-from ctxbench.io.files import write_atomic
-from ctxbench.io.yaml_files import dump_yaml, line_of, load_mapping
+from ctxbench.data.datasets.writer import write_dataset, write_files
+from ctxbench.io.yaml_files import line_of, load_mapping
 
 ROOT = Path(__file__).parents[2]
 THREADS = ROOT / "datasets" / "threads"
@@ -298,9 +296,8 @@ def made() -> Dataset:
 def main() -> None:
     """Write the dataset, or hold what is frozen to what its sources give."""
     dataset = made()
-    if "--freeze" in sys.argv[1:] and (THREADS / CARD).exists():
-        write_atomic(THREADS / CARD, dump_yaml({**read_card(THREADS), "frozen": None}))
-    write_dataset(replace(dataset, about={**dataset.about, "frozen": dataset.hash}), THREADS)
+    dataset = replace(dataset, about={**dataset.about, "frozen": dataset.hash})
+    (write_files if "--freeze" in sys.argv[1:] else write_dataset)(dataset, THREADS)
 
 
 if __name__ == "__main__":
