@@ -98,6 +98,8 @@ def mock_requests() -> tuple[Request, ...]:
             text="And close it again",
             history=(Message("user", "Open an issue"), Message("assistant", "Done: number 7.")),
             explicit=(tracker,),
+            recent=(backup, tracker),
+            uses=((backup, 3), (tracker, 0)),
             tool_results=(("create_issue", '{"number": 7}'),),
             user="ann",
             workspace="one",
@@ -123,6 +125,8 @@ def requests_within(catalog: Catalog, requests: Iterable[Request]) -> tuple[Requ
         replace(
             request,
             explicit=held(request.explicit),
+            recent=held(request.recent),
+            uses=tuple(one for one in request.uses if catalog.find(one[0]) is not None),
             available=None if request.available is None else held(request.available),
             session=None
             if request.session is None

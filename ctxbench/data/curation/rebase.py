@@ -46,7 +46,7 @@ class LostLabel:
 
 @dataclass(frozen=True, slots=True)
 class LostMention:
-    """An item that a scope, or a query's session, removed, explicit or available, names no more."""
+    """An item that a scope, or a query's session, removed, explicit, recent, uses or available, names no more."""
 
     where: str
     item: str
@@ -292,8 +292,18 @@ class _Rebaser:
             session=self._session(query),
             removed=self._keys(request.removed, f"query {query.id}, removed"),
             explicit=self._keys(request.explicit, f"query {query.id}, explicit"),
+            recent=self._keys(request.recent, f"query {query.id}, recent"),
+            uses=self._uses(query),
             available=available,
         )
+
+    def _uses(self, query: DatasetQuery) -> tuple[tuple[ItemKey, int], ...]:
+        """The counts of the items that are left; two that became one item are counted together."""
+        counts: Counter[ItemKey] = Counter()
+        for key, count in query.request.uses:
+            for new in self._keys([key], f"query {query.id}, uses"):
+                counts[new] += count
+        return tuple(counts.items())
 
     def _session(self, query: DatasetQuery) -> tuple[SessionItem, ...] | None:
         if query.request.session is None:
