@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ def in_corpus(path: str, size: int) -> bool:
     return bool(DOCUMENT.fullmatch(path)) and size <= LONG and not card and "-tables." not in path
 
 
-def repository_files() -> Iterator[Item]:
+@cache
+def repository_files() -> tuple[Item, ...]:
     """The files at the commit, by path, each as old as the last commit that touched it."""
     touched: dict[str, str] = {}
     time = ""
@@ -67,16 +69,13 @@ def repository_files() -> Iterator[Item]:
             time = utc(datetime.fromisoformat(line[1:]))
         elif line:
             touched.setdefault(line, time)
+    files = []
     for line in sorted(git("ls-tree", "-r", "-l", COMMIT).splitlines(), key=lambda one: one.split("\t")[1]):
         facts, path = line.split("\t")
         if in_corpus(path, int(facts.split()[3])):
-            yield Item(
-                type="file",
-                name=path,
-                text=git("show", f"{COMMIT}:{path}"),
-                kind=KINDS[Path(path).suffix],
-                created=touched[path],
-            )
+            text, kind = git("show", f"{COMMIT}:{path}"), KINDS[Path(path).suffix]
+            files.append(Item(type="file", name=path, text=text, kind=kind, created=touched[path]))
+    return tuple(files)
 
 
 def git(*arguments: str) -> str:
