@@ -56,7 +56,7 @@ def test_which_files_are_taken_is_a_rule(path, size, there):
 
 def test_one_thread_is_a_dataset(written):
     dataset = make_threads.made()
-    assert [query.id for query in dataset.queries] == [f"t01-{number}" for number in range(1, 7)]
+    assert [query.id for query in dataset.queries] == [f"t01-{number}" for number in range(1, 8)]
     assert [item.name for item in dataset.catalog if item.type == "message"][:2] == ["t01-1a", "t01-1b"]
 
 
