@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ _WORDS = "tokenize = \"porter unicode61 remove_diacritics 2 categories 'L* N* Co
 
 
 class _Held(NamedTuple):
-    """The rows that hold a phrase, rising, among the first `n_rows`, and how often; in the path counts `PATH_WEIGHT`."""
+    """The rows that hold a phrase, rising, of the first `n_rows`, and how often; the path counts `PATH_WEIGHT`."""
 
     n_rows: int
     row: npt.NDArray[np.int32]
@@ -46,6 +47,7 @@ class Fts5Index:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._db = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        weakref.finalize(self, self._db.close)
         try:
             self._db.execute(f"CREATE VIRTUAL TABLE files USING fts5(path, content, content = '', {_WORDS})")
             self._db.execute(f"CREATE VIRTUAL TABLE marked USING fts5(content, {_WORDS})")

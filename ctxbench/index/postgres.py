@@ -6,7 +6,10 @@ import hashlib
 import os
 import re
 import threading
+import weakref
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
@@ -24,7 +27,7 @@ T = TypeVar("T")
 _ADDRESS = "CTXBENCH_POSTGRES"
 _OLDEST = 12  # the first with generated columns
 _SECONDS = 10  # for a connection, where the address does not say
-_LONG_WORD = re.compile("[^ ]{501,}")  # PostgreSQL refuses words of 2,048 bytes
+_LONGEST = 500  # characters of a word that is searched; PostgreSQL takes 2,047 bytes, also of blanks
 _SAFE = 300_000  # bytes of text whose tsvector is below PostgreSQL's limit of 1 MB, whatever they are
 _LIMIT = 1_000_000  # bytes of a tsvector, some less than that limit
 _WORD = 8  # bytes that a word takes beside its letters: two of its length, two of how many places, two a place
@@ -52,6 +55,7 @@ CREATE TABLE ctxbench.files (
 );
 CREATE INDEX ON ctxbench.files USING gin (words);
 """
+_TRIGRAMS = "CREATE EXTENSION pg_trgm SCHEMA ctxbench"
 _QUERY = (
     "(SELECT ctxbench.{}_of(phraseto_tsquery('ctxbench.words', word)) FROM unnest(%s::text[]) AS word) AS given (query)"
 )
@@ -127,9 +131,11 @@ class PostgresIndex:
             "SELECT ts_headline('ctxbench.words', text, query, %s) "  # noqa: S608
             f"FROM {_QUERY.format('any')}, unnest(%s::text[]) WITH ORDINALITY AS texts (text, place) ORDER BY place"
         )
-        given = [_LONG_WORD.sub(_blank, separated(text)) for text in texts]
+        given = [_Sent(text) for text in texts]
         how = f'StartSel="{START}", StopSel="{STOP}", HighlightAll=true'
-        return [spans(text) for (text,) in self._run(lambda one: one.execute(query, (how, asked, given)).fetchall())]
+        sent = (how, asked, [one.text for one in given])
+        marked = self._run(lambda one: one.execute(query, sent).fetchall())
+        return [one.original(spans(text)) for one, (text,) in zip(given, marked, strict=True)]
 
     def _by_row(self, query: str, given: tuple[Any, ...], among: IntArray) -> FloatArray:
         """What a query says of some rows, shape (n,), 0 where it says nothing."""
@@ -149,7 +155,9 @@ class PostgresIndex:
         """
         with self._lock:
             try:
-                self._open = self._open or _opened()
+                if self._open is None:
+                    self._open = _opened()
+                    weakref.finalize(self, self._open.close)
                 with self._open.transaction():
                     return work(self._open)
             except _psycopg().Error as error:
@@ -220,14 +228,14 @@ def _prepare(connection: psycopg.Connection[Any]) -> None:
             where = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_trgm'"
             if not (found := connection.execute(where).fetchall()):
                 with connection.transaction():
-                    connection.execute("CREATE EXTENSION pg_trgm SCHEMA ctxbench")
+                    connection.execute(_TRIGRAMS)
                 found = [("ctxbench",)]
             path = sql.SQL("SET search_path = {}").format(sql.SQL(found[0][0]))  # as it is quoted already
             connection.execute(path)
             if not table:
                 connection.execute(_SETUP)
         except psycopg.Error as error:
-            lacks = "" if "pg_trgm" not in str(error) else ", and pg_trgm (Debian: the package postgresql-contrib)"
+            lacks = "" if "pg_trgm" not in str(error) else ", with pg_trgm of PostgreSQL's contrib"
             who = "have the schema ctxbench made by who may make it"
             _refuse(f"the database cannot be prepared: {_first_line(error)}", f"{who}{lacks}")
 
@@ -242,20 +250,33 @@ def _first_line(error: Exception) -> str:
 
 def _asked(words: Sequence[str]) -> list[str]:
     """The phrases to search for, each with blanks between its parts, which are no syntax."""
-    return [" ".join(phrase) for phrase in phrases(words) if not any(_LONG_WORD.match(part) for part in phrase)]
+    return [" ".join(phrase) for phrase in phrases(words) if max(map(len, phrase)) <= _LONGEST]
 
 
-def _blank(word: re.Match[str]) -> str:
-    return " " * len(word[0])
+class _Sent:
+    """A text as it is sent to be marked, its words with a blank between, and where these stand in the text."""
+
+    def __init__(self, text: str) -> None:
+        words = [word for word in re.finditer("[^ ]+", separated(text)) if len(word[0]) <= _LONGEST]
+        self.text = " ".join(word[0] for word in words)
+        self._original = [word.start() for word in words]
+        self._sent = list(accumulate((len(word[0]) + 1 for word in words), initial=0))
+
+    def original(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Where parts of words of what is sent stand in the text."""
+        places = [bisect_right(self._sent, first) - 1 for first, _ in spans]
+        shifts = [self._original[place] - self._sent[place] for place in places]
+        return [(first + shift, end + shift) for (first, end), shift in zip(spans, shifts, strict=True)]
 
 
 def _stored(path: str, content: str) -> tuple[str, str, str | None]:
     """Path and content as they are stored, and what is searched in place of a content that is too long."""
-    path, content = (_LONG_WORD.sub(_blank, composed(text)) for text in (path, content))
+    words = [word for word in composed(content).split() if len(word) <= _LONGEST]
+    path, content = " ".join(word for word in composed(path).split() if len(word) <= _LONGEST), " ".join(words)
     if len(content.encode()) <= _SAFE:
         return path, content, None
-    head = content.encode()[:_SAFE].decode(errors="ignore").rpartition(" ")[0]
-    return path, content, " ".join((head, *_fitting(content[len(head) :].split(), set(head.split()))))
+    head = content.encode()[:_SAFE].decode(errors="ignore").split()[:-1]
+    return path, content, " ".join((*head, *_fitting(words[len(head) :], set(head))))
 
 
 def _fitting(words: Sequence[str], held: set[str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ def trigrams(text: str) -> IntArray:
     blank = one == ord(" ")
     across = blank[1:-1] & blank[2:]  # from one word to the next
     numbers: IntArray = (one[:-2] << 2 * _BITS) | (one[1:-1] << _BITS) | one[2:]
-    return numbers[~across]
+    return np.compress(~across, numbers)
 
 
 class TrigramSets:
