@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from ctxbench.core.candidates import Candidates
-from ctxbench.core.items import Item
 from ctxbench.core.query import Query
-from ctxbench.core.selection import Prompt
+from ctxbench.core.selection import Prompt, chosen_items
 from ctxbench.core.shown import part_of, text_shown
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
@@ -47,21 +44,36 @@ class Citations(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
-        catalog, prompts = query.batch.catalog, []
-        for place, request in enumerate(query.batch.requests):
-            rows = candidates.rows(place)
-            chosen = (np.flatnonzero(candidates.chosen[rows]) + rows.start).tolist()
-            items: list[tuple[Item, int]] = [(catalog[int(candidates.item[row])], row) for row in chosen]
-            texts = [text_shown(item, part_of(candidates, row)) for item, row in items if item.type != "tool"]
-            if self.marks and texts:
-                index = resources.get(f"text_index:{self.index}")
-                texts = list(map(marked, texts, index.marks(texts, asked_words(query, place))))
+        prompts = []
+        for place, texts in enumerate(self._texts(query, candidates, resources)):
             context = "\n\n".join(map(_written, citations(query, candidates, place), texts))
-            tools = [item for item, _ in items if item.type == "tool"]
-            prompts.append(
-                Prompt.around(request, [context] if context else [], tools, system=self.system, context=context)
-            )
+            tools = [item for item, _ in chosen_items(query, candidates, place) if item.type == "tool"]
+            given = {"system": self.system, "context": context}
+            prompts.append(Prompt.around(query.batch.requests[place], [context] if context else [], tools, **given))
         return prompts
+
+    def _texts(self, query: Query, candidates: Candidates, resources: Resources) -> list[list[str]]:
+        """What is shown of the items of each request but tools, with its matches marked; the same text once."""
+        shown = [
+            [
+                text_shown(item, part_of(candidates, row))
+                for item, row in chosen_items(query, candidates, place)
+                if item.type != "tool"
+            ]
+            for place in range(len(query.batch))
+        ]
+        if not self.marks or not any(shown):
+            return shown
+        asked, index = (
+            [asked_words(query, place) for place in range(len(shown))],
+            resources.get(f"text_index:{self.index}"),
+        )
+        distinct: dict[tuple[str, ...], dict[str, str]] = {words: {} for words in asked}
+        for words, texts in zip(asked, shown, strict=True):
+            distinct[words].update(dict.fromkeys(texts, ""))
+        for words, found in distinct.items():
+            found.update(zip(found, map(marked, found, index.marks(list(found), words)), strict=True))
+        return [[distinct[words][text] for text in texts] for words, texts in zip(asked, shown, strict=True)]
 
 
 def _written(citation: Citation, text: str) -> str:

@@ -113,14 +113,15 @@ def window(text: str, marks: Sequence[tuple[int, int]], size: int) -> tuple[int,
         if not held[word[place]]:
             del held[word[place]]
     start = min(max(first - (size - (end - first)) // 2, 0), len(text) - size) if end else 0
-    return _between_words(text, start, start + size, (first, end) if end else (size, 0))
+    return _between_words(text, start, size, (first, end) if end else (size, 0))
 
 
-def _between_words(text: str, start: int, end: int, held: tuple[int, int]) -> tuple[int, int]:
-    """A part made smaller so that it begins and ends between words, else between characters, around what it holds."""
+def _between_words(text: str, start: int, size: int, held: tuple[int, int]) -> tuple[int, int]:
+    """A part from `start` or later that begins and ends between words, else between characters, around what is held."""
     low = next((n for n in range(start, held[0] + 1) if not start or _begins(text, n)), None)
     if low is None:
-        low = next((n for n in range(start, end) if between_characters(text, n)), end)
+        low = next((n for n in range(start, start + size) if between_characters(text, n)), start + size)
+    end = min(low + size, len(text))
     high = next((n for n in range(end, max(held[1] - 1, low), -1) if n == len(text) or _ends(text, n)), None)
     if high is None:
         high = next((n for n in range(end, low, -1) if between_characters(text, n)), low)

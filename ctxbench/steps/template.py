@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ctxbench.core.candidates import Candidates, Origin, place_among
 from ctxbench.core.errors import check_range
 from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
-from ctxbench.core.selection import Prompt
+from ctxbench.core.selection import Prompt, chosen_items
 from ctxbench.core.shown import part_of, text_shown
 from ctxbench.core.stages import FORMAT, Resources
 from ctxbench.core.strategy import Strategy
@@ -58,11 +56,9 @@ class Template(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
-        catalog, prompts = query.batch.catalog, []
+        prompts = []
         for place, request in enumerate(query.batch.requests):
-            rows = candidates.rows(place)
-            chosen = (np.flatnonzero(candidates.chosen[rows]) + rows.start).tolist()
-            items: list[tuple[Item, int]] = [(catalog[int(candidates.item[row])], row) for row in chosen]
+            items = chosen_items(query, candidates, place)
             memories = [_variables(item, candidates, row) for item, row in items if item.type != "tool"]
             context = self.layout.render(memories)
             tools, texts = [item for item, _ in items if item.type == "tool"], [context] if context else []

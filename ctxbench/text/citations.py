@@ -9,12 +9,12 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from functools import lru_cache
 
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.items import Item, ItemKey
 from ctxbench.core.query import Query
+from ctxbench.core.selection import chosen_items
 from ctxbench.core.shown import between_characters, part_of, part_text
 
 SHORTEST = 4  # digits of an id
@@ -54,10 +54,7 @@ def citations(query: Query, candidates: Candidates, request: int) -> tuple[Citat
         query, candidates: of a batch, as the format is given them.
         request: place of the request in it.
     """
-    rows = candidates.rows(request)
-    chosen = (np.flatnonzero(candidates.chosen[rows]) + rows.start).tolist()
-    items: list[tuple[Item, int]] = [(query.batch.catalog[int(candidates.item[row])], row) for row in chosen]
-    items = [(item, row) for item, row in items if item.type != "tool"]
+    items = [(item, row) for item, row in chosen_items(query, candidates, request) if item.type != "tool"]
     shown = [part_text(item, part_of(candidates, row)) for item, row in items]
     sources = [_source(item) for item, _ in items]
     ids = citation_ids([item.key for item, _ in items], (*shown, *sources))
@@ -106,6 +103,7 @@ def citation_ids(keys: Sequence[ItemKey], texts: Sequence[str] = ()) -> tuple[st
             length[n] += 1
 
 
+@lru_cache(maxsize=1 << 14)  # the items of a service come again and again
 def _hash(key: ItemKey) -> str:
     """The digits of a key's SHA-256 in base 36, the lowest first: those are drawn evenly."""
     number, digits = int.from_bytes(hashlib.sha256(key.id.encode()).digest(), "big"), []

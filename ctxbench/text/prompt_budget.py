@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.core.arrays import BoolArray, IntArray, starts
 from ctxbench.core.candidates import Candidates, place_among
 from ctxbench.core.items import Item
 from ctxbench.core.query import Query
@@ -21,17 +21,10 @@ BUDGET_WORDS = "beyond the budget of tokens={tokens}"
 
 def prompt_tokens(query: Query, table: Candidates, resources: Resources) -> IntArray:
     """Tokens of each request's prompt as the pipeline's format renders a table, shape (n_requests,)."""
-    return np.asarray(_tokens_of(query, [table], resources)[0])
-
-
-def _tokens_of(query: Query, tables: Sequence[Candidates], resources: Resources) -> IntArray:
-    """The same for several tables, counted in one go, shape (n_tables, n_requests)."""
-    render = resources.get(FORMAT)
-    texts = [prompt.texts for table in tables for prompt in render(query, table)]
+    texts = [prompt.texts for prompt in resources.get(FORMAT)(query, table)]
     counts = resources.text_tokens([text for one in texts for text in one])
     owner = np.repeat(np.arange(len(texts)), [len(one) for one in texts])
-    tokens = np.bincount(owner, weights=counts, minlength=len(texts)).astype(np.int64)
-    return tokens.reshape(len(tables), len(query.batch))
+    return np.bincount(owner, weights=counts, minlength=len(texts)).astype(np.int64)
 
 
 class RowPrices(NamedTuple):
@@ -55,15 +48,31 @@ def row_prices(query: Query, table: Candidates, resources: Resources, rows: Bool
         query, table, resources: what is asked, found and used.
         rows: which, shape (n,).
     """
-    place = place_among(table, rows)
-    shown = [place == n for n in range(-1, int(place.max(initial=-1)) + 1)]
-    shown.append((place == 0) | (place == 1))
-    tokens = _tokens_of(query, [table.marked(rows & ~one, BUDGET) for one in shown], resources)
-    alone = np.maximum(np.where(rows, tokens[place + 1, table.request] - tokens[0, table.request], 0), 0)
-    added = tokens - tokens[0]
-    several = np.diff(table.starts_of(rows)) > 1
-    joint = np.where(several, added[-1] - added[1:3].sum(axis=0), 0)
-    return RowPrices(alone, joint, tokens[0])
+    n = table.n_requests
+    stays = [
+        np.flatnonzero(table.chosen[table.rows(one)] & ~rows[table.rows(one)]) + table.start[one] for one in range(n)
+    ]
+    own = [np.flatnonzero(rows[table.rows(one)]) + table.start[one] for one in range(n)]
+    # of each request one prompt without these rows, one with each of them, and one with the first two
+    added = [[one[:0], *one[:, None], one[:2]] for one in own]
+    asked = np.repeat(np.arange(n), [len(one) for one in added])
+    shown = [np.sort(np.append(stays[place], one)) for place, ones in enumerate(added) for one in ones]
+    held = np.concatenate([np.zeros(0, dtype=np.int64), *shown])
+    one_each = Candidates(
+        start=starts([len(one) for one in shown]),
+        rules=table.rules,
+        columns={name: column[held] for name, column in table.columns.items()},
+        **{name: getattr(table, name)[held] for name in table.row_arrays()},
+    )
+    tokens = prompt_tokens(query.taken(asked), one_each, resources)
+    first = starts([len(one) for one in added])[:-1]
+    alone, at = np.zeros(len(table), dtype=np.int64), first[table.request[rows]]
+    alone[rows] = np.maximum(tokens[at + 1 + place_among(table, rows)[rows]] - tokens[at], 0)
+    joint = np.zeros(n, dtype=np.int64)
+    for request in np.flatnonzero([len(one) > 1 for one in own]).tolist():
+        none, one, other, both = (int(tokens[first[request] + at]) for at in (0, 1, 2, len(own[request]) + 1))
+        joint[request] = both + none - one - other
+    return RowPrices(alone, joint, tokens[first])
 
 
 def rendered_fit(
