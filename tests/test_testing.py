@@ -45,6 +45,14 @@ PARAMETERS = {
         {"variant": "robertson", "bodies": True},
     ],
     "bm25f": [{"weights": {"name": 0.0}, "b": {"text": 0.0}, "k1": 0.0, "depth": 2}],
+    "full_text": [
+        {"n": 3, "types": ["rule", "reference", "file"]},
+        {"words": "all", "of": "keywords", "types": ["file", "message"]},
+    ],
+    "similar": [
+        {"n": 2, "threshold": 0.0, "types": ["rule", "reference", "file", "tool"]},
+        {"measure": "word_similarity", "threshold": 0.1, "types": ["file", "tool"]},
+    ],
     "fuzzy": [{"threshold": 0.0, "near": 0.0, "fields": ["name", "description"], "depth": 2}],
     "servers": [{"servers": 1}, {"servers": 2, "pool": "top", "top": 2, "depth": 3}, {"servers": 2, "pool": "mean"}],
     "random": [{"seed": 7, "depth": 3}],

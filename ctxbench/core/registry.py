@@ -132,7 +132,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "resource": {  # `embedder` and `tokens` are made from what whoever opens resources has
         "chat": "ctxbench.net.chat:ChatModel",
         "embedder": "ctxbench.index.resources:TextVectors",
-        "text_index": "ctxbench.index.text_index:TextIndexes",
+        "text_index": "ctxbench.index.resources:TextIndexes",
         "tokens": "ctxbench.index.resources:TokenCounts",
     },
 }

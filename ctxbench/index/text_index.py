@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.core.arrays import FloatArray, IntArray
-from ctxbench.core.errors import UnknownNameError, UserError
+from ctxbench.core.errors import UserError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
 from ctxbench.index.versions import row_over
@@ -67,35 +67,6 @@ class TextIndex(Protocol):
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
         """Where the words match in each text, `[from, to)` in characters, rising and apart."""
         ...
-
-
-class TextIndexes:
-    """The resource `text_index:NAME`, a `TextIndex`: `fts5`, in this process, or `postgres` (`CTXBENCH_POSTGRES`)."""
-
-    def __init__(self, _resources: Resources, model: str = "") -> None:
-        if model not in ("fts5", "postgres"):
-            raise UnknownNameError("text index", model, ("fts5", "postgres"))
-        self._model = model
-
-    @property
-    def identity(self) -> str:
-        """Which of the two it is; rows follow from the items, wherever they are kept."""
-        return self._model
-
-    @property
-    def value(self) -> TextIndex:
-        """The index, opened.
-
-        Raises:
-            TextIndexError: it cannot be had; says why, and what to do.
-        """
-        if self._model == "fts5":
-            from ctxbench.index.fts5 import Fts5Index
-
-            return Fts5Index()
-        from ctxbench.index.postgres import PostgresIndex
-
-        return PostgresIndex()
 
 
 def path_of(item: Item) -> str:

@@ -117,10 +117,11 @@ class Similar(_InTextIndex):
         index: `fts5`, which counts trigrams in this process, or `postgres`, by pg_trgm; as of `full_text`.
         types: of the items that are searched.
 
-    The greater similarity of path and content is the score. A sentence is seldom similar to a path, and a long content
-    never to a short text: one of more than |text| / threshold trigrams is not compared. The path is the title, else the
-    name. Each item counts as one chunk. Cost: linear in the trigrams of paths and of contents up to 2,000 characters;
-    `postgres` reads every path. Source: document 002, `fuzzySearch`; pg_trgm.
+    The greater similarity of path and content is the score. A sentence is seldom similar to a path, and a long
+    content never to a short text: one of more than |text| / threshold trigrams is not compared. A request without a
+    word finds nothing. The path is the title, else the name. Each item counts as one chunk. Cost: linear in the
+    trigrams of paths and of contents up to 2,000 characters; `postgres` reads every path. Source: document 002,
+    `fuzzySearch`; pg_trgm.
     """
 
     n: int = 5

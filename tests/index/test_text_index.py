@@ -14,7 +14,7 @@ from ctxbench.core.errors import UnknownNameError
 from ctxbench.core.items import Item
 from ctxbench.index.fts5 import Fts5Index
 from ctxbench.index.postgres import PostgresIndex
-from ctxbench.index.text_index import TextIndexes
+from ctxbench.index.resources import TextIndexes
 from ctxbench.index.words import FUNCTION_WORDS, composed, phrases
 
 ROOT = Path(__file__).parents[2]
