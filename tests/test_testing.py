@@ -66,6 +66,9 @@ PARAMETERS = {
     "per_chunk": [{"minimum": 2, "displace": True}, {"minimum": 3, "above": 0.2}, {"minimum": 0}],
     "mmr": [{"n": 3, "relevance": 0.3}, {"relevance": 0.0}, {"n": 0}],
     "budget": [{"tokens": 60, "skip": True}, {"tokens": 40, "session": True}, {"tokens": 0}],
+    "greedy": [{"tokens": 60, "reserved": 0, "after": 1, "stop_items": 1}, {"type_share": None, "stop_share": None}],
+    "knapsack": [{"tokens": 60, "reserved": 20}, {"tokens": 5, "reserved": 0}],
+    "excerpts": [{"characters": 30, "types": ["rule", "reference", "file"]}, {"characters": 1}],
     "truncate": [{"tokens": 12}, {"tokens": 1}],
     "rendered": [{"tokens": 40}, {"tokens": 5}, {"tokens": 0}],
     "rrf": [{"k": 0}],
@@ -80,6 +83,7 @@ PARAMETERS = {
             }
         },
         {"weights": {"similarity.score": 1.0, "words.bm25_share": -0.5}},
+        {"weights": {f"assembly.{name}": 0.2 for name in ("tf", "tfidf", "keywords", "recency", "source", "uses")}},
     ],
     "price": [{"overhead": 1}],
     "weighted": [{"normalise": "z"}, {"weights": {"dense": 0.7, "bm25": 0.3}}],
@@ -97,6 +101,7 @@ PARAMETERS = {
     "tool_rules": [{"rules": {"*/create_issue": ["close_issue"]}, "agent": {"close_issue": []}, "when": "either"}],
     "links": [{"depth": 3, "types": ["about"]}, {"direction": "out"}, {"depth": 0}],
     "at_least": [{"threshold": 0.2, "at_least": 1, "at_most": 3}, {"threshold": 1.0}],
+    "citations": [{"marks": False, "system": "Name your sources."}],
     "messages": [{"system": "Be kind."}],
     "template": [
         {"template": "detailed", "metadata": False, "system": "Be kind."},

@@ -119,12 +119,14 @@ class Greedy(_Filling):
             are looked at, 0 to 1; null = off.
         stop_items: see `stop_share`; >= 1.
 
-    The relevance is the score of the last ranking; what scores 0 or less is left out. Equal shares stand in the one
-    order. What does not fit is left out, and smaller items after it may still be chosen. Where nothing fits, the
-    beginning of the best ranked item is shown (document 002 offers all of it, beyond the budget). What the session
-    holds is never left out, and does not count as chosen. Empty in, empty out. Cost: each item is rendered and counted
-    alone, and what is chosen as a whole. Source: document 002, "Token Optimization Engine". Its type and stop rules
-    lose relevance that would fit; `knapsack` is exact.
+    The relevance is the score of the last ranking; what scores 0 or less is left out. Of equally dear ones the better
+    ranked is first. What does not fit is left out, and smaller items after it may still be chosen. The type and stop
+    rules lose relevance that would fit, a tenth of it on drawn candidates; `knapsack` loses none. Counts of parts do
+    not quite add up, so what is chosen is counted whole, and where that is too much, chosen again with so much less
+    room. Where nothing fits, the beginning of the best ranked item is shown (document 002 offers all of it, beyond the
+    budget). What the session holds is never left out, and does not count as chosen. Empty in, empty out. Cost: each
+    item is rendered and counted alone, and what is chosen as a whole. Source: document 002, "Token Optimization
+    Engine".
     """
 
     type_share: float | None = 0.7
@@ -176,9 +178,9 @@ class Knapsack(_Filling):
         reserved: tokens of them that are kept free, for a system prompt; less than `tokens`.
 
     The relevance is the score of the last ranking; what scores 0 or less is left out. No other choice has a higher sum
-    of scores, by the price that each item has alone. Of equal sums that of fewer tokens is chosen, then the one that
-    has the better ranked item. Prices do not quite add up, so what is chosen is counted whole, and where that is too
-    much, chosen again with so much less room. Where nothing fits, the beginning of the best ranked item is shown. What
+    of scores, by the prices of the items: what each costs alone, with a separator and without a header. Of equal sums
+    that of fewer tokens is chosen, then the one that has the better ranked item. Counts of parts do not quite add up,
+    so what is chosen is counted whole, and where that is too much, chosen again with so much less room. Where nothing fits, the beginning of the best ranked item is shown. What
     the session holds is never left out. Empty in, empty out. Cost: each item is rendered and counted alone; then items
     times tokens: 0.3 ms for 50 items and 3,500 tokens, 20 ms and 3 MB for 200 and 128,000. Source: document 002,
     "Alternative: Dynamic programming approach"; Bellman, 1957.
