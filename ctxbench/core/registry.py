@@ -59,7 +59,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "similar": "ctxbench.steps.text_search:Similar",
     },
     "feature": {
-        "assembly": "ctxbench.features.assembly_columns:ContextScores",
+        "assembly": "ctxbench.features.assembly_columns:AssemblyScores",
         "conversation": "ctxbench.features.memory_columns:InConversation",
         "item": "ctxbench.features.built_in:Items",
         "labelled": "ctxbench.features.built_in:SimilarRequests",

@@ -211,11 +211,8 @@ class Batch:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 over the catalog's hash and every request: what each may get and holds follows from them."""
-        digest = hashlib.sha256(self.catalog.hash.encode())
-        for request in self.requests:
-            digest.update(json.dumps(request.as_dict(), sort_keys=True).encode("utf-8", "surrogatepass") + b"\n")
-        return digest.hexdigest()
+        """See `batch_key`."""
+        return batch_key(self.catalog, self.requests)
 
     @classmethod
     def of(cls, catalog: Catalog, requests: Iterable[Request]) -> Batch:
@@ -258,6 +255,14 @@ class Batch:
     def take(self, rows: Sequence[int]) -> Batch:
         """Return the batch of some of its requests, in the order of `rows`."""
         return Batch.of(self.catalog, (self.requests[row] for row in rows))
+
+
+def batch_key(catalog: Catalog, requests: Iterable[Request]) -> str:
+    """SHA-256 over the catalog's hash and every request: what each may get and holds follows from them."""
+    digest = hashlib.sha256(catalog.hash.encode())
+    for request in requests:
+        digest.update(json.dumps(request.as_dict(), sort_keys=True).encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
 
 
 Sees: TypeAlias = Callable[[Any], Any]

@@ -36,7 +36,7 @@ OFTEN = 10
 
 
 @dataclass(frozen=True)
-class ContextScores(RequestFamily):
+class AssemblyScores(RequestFamily):
     """How what a row shows of its item suits the request, how new it is, where it came from, how useful it was.
 
     * `tf`: cosine of the counts of words in lower case, split at white space, of the request's text and what is shown,

@@ -13,7 +13,7 @@ from ctxbench.core.shown import part_of, text_shown
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.index.words import asked_words
-from ctxbench.text.citations import Citation, citations, marked
+from ctxbench.text.citation_list import Citation, citations, marked
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Citations(Strategy):
     The source is a path or name, of a message its role and thread; what the session holds has no relevance. An id is
     the same in every process, and is longer where two would be the same or a text holds it; marks are longer where the
     text holds such. Which citations a reply names, and the list of sources below it, tell `cited` and `sources_text`
-    of `ctxbench.text.citations`. Items stand in the one order; tools are sent as tools. Nothing chosen: no such
+    of `ctxbench.text.citation_list`. Items stand in the one order; tools are sent as tools. Nothing chosen: no such
     message. Cost: linear in the items, and the matches of what is shown. Source: document 002, "Citation Management".
     """
 

@@ -37,7 +37,7 @@ class ConversationMessages(Strategy):
     """The last messages of the request's conversation, the latest first: the nth from the end has score 1 / n.
 
     Attributes:
-        n: how many at most, >= 1.
+        n: how many at most, 0 = none.
 
     Messages are items of type `message` with the request's `conversation`; the later was created later, and of one
     moment stands further down in the catalog. A request without a conversation has no candidates. Cost: linear in the
@@ -47,7 +47,7 @@ class ConversationMessages(Strategy):
     n: int = 20
 
     def __post_init__(self) -> None:
-        check_range("n", self.n, 1)
+        check_range("n", self.n, 0)
 
     @property
     def depth(self) -> int:
@@ -73,7 +73,7 @@ class RecentFiles(Strategy):
     """The files that the request's user opened last (`recent` of a request): the nth has score 1 / n.
 
     Attributes:
-        n: how many at most, >= 1.
+        n: how many at most, 0 = none.
         types: of which item types; empty = any.
 
     What the request may not get is passed over, so that the next ones come in. A request that knows of none has no
@@ -84,7 +84,7 @@ class RecentFiles(Strategy):
     types: tuple[str, ...] = ("file",)
 
     def __post_init__(self) -> None:
-        check_range("n", self.n, 1)
+        check_range("n", self.n, 0)
         for name in self.types:
             check_choice("each of types", name, ITEM_TYPES)
 

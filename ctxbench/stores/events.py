@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ctxbench.core.errors import ParameterError, check_choice
-from ctxbench.stores.memories import checked_name, name_if_any, time_named
+from ctxbench.stores.memories import checked_metadata, checked_name, name_if_any, time_named
 
+ASKED = "asked"
+"""Under this key of a feedback's metadata a service keeps what was asked: `context` (its id), `text` and `time`."""
 EVENTS = ("reference", "unreference", "access", "feedback")
 
 
@@ -25,6 +28,7 @@ class Event:
         conversation: where; references need one.
         at: when, ISO 8601, without an offset UTC; not before it was there. None = when it is recorded.
         useful: of feedback, which needs it, and of nothing else.
+        metadata: anything else, as JSON; see `ASKED`.
     """
 
     kind: str
@@ -34,10 +38,11 @@ class Event:
     conversation: str | None = None
     at: str | None = None
     useful: bool | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 def checked_event(event: Event) -> Event:
-    """An event in the form in which it is kept: `at` in UTC.
+    """An event in the form in which it is kept: `at` in UTC, `metadata` as JSON has it.
 
     Raises:
         ParameterError: it is none.
@@ -54,7 +59,8 @@ def checked_event(event: Event) -> Event:
         raise ParameterError(f"{where}useful must be true or false, got {event.useful!r:.60}")
     if event.kind != "feedback" and event.useful is not None:
         raise ParameterError(f"{where}useful belongs to feedback; leave it out")
-    return replace(event, at=time_named(f"{where}at", event.at))
+    metadata = checked_metadata(f"{where}metadata", event.metadata)
+    return replace(event, at=time_named(f"{where}at", event.at), metadata=metadata)
 
 
 def referred_to(events: Iterable[Event]) -> list[str]:

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TypeVar
 
 from ctxbench.stores.base_store import BaseStore
 from ctxbench.stores.events import Event
 from ctxbench.stores.memories import Forget, Memory, Progress, Relationship, unknown
+
+Kept = TypeVar("Kept", Memory, Event)
 
 
 @dataclass
@@ -141,9 +144,10 @@ class DictStore(BaseStore):
 
     def _events(self, workspace: str, **of: str | None) -> Iterator[Event]:
         found = sorted(self._room(workspace).events, key=lambda one: str(one.at))[::-1]  # equal times stay in order
-        return (one for one in found if all(getattr(one, name) == value for name, value in of.items()))
+        found = [one for one in found if all(getattr(one, name) == value for name, value in of.items())]
+        return (_copied(one) for one in found)
 
 
-def _copied(memory: Memory) -> Memory:
+def _copied(memory: Kept) -> Kept:
     """One whose metadata can be changed without changing what is kept."""
     return replace(memory, metadata=copy.deepcopy(memory.metadata))

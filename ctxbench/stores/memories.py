@@ -145,7 +145,8 @@ def _created(name: str, value: object) -> str:
     return time_named(name, value)
 
 
-def _metadata(name: str, value: object) -> dict[str, Any]:
+def checked_metadata(name: str, value: object) -> dict[str, Any]:
+    """A copy of a mapping as JSON has it; a `ParameterError` where JSON has none like it."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ParameterError(f"{name} must be a mapping from texts, got {value!r:.60}")
     if not value or all(map(_is_plain, value.values())):
@@ -167,7 +168,7 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = (  # what is kept of each field
     {"id": checked_name, "workspace": checked_name, "type": _type, "kind": checked_name}
     | {"conversation": name_if_any, "user": name_if_any}
     | {"content": _content, "confidence": lambda name, value: number_within(name, value, 0, 1)}
-    | {"created": _created, "metadata": _metadata}
+    | {"created": _created, "metadata": checked_metadata}
 )
 _given = attrgetter(*_READ)
 

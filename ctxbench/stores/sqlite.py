@@ -33,9 +33,11 @@ _PLAIN = attrgetter(*_COLUMNS[:-1])  # metadata is written as JSON
 _ADD_MEMORY = "INSERT INTO memories (key, workspace, id, type) VALUES (?, ?, ?, ?)"
 _ADD_VERSION = f"INSERT INTO versions (workspace, memory, {', '.join(_COLUMNS)}) VALUES (?, ?{', ?' * 9})"  # noqa: S608
 _VERSIONS = f"SELECT seq, id, type, {', '.join(_COLUMNS)} FROM versions JOIN memories ON key = memory "  # noqa: S608
-_EVENT = ("kind", "user", "conversation", "at", "useful")
-_ADD_EVENT = f"INSERT INTO events (workspace, memory, {', '.join(_EVENT)}) VALUES (?, ?{', ?' * 5})"  # noqa: S608
-_EVENTS = "SELECT id, kind, events.user, conversation, at, useful FROM events JOIN memories ON memories.key = memory"
+_EVENT = ("kind", "user", "conversation", "at", "useful", "metadata")
+_ADD_EVENT = f"INSERT INTO events (workspace, memory, {', '.join(_EVENT)}) VALUES (?, ?{', ?' * 6})"  # noqa: S608
+_EVENTS = (
+    f"SELECT id, {', '.join(f'events.{name}' for name in _EVENT)} FROM events JOIN memories ON memories.key = memory"  # noqa: S608
+)
 _RELATIONSHIPS = (
     "SELECT one.id, other.id, relationships.type FROM relationships JOIN memories one ON one.key = source"
     " JOIN memories other ON other.key = target WHERE one.workspace = ? {} ORDER BY relationships.key"
@@ -352,15 +354,16 @@ class SqliteStore(BaseStore):
     def _record(self, events: Sequence[Event]) -> None:
         for one in events:
             place, key = self._place(one.workspace, one.id)
-            self._sql(_ADD_EVENT, place, key, *(getattr(one, name) for name in _EVENT))
+            self._sql(_ADD_EVENT, place, key, *(getattr(one, name) for name in _EVENT[:-1]), json.dumps(one.metadata))
             self._sql("UPDATE workspaces SET revision = revision + 1 WHERE key = ?", place)
 
     def _events(self, workspace: str, **of: str | None) -> Iterator[Event]:
         where = "".join(f" AND events.{name} IS ?" for name in of)
         order = f"{_EVENTS} WHERE events.workspace = ?{where} ORDER BY at DESC, events.key DESC"
-        for id_, *said, useful in self._sql(order, self._room(workspace)[0], *of.values()):
-            given = dict(zip(_EVENT, (*said, None if useful is None else bool(useful)), strict=True))
-            yield Event(workspace=workspace, id=id_, **given)
+        for id_, *said, useful, metadata in self._sql(order, self._room(workspace)[0], *of.values()):
+            given = dict(zip(_EVENT[:4], said, strict=True))
+            useful, metadata = None if useful is None else bool(useful), json.loads(metadata)
+            yield Event(workspace=workspace, id=id_, useful=useful, metadata=metadata, **given)
 
     def _state(self, workspace: str) -> tuple[int, int]:
         return self._room(workspace)[1:]

@@ -7,7 +7,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.requests import Batch, Message, Request, SessionItem
 from ctxbench.core.shown import MARK
-from ctxbench.text.citations import citation_ids, citations, cited
+from ctxbench.text.citation_list import citation_ids, citations, cited
 
 SETUP = Item(type="file", name="docs/setup.md@2", title="docs/setup.md", text="Install the servers first.")
 SAID = Item(type="message", name="m1", text="Which server?", kind="user", conversation="t1")
