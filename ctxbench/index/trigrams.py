@@ -5,7 +5,7 @@ Source: PostgreSQL, contrib/pg_trgm (`similarity`, `word_similarity`), against w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from ctxbench.index.text_index import above
 from ctxbench.index.words import composed
 
 _BITS = 21  # of a character
-_PREFIX = 2000  # characters of a content from which is told at once that it has too many trigrams to be similar
+_BEGINNING = 2000  # characters of a text, which mostly tell that it has too many trigrams to be similar
 
 
 def trigrams(text: str) -> IntArray:
@@ -31,41 +31,46 @@ def trigrams(text: str) -> IntArray:
 
 
 class TrigramSets:
-    """The distinct trigrams of some texts, to which more are added.
+    """The distinct trigrams of some texts, to which more are added; those of a long one are taken when they are needed.
 
     Attributes:
-        size: how many each has, shape (n_texts,).
+        size: how many each has, shape (n_texts,); of a long one at least.
     """
 
     def __init__(self) -> None:
-        self._number: dict[int, int] = {}
-        self._trigram = np.empty(0, dtype=np.int64)
-        self._owner = np.empty(0, dtype=np.int64)
+        self._texts: list[str] = []
+        self._sets: list[IntArray | None] = []
         self.size = np.empty(0, dtype=np.int64)
 
-    def add(self, texts: Iterable[str]) -> None:
+    def add(self, texts: Sequence[str]) -> None:
         """Add some texts behind those here."""
-        sets = [np.unique(trigrams(text)).tolist() for text in texts]
-        numbers = [self._number.setdefault(one, len(self._number)) for row in sets for one in row]
-        size = np.array([len(row) for row in sets], dtype=np.int64)
-        owner = np.repeat(np.arange(len(sets), dtype=np.int64) + len(self.size), size)
-        self._trigram = np.concatenate([self._trigram, np.array(numbers, dtype=np.int64)])
-        self._owner = np.concatenate([self._owner, owner])
-        self.size = np.concatenate([self.size, size])
+        sets = [np.unique(trigrams(text[:_BEGINNING])) for text in texts]
+        whole = [len(text) <= _BEGINNING for text in texts]
+        # the last word of a beginning may be cut, and end in a trigram that the text does not have
+        least = [len(one) - (not all_of_it) for one, all_of_it in zip(sets, whole, strict=True)]
+        self.size = np.append(self.size, np.array(least, dtype=np.int64))
+        self._texts += texts
+        self._sets += [one if all_of_it else None for one, all_of_it in zip(sets, whole, strict=True)]
 
-    def shared(self, asked: IntArray) -> IntArray:
-        """How many of some distinct trigrams each text has, shape (n_texts,)."""
-        among = np.zeros(len(self._number), dtype=np.bool_)
-        among[[self._number[one] for one in asked.tolist() if one in self._number]] = True
-        return np.bincount(self._owner[among[self._trigram]], minlength=len(self.size))
+    def shared(self, asked: IntArray, *, most: float) -> IntArray:
+        """How many of some distinct trigrams each text has, shape (n_texts,); 0 of one with more than `most`."""
+        for row in np.flatnonzero(self.size <= most).tolist():
+            if self._sets[row] is None:
+                own = np.unique(trigrams(self._texts[row]))
+                self._sets[row], self.size[row] = own, len(own)
+        rows = np.flatnonzero(self.size <= most)
+        held = np.concatenate([np.empty(0, np.int64), *(one for row in rows if (one := self._sets[row]) is not None)])
+        found = np.zeros(len(held), dtype=np.bool_)
+        if len(asked):
+            found = asked[np.minimum(np.searchsorted(asked, held), len(asked) - 1)] == held
+        return np.bincount(np.repeat(rows, self.size[rows])[found], minlength=len(self.size))
 
 
 class TrigramIndex:
     """Similarity of a text to the paths and contents of rows, to which more are added; for one thread at a time."""
 
     def __init__(self) -> None:
-        self._texts: list[tuple[str, str]] = []
-        self._paths, self._contents = TrigramSets(), TrigramSets()  # of a long content the beginning
+        self._paths, self._contents = TrigramSets(), TrigramSets()
 
     def similar(self, texts: Sequence[tuple[str, str]], text: str, *, measure: str, threshold: float) -> FloatArray:
         """The greater of the similarities of a text to each path and content, shape (n,); see `TextIndex.similar`.
@@ -75,33 +80,26 @@ class TrigramIndex:
             text, measure, threshold: as there.
         """
         new = texts[len(self._paths.size) :]
-        self._paths.add(path for path, _ in new)
-        self._contents.add(content[:_PREFIX] for _, content in new)
+        self._paths.add([path for path, _ in new])
+        self._contents.add([content for _, content in new])
         ordered = trigrams(text)
         asked = np.unique(ordered)
-        shared = self._paths.shared(asked)
-        by_path = _similarity(shared, self._paths.size, len(asked))
-        if measure == "word_similarity":
-            by_path = np.zeros_like(by_path)
-            for row in np.flatnonzero(shared > threshold * self._paths.size).tolist():
-                by_path[row] = word_similarity(trigrams(texts[row][0]), ordered)
-        shared = self._contents.shared(asked)
-        by_content = _similarity(shared, self._contents.size, len(asked))
-        # of n trigrams at most len(asked) are shared, so that with too many no content is above the threshold
-        for row in np.flatnonzero((self._contents.size * threshold <= len(asked)) & (shared > 0)).tolist():
-            content = texts[row][1]
-            if len(content) > _PREFIX:
-                own = np.unique(trigrams(content))
-                common = np.isin(asked, own, assume_unique=True).sum(keepdims=True)
-                by_content[row] = _similarity(common, np.array([len(own)]), len(asked))[0]
-        return above(np.maximum(by_path, by_content), threshold)
+        # at most all that are asked about are shared, so that a text of many more is not above the threshold
+        most = len(asked) / threshold if threshold else np.inf
+        by_content = _similarity(self._contents, asked, most)
+        if measure == "similarity":
+            return above(np.maximum(by_content, _similarity(self._paths, asked, most)), threshold)
+        by_path = np.zeros_like(by_content)
+        likely = self._paths.shared(asked, most=np.inf) > threshold * self._paths.size
+        for row in np.flatnonzero(likely).tolist():
+            by_path[row] = word_similarity(trigrams(texts[row][0]), ordered)
+        return above(np.maximum(by_content, by_path), threshold)
 
 
-def _similarity(shared: IntArray, size: IntArray, n_asked: int) -> npt.NDArray[np.float32]:
-    """How many trigrams two texts share of those that either has, shape (n,); 0 where neither has any."""
-    either = size + n_asked - shared
-    share = np.zeros(len(size))
-    np.divide(shared, either, out=share, where=either > 0)
+def _similarity(sets: TrigramSets, asked: IntArray, most: float) -> npt.NDArray[np.float32]:
+    """The share of trigrams that each text and those asked about have of those that either has, shape (n_texts,)."""
+    shared = sets.shared(asked, most=most)
+    share: FloatArray = shared / np.maximum(sets.size + len(asked) - shared, 1)
     return share.astype(np.float32)
 
 

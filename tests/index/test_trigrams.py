@@ -32,8 +32,20 @@ def test_sets_count_what_each_text_shares():
     sets.add(["cat", "", "cats"])
     sets.add(["dog"])
     assert sets.size.tolist() == [4, 0, 5, 4]
-    assert sets.shared(np.unique(trigrams("cat"))).tolist() == [4, 0, 3, 0]
-    assert sets.shared(np.unique(trigrams("zzz"))).tolist() == [0, 0, 0, 0]
+    asked = np.unique(trigrams("cat"))
+    assert sets.shared(asked, most=9).tolist() == [4, 0, 3, 0]
+    assert sets.shared(asked, most=4).tolist() == [4, 0, 0, 0]
+    assert sets.shared(np.unique(trigrams("zzz")), most=9).tolist() == [0, 0, 0, 0]
+    assert sets.shared(trigrams(""), most=9).tolist() == [0, 0, 0, 0]
+
+
+def test_a_long_text_is_read_whole_where_its_beginning_has_few_trigrams():
+    sets = TrigramSets()
+    few, many = "cat " * 600 + "dog", " ".join(f"w{n}" for n in range(900))
+    sets.add([few, many])
+    assert sets.shared(np.unique(trigrams("dog")), most=8).tolist() == [4, 0]
+    assert sets.size[0] == 8
+    assert 8 < sets.size[1] < len(set(letters(many)))
 
 
 def test_similarity_of_a_stretch():
