@@ -23,8 +23,9 @@ LAYERS = (
     ),
     (
         "io.cache io.checked_rows core.times core.facts core.items core.strategy core.registry core.rules core.notes "
-        "core.stored_pipelines core.candidates core.shown core.masks core.requests core.candidate_tables core.query "
-        "core.selection core.side_by_side core.stages core.pipeline core io"
+        "core.stored_pipelines core.candidates core.shown core.masks core.request_checks core.requests "
+        "core.candidate_tables core.query core.selection core.side_by_side core.stages core.step_outputs "
+        "core.pipeline core io"
     ),
     (
         "text.original_rules text.chunking text.tokens text.redaction_rules text.redaction text.encodings text.secrets "
@@ -44,7 +45,7 @@ LAYERS = (
     "report",
     "library",
     "memory",
-    "cli testing pytest_plugin server __main__",
+    "server cli testing pytest_plugin __main__",
 )
 
 

@@ -15,6 +15,7 @@ from ctxbench.cli.light import Command, Group, lazy_group
 from ctxbench.cli.measure_app import calibrate, graph, latency, score, usage
 from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName
 from ctxbench.cli.report_app import report
+from ctxbench.cli.serve_app import serve
 from ctxbench.core.errors import UserError
 from ctxbench.io.console import drop_output, guarded, keep_numbers, say
 from ctxbench.io.visible import message_lines
@@ -317,6 +318,9 @@ def check(
         recapture=recapture,
     )
     run(asked, Outputs(markdown=markdown, junit=junit, annotations=annotations, verbose=verbose, json=json_))
+
+
+app.command(cls=Command)(serve)
 
 
 @app.command("init", cls=Command)

@@ -280,7 +280,8 @@ def _named_items(dataset: Dataset) -> Iterator[ItemKey]:
     for keys in dataset.scopes.values():
         yield from keys
     for request in (query.request for query in dataset.queries):
-        yield from (*request.removed, *request.explicit, *(request.available or ()))
+        yield from (*request.removed, *request.explicit, *request.recent, *(request.available or ()))
+        yield from (key for key, _ in request.uses)
         yield from (held.key for held in request.session or ())
 
 

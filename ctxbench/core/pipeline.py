@@ -7,8 +7,6 @@ every step up to it, and the identities of the resources that those steps use.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
@@ -26,6 +24,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Prompt
 from ctxbench.core.shown import hold_to_text
 from ctxbench.core.stages import FORMAT, Analyses, ByDomain, Merge, Resources, Step, WithFormat, kind_of
+from ctxbench.core.step_outputs import Listener, StepOutputs
 
 T = TypeVar("T")
 SECONDS = "seconds"  # beside `merge`: how long its sources are waited for when somebody is waiting
@@ -132,6 +131,7 @@ class Pipeline:
         *,
         memo: MutableMapping[str, Any] | None = None,
         live: bool = False,
+        listener: Listener | None = None,
     ) -> Outcome:
         """Select for a batch.
 
@@ -142,7 +142,8 @@ class Pipeline:
                 added. None shares nothing.
             live: somebody is waiting: time limits count, and what a source that is late would have found is left out,
                 with a note in the trace. Else everything is waited for, so that the answer does not depend on the
-                clock. Nothing is shared then.
+                clock. Outputs without what was late or failed are not added to the memo, nor what is made of them.
+            listener: told the kind, name and seconds of each step that ran.
 
         Raises:
             SelectorError: a step offers a request what it may not see, names it as what led to an item, or shows a
@@ -150,7 +151,7 @@ class Pipeline:
         """
         if any(FORMAT in step.uses for step in self.refine):
             resources = WithFormat(resources, self.format)
-        once = _Once(None if live else memo, batch, resources)
+        once = StepOutputs(batch, resources, memo, live=live, listener=listener)
         query: Query = once(self.analyse, lambda: with_own_vectors(self.analyse.call(batch, resources)))
         table: Candidates = once(self.retrieve, lambda: _with_session(query, self.retrieve, resources, live=live))
         _hold(table, batch, self.retrieve)
@@ -165,27 +166,6 @@ class Pipeline:
     def prompts(self, outcome: Outcome, resources: Resources) -> Sequence[Prompt]:
         """What the model would be sent, one prompt a request."""
         return cast("Sequence[Prompt]", self.format.call(outcome.query, outcome.candidates, resources))
-
-
-class _Once:
-    """Runs each step once: its output is kept under everything that it depends on, up to that step."""
-
-    def __init__(self, memo: MutableMapping[str, Any] | None, batch: Batch, resources: Resources) -> None:
-        self._memo = memo
-        self._resources = resources
-        self._identities: dict[str, str] = {}
-        self._key = "" if memo is None else batch.key
-
-    def __call__(self, step: Step | Analyses | Merge | ByDomain, make: Callable[[], T]) -> T:
-        if self._memo is None:
-            return make()  # nothing is shared, so no key is needed; hashing a large catalog takes longer than a search
-        for use in step.uses:
-            self._identities[use] = self._resources.identity(use)
-        parts = [self._key, step.describe(), self._identities]
-        self._key = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-        if self._key not in self._memo:
-            self._memo[self._key] = make()
-        return cast("T", self._memo[self._key])
 
 
 def _with_notes(table: Candidates, query: Query) -> Candidates:

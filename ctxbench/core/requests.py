@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -18,6 +17,7 @@ from ctxbench.core.errors import Fault, ParameterError, check_range, raise_fault
 from ctxbench.core.facts import EARLIEST, LATEST
 from ctxbench.core.items import ITEM_TYPES, Catalog, ItemKey
 from ctxbench.core.masks import Masks
+from ctxbench.core.request_checks import check_uses, checked_vector
 from ctxbench.core.times import instant, named_instant
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -112,7 +112,9 @@ class Request:
         history: earlier messages, oldest first.
         session: what the session holds; None means a new session, which holds the enabled `always` items.
         removed: items that the user took out of the session; no search brings them back.
-        explicit: items that the user named.
+        explicit: items that the user named, or that the conversation refers to.
+        recent: files that the user had open, the last one first; each once.
+        uses: how often the user found an item useful, (item, count >= 0); each once.
         available: the items that this request may get; None means the whole catalog.
         tool_results: results of tools called for this request, (tool name, text).
         user, workspace: whose request it is. It sees their items and everybody's, and no selector may cross that.
@@ -132,6 +134,8 @@ class Request:
     session: tuple[SessionItem, ...] | None = None
     removed: tuple[ItemKey, ...] = ()
     explicit: tuple[ItemKey, ...] = ()
+    recent: tuple[ItemKey, ...] = ()
+    uses: tuple[tuple[ItemKey, int], ...] = ()
     available: tuple[ItemKey, ...] | None = None
     tool_results: tuple[tuple[str, str], ...] = ()
     user: str | None = None
@@ -148,6 +152,8 @@ class Request:
                 raise ParameterError(f"{name} must not be empty; leave it out where there is none (query {self.id!r})")
         if self.vector is not None:
             object.__setattr__(self, "vector", checked_vector(self.vector, self.id))
+        if self.uses:
+            check_uses(self.uses, self.id)
 
     def as_dict(self) -> dict[str, Any]:
         """The request as JSON, for selectors outside this process and for hashes."""
@@ -156,6 +162,8 @@ class Request:
             "session": None if self.session is None else [{"id": s.key.id, "mode": s.mode} for s in self.session],
             "removed": [key.id for key in self.removed] or None,
             "explicit": [key.id for key in self.explicit] or None,
+            "recent": [key.id for key in self.recent] or None,
+            "uses": {key.id: count for key, count in self.uses} or None,
             "available": None if self.available is None else list(_ids(self.available)),
             "tool_results": [{"tool": tool, "text": text} for tool, text in self.tool_results] or None,
             **{name: getattr(self, name) for name in ("user", "workspace", "conversation", "turn", "time")},
@@ -163,23 +171,6 @@ class Request:
             "vector": None if self.vector is None else list(self.vector),
         }
         return {"id": self.id, "text": self.text, **{k: value for k, value in optional.items() if value is not None}}
-
-
-def checked_vector(given: Sequence[float], query: str) -> tuple[float, ...]:
-    """The numbers of a request's own vector.
-
-    Raises:
-        ParameterError: they are none, or not finite, or all 0; names the query.
-    """
-    try:
-        vector = tuple(map(float, given))
-    except (TypeError, ValueError):
-        raise ParameterError(f"query {query!r}: vector must be a list of numbers, got {given!r:.60}") from None
-    if not all(map(math.isfinite, vector)):
-        raise ParameterError(f"query {query!r}: its vector of {len(vector)} numbers holds NaN or infinity")
-    if not any(vector):
-        raise ParameterError(f"query {query!r}: its vector of {len(vector)} numbers has no length; all are 0")
-    return vector
 
 
 @lru_cache(maxsize=256)  # requests of one scope name the same few hundred items again and again
@@ -220,11 +211,8 @@ class Batch:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 over the catalog's hash and every request: what each may get and holds follows from them."""
-        digest = hashlib.sha256(self.catalog.hash.encode())
-        for request in self.requests:
-            digest.update(json.dumps(request.as_dict(), sort_keys=True).encode("utf-8", "surrogatepass") + b"\n")
-        return digest.hexdigest()
+        """See `batch_key`."""
+        return batch_key(self.catalog, self.requests)
 
     @classmethod
     def of(cls, catalog: Catalog, requests: Iterable[Request]) -> Batch:
@@ -251,9 +239,30 @@ class Batch:
             session_mode=frozen(np.array(modes, dtype=np.int64)),
         )
 
+    def named(self, row: int) -> list[int]:
+        """Positions of what a request names explicitly and may be offered for that, in its order, each once.
+
+        That is what it sees and may get, is enabled and not `always`, and neither in the session nor removed from it:
+        of `manual` mode, too, and whatever its search is restricted to.
+        """
+        request, catalog = self.requests[row], self.catalog
+        held = set(self.session_item[self.session_start[row] : self.session_start[row + 1]].tolist())
+        gone = held | {catalog.find(key) for key in request.removed}
+        named = [key for key in request.explicit if request.available is None or key in request.available]
+        places = dict.fromkeys(map(catalog.position, named))
+        return [at for at in places if at not in gone and catalog[at].enabled and catalog[at].include != "always"]
+
     def take(self, rows: Sequence[int]) -> Batch:
         """Return the batch of some of its requests, in the order of `rows`."""
         return Batch.of(self.catalog, (self.requests[row] for row in rows))
+
+
+def batch_key(catalog: Catalog, requests: Iterable[Request]) -> str:
+    """SHA-256 over the catalog's hash and every request: what each may get and holds follows from them."""
+    digest = hashlib.sha256(catalog.hash.encode())
+    for request in requests:
+        digest.update(json.dumps(request.as_dict(), sort_keys=True).encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
 
 
 Sees: TypeAlias = Callable[[Any], Any]
@@ -295,6 +304,8 @@ class _Resolver:
         else:
             session = self._session(request, removed, seen)
         self._positions(request, "explicit", request.explicit, seen)
+        self._positions(request, "recent", request.recent, seen)
+        self._positions(request, "uses", [key for key, _ in request.uses], seen)
         self.sessions.append(session)
         scope = (*whose, request.available, request.only)
         searched = self.searched.of(scope, lambda: self._searched(request, own & available))

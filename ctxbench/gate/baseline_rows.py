@@ -3,7 +3,7 @@
 ```
 items.jsonl         {"id", "hash", "tokens", "prompt"?, "enabled"?, "scopes"?: [...], "row"?}
 queries.jsonl       {"id", "text"?, "asked", "labelled", "required"?, "labels"?, "needs"?, "group"?, "tags"?,
-                     "scope"?, "removed"?: [...], "explicit"?: [...], "available"?: [...]}
+                     "scope"?, "removed"?: [...], "explicit"?: [...], "recent"?: [...], "available"?: [...]}
 sessions.jsonl      {"session", "items": ["always rule:style", ...]}
 <selector>.jsonl    {"query", "error"?, "session"?, "offered": [...], "near"?: [...], "values"}
 ```

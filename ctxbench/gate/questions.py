@@ -145,8 +145,9 @@ class Questions:
         request = query.request
         lists: dict[str, Any] = {
             name: self._base_list(getattr(request, name), before.lists.get(name, ()))
-            for name in ("removed", "explicit")
+            for name in ("removed", "explicit", "recent")
         }
+        lists["uses"] = tuple((self._base_key(key), count) for key, count in request.uses)
         if request.session is not None:
             lists["session"] = self._base_session(request.session, before)
         if request.available is not None:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from ctxbench.core.items import Item
+from ctxbench.core.query import Query
 
 _WORD = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # the first: `URLs`
@@ -178,6 +179,12 @@ def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) ->
         for word in chunk:
             found[word] = found.get(word, 0.0) + weight
     return found
+
+
+def asked_words(query: Query, request: int) -> tuple[str, ...]:
+    """The words that a request is about: its keywords, else those of its text without `STOP_WORDS`; each once."""
+    found = (word for word in words(query.batch.requests[request].text) if word not in STOP_WORDS)
+    return query.keywords[request] or tuple(dict.fromkeys(found))
 
 
 FIELDS = ("server", "name", "description", "parameters", "text")

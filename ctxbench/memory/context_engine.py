@@ -30,7 +30,7 @@ from ctxbench.text.templates import TEMPLATES
 from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
-    from ctxbench.stores.memories import MemoryStore
+    from ctxbench.stores.memory_store import MemoryStore
 
 SHIPPED = {"default": "memory", "similarity": "dense"}
 """The rankers that are shipped selectors, which rank what they find; a vector without a text is for the last."""

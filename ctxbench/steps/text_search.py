@@ -28,7 +28,7 @@ class _InTextIndex(Strategy):
     types: tuple[str, ...] = ("file",)
 
     def __post_init__(self) -> None:
-        check_range("n", self.n, 1)
+        check_range("n", self.n, 0)
         if not self.types:
             raise ParameterError("types must name at least one type of item, for example file")
         for one in self.types:
@@ -75,7 +75,7 @@ class FullText(_InTextIndex):
     """Full-text search: files that hold words of a request in path or content, English endings taken off.
 
     Attributes:
-        n: how many items are found for a request, >= 1.
+        n: how many items are found for a request; 0 = none.
         words: `any`, an item must hold one of them, or `all`.
         of: which words, those of the request's chunks, `text`, or the `keywords` that the analysis found.
         index: `fts5`, of SQLite, in memory, or `postgres`, in the database that `CTXBENCH_POSTGRES` names (extra
@@ -109,7 +109,7 @@ class Similar(_InTextIndex):
     """Fuzzy search: files whose path or content shares many trigrams with a request's text.
 
     Attributes:
-        n: how many items are found for a request, >= 1.
+        n: how many items are found for a request; 0 = none.
         threshold: only items that are more similar than this are found, 0 to 1.
         measure: of the path, `similarity`, the share of trigrams that both have of those that either has; or
             `word_similarity`, that of the path to the part of the text that is most like it. For contents it is always

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cache, partial
 from typing import Any
 
-from ctxbench.core.items import Catalog
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.requests import Request
 from ctxbench.io.process_lock import ProcessLock
+from ctxbench.stores.events import Event, checked_event, referred_to, useful_counts
 from ctxbench.stores.memories import (
     Forget,
     Memory,
@@ -18,13 +22,16 @@ from ctxbench.stores.memories import (
     accepted_one,
     check_relationship,
     checked_name,
+    item_key,
     memory_catalog,
     successor,
+    time_named,
     unknown,
     version_at,
 )
 
 BATCH = 1_000  # memories a transaction
+RECENT = 100  # files that a request says were opened last
 KEPT = 64  # workspaces whose last catalog is kept, so that one that only grew is extended and keeps its indexes
 
 
@@ -111,6 +118,71 @@ class BaseStore(ABC):
                 del self._kept[next(iter(self._kept))]
             return catalog
 
+    def record(self, event: Event, *more: Event) -> None:
+        """As of `MemoryStore`; of several all are kept, or none."""
+        rows = [checked_event(one) for one in (event, *more)]
+        with self._transaction():
+            for one in rows:
+                if self._seen(one.workspace, one.user, one.at, one.id) is None:
+                    who = "everybody" if one.user is None else f"user {one.user!r:.60}"  # and nothing of another's
+                    what = f"there is no {one.id!r:.60} in workspace {one.workspace!r} that {who} sees at {one.at}"
+                    raise ParameterError(f"{one.kind}: {what}; expected the id of a file, message or memory")
+            self._record(rows)
+
+    def events(self, workspace: str) -> tuple[Event, ...]:
+        """As of `MemoryStore`."""
+        with self._transaction(reads=True):
+            return tuple(self._events(workspace))[::-1]
+
+    def request(
+        self,
+        workspace: str,
+        text: str,
+        *,
+        user: str | None = None,
+        conversation: str | None = None,
+        time: str | None = None,
+        id: str = "request",  # noqa: A002
+    ) -> Request:
+        """As of `MemoryStore`."""
+        moment = None if time is None else time_named("time", time)
+        with self._transaction(reads=True):
+            key = cache(partial(self._seen, workspace, user, moment))
+
+            def before(**of: str | None) -> Iterator[Event]:
+                return (one for one in self._events(workspace, **of) if moment is None or str(one.at) <= moment)
+
+            said = [] if conversation is None else before(conversation=conversation)
+            referred = referred_to(one for one in said if one.user in (None, user))
+            recent: dict[ItemKey, None] = {}
+            for one in before(kind="access", user=user):
+                if (file := key(one.id)) and file.type == "file":
+                    recent.setdefault(file)
+                if len(recent) == RECENT:
+                    break
+            counts = useful_counts(before(kind="feedback", user=user))
+            return Request(
+                id=id,
+                text=text,
+                explicit=tuple(found for one in referred if (found := key(one))),
+                recent=tuple(recent),
+                uses=tuple((found, count) for one, count in sorted(counts.items()) if (found := key(one))),
+                user=user,
+                workspace=workspace,
+                conversation=conversation,
+                time=time,
+            )
+
+    def _seen(self, workspace: str, user: str | None, at: str | None, id_: str) -> ItemKey | None:
+        """The version of a memory that was there at a time, if it was and this user sees it."""
+        if not self._taken(workspace, [id_]):
+            return None
+        versions = self._versions(workspace, id_)
+        if at is not None and at < str(versions[0].created):
+            return None
+        found = version_at(versions, at)
+        return item_key(found) if found.user in (None, user) else None
+
     def revision(self, workspace: str) -> int:
         """As of `MemoryStore`."""
         with self._transaction(reads=True):
@@ -155,3 +227,11 @@ class BaseStore(ABC):
     @abstractmethod
     def _added(self, workspace: str, mark: int) -> tuple[list[Memory], int]:
         """The versions behind a mark, 0 at first, in the order in which they were added, and the mark behind them."""
+
+    @abstractmethod
+    def _record(self, events: Sequence[Event]) -> None:
+        """Add events of what is there."""
+
+    @abstractmethod
+    def _events(self, workspace: str, **of: str | None) -> Iterator[Event]:
+        """Events, the latest first, of one moment the last that was recorded; `of` says what their fields are."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TypeVar
 
 from ctxbench.stores.base_store import BaseStore
+from ctxbench.stores.events import Event
 from ctxbench.stores.memories import Forget, Memory, Progress, Relationship, unknown
+
+Kept = TypeVar("Kept", Memory, Event)
 
 
 @dataclass
@@ -19,6 +23,7 @@ class _Workspace:
     versions: dict[tuple[str, int], Memory] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)  # version by id
     links: dict[Relationship, None] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)  # as they were recorded
     revision: int = 0
     altered: int = 0  # the revision at the last write that was no insert
 
@@ -65,6 +70,7 @@ class DictStore(BaseStore):
             room.versions = kept
             room.newest = {id_: version for id_, version in room.newest.items() if id_ not in gone}
             room.links = {one: None for one in room.links if one.source not in gone and one.target not in gone}
+            room.events = [one for one in room.events if one.id not in gone]
             room.alter()
 
     def close(self) -> None:
@@ -131,7 +137,17 @@ class DictStore(BaseStore):
         versions = self._all[workspace].versions
         return [_copied(one) for one in islice(versions.values(), mark, None)], len(versions)
 
+    def _record(self, events: Sequence[Event]) -> None:
+        for one in events:
+            self._all[one.workspace].events.append(one)
+            self._all[one.workspace].revision += 1
 
-def _copied(memory: Memory) -> Memory:
+    def _events(self, workspace: str, **of: str | None) -> Iterator[Event]:
+        found = sorted(self._room(workspace).events, key=lambda one: str(one.at))[::-1]  # equal times stay in order
+        found = [one for one in found if all(getattr(one, name) == value for name, value in of.items())]
+        return (_copied(one) for one in found)
+
+
+def _copied(memory: Kept) -> Kept:
     """One whose metadata can be changed without changing what is kept."""
     return replace(memory, metadata=copy.deepcopy(memory.metadata))

@@ -1,4 +1,4 @@
-"""Memories and what leads from one to another: their form, what every store refuses, and the catalog made of them."""
+"""Memories, files and messages: their form, what every store refuses, and the catalog made of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from ctxbench.core.errors import Fault, ParameterError, number_within, raise_faults, suggest
+from ctxbench.core.errors import Fault, ParameterError, check_choice, number_within, raise_faults, suggest
 from ctxbench.core.items import Catalog, Item, ItemKey, Link
 from ctxbench.core.times import in_utc
 
+TYPES = ("memory", "file", "message")
 LONGEST = 1_000_000  # characters of a content
 
 Forget: TypeAlias = Callable[[Sequence[str]], None]
@@ -32,13 +33,16 @@ _UNFIT_NAME = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One thing that is remembered. A store checks it when it is given, so that many can be refused at once.
+    """One thing that is kept: a memory, a file or a message.
+
+    A store checks it when it is given, so that many can be refused at once.
 
     Attributes:
-        id: unique in its workspace; neither blank nor with "@".
+        id: unique in its workspace, and not blank: of a file its path. Of what is no file it holds no "@".
         workspace: whose it is; no other one sees it.
         content: not blank, at most 1,000,000 characters, no control characters but tabs and line ends.
-        kind: what sort of memory, such as "fact" or "decision".
+        type: `memory`, `file` or `message`; stays what it is.
+        kind: what sort of memory, such as "fact" or "decision"; of a file its content type, of a message its role.
         confidence: how sure it is, 0 to 1.
         created: when this version began, ISO 8601; without an offset UTC. None = when it is inserted.
         conversation: where it was said.
@@ -51,6 +55,7 @@ class Memory:
     id: str
     workspace: str
     content: str
+    type: str = "memory"
     kind: str = "note"
     confidence: float = 1.0
     created: str | None = None
@@ -69,76 +74,6 @@ class Relationship:
     source: str
     target: str
     type: str
-
-
-class MemoryStore(Protocol):
-    """Keeps memories by workspace. Every call names its workspace, and none shows what another one holds.
-
-    May be used from several threads. What cannot be read or written is a `StorageError`, what is asked wrongly a
-    `ParameterError` (an unknown workspace or memory, too, with the closest); either way nothing has changed.
-    """
-
-    def create_workspace(self, name: str) -> None:
-        """Make a workspace; nothing changes where it is there already."""
-
-    def workspaces(self) -> tuple[str, ...]:
-        """The names of all, in the order in which they were made."""
-
-    def insert(self, memory: Memory) -> Memory:
-        """Add a memory whose id is new in its workspace; returns it as it is kept."""
-
-    def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
-        """Add many, a thousand a transaction; returns how many.
-
-        All are checked before the first is written. Where a later transaction fails, those before it stay.
-
-        Args:
-            memories: of one workspace or several, with ids that are new there.
-            progress: called with (memories stored, memories to store) after each transaction.
-
-        Raises:
-            InputError: some are refused; all faults are listed, each with the number of its memory.
-        """
-
-    def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
-        """Add a version with some fields changed, which takes the place of the current one; returns it.
-
-        Args:
-            workspace, id: of the memory.
-            at: when the new version begins and the current one ends, not before that began; None = now.
-            changes: `content`, `kind`, `confidence`, `conversation`, `user`, `metadata`; at least one.
-        """
-
-    def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
-        """Delete memories, all versions, with their relationships, for good: no file holds them afterwards."""
-
-    def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
-        """The current version, or the one that was there at a time."""
-
-    def relate(self, relationship: Relationship) -> None:
-        """Add a relationship between two memories that are there; nothing changes where it is there already.
-
-        Several may lead in a circle; none leads from a memory to itself.
-        """
-
-    def unrelate(self, relationship: Relationship) -> None:
-        """Take a relationship out that is there."""
-
-    def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
-        """Those from a memory and to it, in order of their addition."""
-
-    def catalog(self, workspace: str) -> Catalog:
-        """Every version as an item `memory:<id>@<version>`, in the order in which they were added.
-
-        The same object until something is written there. After nothing but inserts it extends the one before, so that
-        indexes are carried on.
-        """
-
-    def revision(self, workspace: str) -> int:
-        """A number that grows with everything that is written there."""
-
-    def close(self) -> None:
-        """Let go of what is open; the next use opens it again."""
 
 
 def checked_name(what: str, name: object) -> str:
@@ -174,19 +109,16 @@ def checked(memory: Memory, faults: list[str]) -> Memory:
             kept[name] = read(name, value)
         except ParameterError as error:
             faults.append(str(error))
+    if memory.type != "file" and "@" in str(memory.id):
+        faults.append("id must hold no '@', which stands before the version in names of items")
     if (memory.version, memory.until) != (1, None):
         faults.append("version and until are set by the store; leave them out, and add a later version by `update`")
     as_kept = (*kept.values(),) == given and (type(memory.confidence), type(memory.metadata)) == (float, dict)
     return memory if faults or as_kept else Memory(**kept)
 
 
-def _id(name: str, value: object) -> str:
-    if "@" in (id_ := checked_name(name, value)):
-        raise ParameterError("id must hold no '@', which stands before the version in names of items")
-    return id_
-
-
-def _name_if_any(name: str, value: object) -> str | None:
+def name_if_any(name: str, value: object) -> str | None:
+    """As `checked_name`, of what may be None."""
     return None if value is None else checked_name(name, value)
 
 
@@ -198,8 +130,13 @@ def _content(name: str, value: object) -> str:
     if found := _UNFIT.search(value):
         kind = "half characters" if _is_half(found[0]) else "control characters but tabs and line ends"
         wanted = f"no {kind}, got {found[0]!r} at character {found.start() + 1:,}"
-        raise ParameterError(f"{name} must hold {wanted}; take it out")
+        raise ParameterError(f"{name} must hold {wanted}; take it out, or leave out what is no text")
     return value
+
+
+def _type(name: str, value: Any) -> str:
+    check_choice(name, value, TYPES)
+    return str(value)
 
 
 def _created(name: str, value: object) -> str:
@@ -208,7 +145,8 @@ def _created(name: str, value: object) -> str:
     return time_named(name, value)
 
 
-def _metadata(name: str, value: object) -> dict[str, Any]:
+def checked_metadata(name: str, value: object) -> dict[str, Any]:
+    """A copy of a mapping as JSON has it; a `ParameterError` where JSON has none like it."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ParameterError(f"{name} must be a mapping from texts, got {value!r:.60}")
     if not value or all(map(_is_plain, value.values())):
@@ -227,9 +165,10 @@ def _is_plain(value: object) -> bool:
 _JSON = json.JSONEncoder(allow_nan=False)  # `json.dumps` would make one for each memory
 _LONG = 2**63
 _READ: Mapping[str, Callable[[str, Any], Any]] = (  # what is kept of each field, given its name and value
-    {"id": _id, "workspace": checked_name, "kind": checked_name, "conversation": _name_if_any, "user": _name_if_any}
+    {"id": checked_name, "workspace": checked_name, "type": _type, "kind": checked_name}
+    | {"conversation": name_if_any, "user": name_if_any}
     | {"content": _content, "confidence": lambda name, value: number_within(name, value, 0, 1)}
-    | {"created": _created, "metadata": _metadata}
+    | {"created": _created, "metadata": checked_metadata}
 )
 _given = attrgetter(*_READ)
 
@@ -338,10 +277,15 @@ def unknown(what: str, name: object, known: Iterable[str] = ()) -> ParameterErro
     return ParameterError(f"{what} {name!r:.60}{suggest(str(name), names) if names else ''}")
 
 
+def item_key(memory: Memory) -> ItemKey:
+    """The key of a version's item, `<type>:<id>@<version>`; what stands behind the last "@" is the version."""
+    return ItemKey(memory.type, None, f"{memory.id}@{memory.version}")
+
+
 def memory_catalog(
     memories: Iterable[Memory], relationships: Iterable[Relationship] = (), *, before: Catalog | None = None
 ) -> Catalog:
-    """The catalog of a workspace: every version an item `memory:<id>@<version>`, with links to those of its time.
+    """The catalog of a workspace: every version an item `<type>:<id>@<version>`, with links to those of its time.
 
     Two related memories are linked in every two versions that were there together, so that as of any time those are
     that were there then.
@@ -359,12 +303,12 @@ def memory_catalog(
     for link in relationships:
         for one, other in product(versions[link.source], versions[link.target]):
             if max(str(one.created), str(other.created)) < min(one.until or "~", other.until or "~"):  # "~": no end
-                key = ItemKey("memory", None, f"{other.id}@{other.version}")
-                links[one.id, one.version].append(Link(link.type, key))
+                links[one.id, one.version].append(Link(link.type, item_key(other)))
     items = [
         Item(
-            type="memory",
-            name=f"{row.id}@{row.version}",
+            type=row.type,
+            name=item_key(row).name,
+            title=row.id if row.type == "file" else "",
             text=row.content,
             links=tuple(links[row.id, row.version]),
             **{name: getattr(row, name) for name in _FACTS},

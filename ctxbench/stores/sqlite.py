@@ -19,6 +19,7 @@ from typing import Any, Self
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.files import folder_fault, readable
 from ctxbench.stores.base_store import BaseStore
+from ctxbench.stores.events import Event
 from ctxbench.stores.memories import Forget, Memory, Relationship, checked_name, unknown
 from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
 
@@ -29,11 +30,16 @@ _SCHEMA = (
 )
 _COLUMNS = ("version", "content", "kind", "confidence", "created", "conversation", "user", "until", "metadata")
 _PLAIN = attrgetter(*_COLUMNS[:-1])  # metadata is written as JSON
-_ADD_MEMORY = "INSERT INTO memories (key, workspace, id) VALUES (?, ?, ?)"
+_ADD_MEMORY = "INSERT INTO memories (key, workspace, id, type) VALUES (?, ?, ?, ?)"
 _ADD_VERSION = f"INSERT INTO versions (workspace, memory, {', '.join(_COLUMNS)}) VALUES (?, ?{', ?' * 9})"  # noqa: S608
-_VERSIONS = f"SELECT seq, id, {', '.join(_COLUMNS)} FROM versions JOIN memories ON key = memory "  # noqa: S608
+_VERSIONS = f"SELECT seq, id, type, {', '.join(_COLUMNS)} FROM versions JOIN memories ON key = memory "  # noqa: S608
+_EVENT = ("kind", "user", "conversation", "at", "useful", "metadata")
+_ADD_EVENT = f"INSERT INTO events (workspace, memory, {', '.join(_EVENT)}) VALUES (?, ?{', ?' * 6})"  # noqa: S608
+_EVENTS = (
+    f"SELECT id, {', '.join(f'events.{name}' for name in _EVENT)} FROM events JOIN memories ON memories.key = memory"  # noqa: S608
+)
 _RELATIONSHIPS = (
-    "SELECT one.id, other.id, type FROM relationships JOIN memories one ON one.key = source"
+    "SELECT one.id, other.id, relationships.type FROM relationships JOIN memories one ON one.key = source"
     " JOIN memories other ON other.key = target WHERE one.workspace = ? {} ORDER BY relationships.key"
 )
 
@@ -299,7 +305,7 @@ class SqliteStore(BaseStore):
         first = self._sql("SELECT coalesce(max(key), 0) + 1 FROM memories").fetchone()[0]
         keyed = [(places[row.workspace], key, row) for key, row in enumerate(rows, first)]
         db = self._open()
-        db.executemany(_ADD_MEMORY, [(key, place, row.id) for place, key, row in keyed])
+        db.executemany(_ADD_MEMORY, [(key, place, row.id, row.type) for place, key, row in keyed])
         db.executemany(_ADD_VERSION, [_values(row, place, key) for place, key, row in keyed])
         changed = [(place,) for place in places.values()]
         db.executemany("UPDATE workspaces SET revision = revision + 1 WHERE key = ?", changed)
@@ -316,9 +322,9 @@ class SqliteStore(BaseStore):
     def _rows(self, workspace: str, where: str, *given: int) -> list[tuple[int, Memory]]:
         """Versions with their places in the order of additions."""
         rows = []
-        for seq, id_, *plain, metadata in self._sql(_VERSIONS + where, *given):
+        for seq, id_, type_, *plain, metadata in self._sql(_VERSIONS + where, *given):
             said = dict(zip(_COLUMNS, (*plain, {} if metadata == "{}" else json.loads(metadata)), strict=True))
-            rows.append((seq, Memory(workspace=workspace, id=id_, **said)))
+            rows.append((seq, Memory(workspace=workspace, id=id_, type=type_, **said)))
         return rows
 
     def _succeed(self, ended: Memory, new: Memory) -> None:
@@ -344,6 +350,20 @@ class SqliteStore(BaseStore):
             place, key = self._place(workspace, id_)
             ends = self._sql(_RELATIONSHIPS.format("AND (source = ? OR target = ?)"), place, key, key)
         return [Relationship(workspace=workspace, source=one, target=other, type=kind) for one, other, kind in ends]
+
+    def _record(self, events: Sequence[Event]) -> None:
+        for one in events:
+            place, key = self._place(one.workspace, one.id)
+            self._sql(_ADD_EVENT, place, key, *(getattr(one, name) for name in _EVENT[:-1]), json.dumps(one.metadata))
+            self._sql("UPDATE workspaces SET revision = revision + 1 WHERE key = ?", place)
+
+    def _events(self, workspace: str, **of: str | None) -> Iterator[Event]:
+        where = "".join(f" AND events.{name} IS ?" for name in of)
+        order = f"{_EVENTS} WHERE events.workspace = ?{where} ORDER BY at DESC, events.key DESC"
+        for id_, *said, useful, metadata in self._sql(order, self._room(workspace)[0], *of.values()):
+            given = dict(zip(_EVENT[:4], said, strict=True))
+            useful, metadata = None if useful is None else bool(useful), json.loads(metadata)
+            yield Event(workspace=workspace, id=id_, useful=useful, metadata=metadata, **given)
 
     def _state(self, workspace: str) -> tuple[int, int]:
         return self._room(workspace)[1:]

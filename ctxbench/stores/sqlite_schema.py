@@ -20,4 +20,14 @@ MIGRATIONS = (  # from each version of the schema to the next; what was released
     CREATE INDEX relationships_to ON relationships (target);
     CREATE TABLE unscrubbed (since TEXT NOT NULL)
     """,  # unscrubbed has a row while deleted text may be in the file
+    """
+    ALTER TABLE memories ADD COLUMN type TEXT NOT NULL DEFAULT 'memory';
+    CREATE TABLE events (key INTEGER PRIMARY KEY, workspace INTEGER NOT NULL REFERENCES workspaces,
+        memory INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE,
+        kind TEXT NOT NULL, user TEXT, conversation TEXT, at TEXT NOT NULL, useful INTEGER,
+        metadata TEXT NOT NULL);
+    CREATE INDEX events_of_user ON events (workspace, kind, user, at);
+    CREATE INDEX events_of_conversation ON events (workspace, conversation, at);
+    CREATE INDEX events_of_memory ON events (memory)
+    """,
 )

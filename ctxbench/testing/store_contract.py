@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.stores.memories import LONGEST, Memory, MemoryStore, Relationship
+from ctxbench.stores.events import Event
+from ctxbench.stores.memories import LONGEST, Memory, Relationship
+from ctxbench.stores.memory_store import MemoryStore
 from ctxbench.testing.conformance import ConformanceError
 
 _FIRST, _LATER, _LAST = (f"2026-03-0{day}T00:00:00+00:00" for day in (1, 2, 3))
@@ -22,7 +25,7 @@ def check_store(make: Callable[[], MemoryStore]) -> None:
         ConformanceError: anything does not hold; all that was found.
     """
     faults: list[str] = []
-    for check in (_kept, _versioned, _deleted, _related, _apart, _grown, _refused):
+    for check in (_kept, _versioned, _deleted, _related, _apart, _grown, _refused, _typed, _recorded, _requested):
         store = make()
         try:
             for name in ("one", "two", "one"):
@@ -150,6 +153,9 @@ def _refused(store: MemoryStore) -> Found:
         *(_memory("c", created=text) for text in ("yesterday", "0001-01-01T00:00:00+10:00")),
         *(_memory("c", metadata=data) for data in wrong),
         *(_memory(name) for name in ("", "a@1", "a", "a\nb")),
+        *(_memory("x.md", type="file", content=text) for text in ("\x7fELF\0\0", b"bytes", "x" * (LONGEST + 1))),
+        *(_memory("c", type=name) for name in ("rule", "", None)),
+        _memory("c@1", type="message"),
         *(_memory("c", "three"), _memory("c", version=2), _memory("c", until=_LAST), _memory("c", kind="")),
     ]
     calls: list[tuple[Callable[..., Any], Any]] = [(store.insert, one) for one in bad]
@@ -169,6 +175,100 @@ def _refused(store: MemoryStore) -> Found:
     yield "refusal of many", _error(store.insert_many, [_memory("c"), *bad]), InputError
     yield "refusal of one id twice", _error(store.insert_many, [_memory("c"), _memory("c")]), InputError
     yield "what is there after refusals", (store.catalog("one").hash, store.revision("one")), before
+
+
+def _typed(store: MemoryStore) -> Found:
+    file = _memory("docs/a@2.md", type="file", kind="text/markdown")
+    yield "what insert returns of a file", store.insert(file), file
+    store.insert(_memory("m1", type="message", kind="user", conversation="t"))
+    store.update("one", file.id, at=_LATER, content="new")
+    current = store.get("one", file.id)
+    yield "the current version of a file", (current.type, current.version), ("file", 2)
+    store.relate(_link("m1", file.id))
+    items = [(item.type, item.name, item.title, item.kind) for item in store.catalog("one")]
+    first, said, second = ("file", f"{file.id}@1"), ("message", "m1@1"), ("file", f"{file.id}@2")
+    yield "items", items, [(*first, file.id, file.kind), (*said, "", "user"), (*second, file.id, file.kind)]
+    yield "links", [link.item.name for link in store.catalog("one")[1].links], [first[1], second[1]]
+    yield "refusal of another type", _error(lambda _: store.update("one", "m1", type="file"), None), ParameterError
+
+
+def _event(kind: str, id_: str, at: str = _LATER, **said: Any) -> Event:
+    whose = {"workspace": "one", "user": "u", "conversation": "t", "useful": True if kind == "feedback" else None}
+    return Event(**{"kind": kind, "id": id_, "at": at, **whose, **said})
+
+
+def _recorded(store: MemoryStore) -> Found:
+    store.insert_many([_memory("a", type="file"), _memory("b", type="file", user="v"), _memory("a", "two")])
+    before, revision = store.catalog("one"), store.revision("one")
+    rows = [_event("access", "a", _LAST), _event("reference", "a"), _event("feedback", "a", useful=False, user=None)]
+    rows[2] = replace(rows[2], metadata={"asked": {"text": "häuser"}})
+    for row in rows:
+        store.record(row)
+    yield "events, by time", store.events("one"), (*rows[1:], rows[0])
+    yield "those of another workspace", store.events("two"), ()
+    yield "the catalog after events", store.catalog("one") is before, True
+    yield "whether events count", store.revision("one") > revision, True
+    yield "a time with an offset", _at_of(store, "2026-03-03T02:00:00+02:00"), _LAST
+    wrong = [
+        *(_event(kind, "gone") for kind in ("reference", "unreference", "access", "feedback")),
+        *(_event("reference", "b"), _event("access", "b", user=None)),  # another user's
+        *(_event("access", "a", at) for at in ("2026-02-28", "soon")),
+        *(_event("look", "a"), _event("reference", "a", conversation=None), _event("access", "a", useful=True)),
+        *(_event("feedback", "a", useful=useful) for useful in (None, 1)),
+        _event("access", "a", metadata={"tags": {"red"}}),
+        *(_event("access", "a", user=""), _event("access", "a", workspace="three")),
+    ]
+    there = store.events("one")
+    for row in wrong:
+        yield f"refusal of {row!r:.120}", _error(store.record, row), ParameterError
+    several = _error(lambda row: store.record(_event("access", "a"), row), wrong[0])
+    yield "events after refusals, of several too", (several, store.events("one")), (ParameterError, there)
+    store.delete("one", "a")
+    yield "events of what was deleted", store.events("one"), ()
+    store.insert(_memory("a", type="file"))
+    yield "events of an id used again", store.events("one"), ()
+
+
+def _at_of(store: MemoryStore, at: str) -> str | None:
+    store.record(_event("access", "a", at))
+    return store.events("one")[-1].at
+
+
+def _requested(store: MemoryStore) -> Found:
+    files = [_memory(name, type="file") for name in ("a", "b", "c")]
+    store.insert_many([*files, _memory("m", type="message", conversation="t"), _memory("own", user="v", type="file")])
+    store.update("one", "a", at=_LAST, content="new")
+    store.record(_event("reference", "b"), _event("reference", "a"), _event("reference", "c", conversation="other"))
+    store.record(_event("reference", "m", user=None), _event("reference", "own", user="v"))
+    store.record(_event("unreference", "b", _LAST), _event("unreference", "a", _LAST, user="v"))
+    store.record(
+        *(_event("access", name, at) for name, at in (("a", _LATER), ("b", _LATER), ("a", _LAST), ("m", _LAST)))
+    )
+    store.record(_event("access", "c", _LAST, user="v"), _event("access", "c", _LAST, user=None))
+    store.record(*(_event("feedback", "a", at) for at in (_LATER, _LAST)), _event("feedback", "b", useful=False))
+    store.record(_event("feedback", "b", _LAST, user="v"))
+
+    def told(**asked: Any) -> list[Any]:
+        row = store.request("one", "x", **asked).as_dict()
+        return [row.get(name, []) for name in ("explicit", "recent")] + [row.get("uses", {})]
+
+    now = [["file:a%402", "message:m%401"], ["file:a%402", "file:b%401"], {"file:a%402": 2}]
+    yield "a request", told(user="u", conversation="t"), now
+    then = [["file:b%401", "file:a%401", "message:m%401"], ["file:b%401", "file:a%401"], {"file:a%401": 1}]
+    yield "a request as of a time", told(user="u", conversation="t", time=_LATER), then
+    yield "a request before anything was done", told(user="u", conversation="t", time=_FIRST), [[], [], {}]
+    of_v = [["message:m%401", "file:own%401"], ["file:c%401"], {"file:b%401": 1}]
+    yield "another user's", told(user="v", conversation="t"), of_v
+    yield "nobody's", told(conversation="t"), [["message:m%401"], ["file:c%401"], {}]
+    yield "an unknown conversation", told(user="u", conversation="gone"), [[], *now[1:]]
+    yield "none", told(user="w"), [[], [], {}]
+    request = store.request("one", "x", user="u", conversation="t", time="2026-03-02", id="q")
+    facts = (request.id, request.text, request.user, request.workspace, request.conversation, request.time)
+    yield "what it says besides", facts, ("q", "x", "u", "one", "t", "2026-03-02")
+    yield "refusal of a time", _error(lambda at: store.request("one", "x", time=at), "soon"), ParameterError
+    yield "refusal of a workspace", _error(lambda name: store.request(name, "x"), "three"), ParameterError
+    store.update("one", "a", user="v")
+    yield "what became another's", told(user="u", conversation="t"), [["message:m%401"], ["file:b%401"], {}]
 
 
 def _error(call: Callable[..., Any], given: Any) -> type[Exception] | None:

@@ -24,6 +24,8 @@ FULL = Request(
     history=(Message("user", "before"),),
     session=(SessionItem(A), SessionItem(B, "always")),
     explicit=(C,),
+    recent=(E, A),
+    uses=((A, 3), (E, 0)),
     available=(A, E),
     tool_results=(("list", "[]"),),
     user="ann",
@@ -90,6 +92,7 @@ def test_everything_wrong_is_said_at_once():
             [
                 Request(id="q", text="", available=(lost,)),
                 Request(id="q", text="", session=(SessionItem(lost), SessionItem(A)), explicit=(lost,)),
+                Request(id="r", text="", recent=(A, lost), uses=((A, 1), (lost, 2))),
             ],
         )
     assert [fault.message for fault in caught.value.faults] == [
@@ -97,7 +100,20 @@ def test_everything_wrong_is_said_at_once():
         "query id 'q' occurs twice; ids must differ",
         "query 'q': session names 'rule:lost', which the catalog does not hold",
         "query 'q': explicit names 'rule:lost', which the catalog does not hold",
+        "query 'r': recent names 'rule:lost', which the catalog does not hold",
+        "query 'r': uses names 'rule:lost', which the catalog does not hold",
     ]
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, True, "2", None])
+def test_a_count_of_uses_is_a_whole_number(count):
+    with pytest.raises(ParameterError, match=r"query 'q': how often 'rule:a' was useful must be a whole number"):
+        one(uses=((A, count),))
+
+
+def test_uses_count_each_item_once():
+    with pytest.raises(ParameterError, match=r"query 'q': uses counts an item twice"):
+        one(uses=((A, 1), (A, 1)))
 
 
 def test_a_batch_cannot_be_changed():
@@ -136,7 +152,8 @@ def test_the_json_of_a_request_holds_all_that_it_has():
     assert FULL.as_dict() == {
         "id": "q1", "text": "ask", "history": [{"role": "user", "content": "before"}],
         "session": [{"id": "rule:a", "mode": "manual"}, {"id": "rule:b", "mode": "always"}],
-        "explicit": ["rule:c"], "available": ["rule:a", "rule:e"],
+        "explicit": ["rule:c"], "recent": ["rule:e", "rule:a"], "uses": {"rule:a": 3, "rule:e": 0},
+        "available": ["rule:a", "rule:e"],
         "tool_results": [{"tool": "list", "text": "[]"}], "user": "ann", "workspace": "w",
         "conversation": "k", "turn": 0, "time": "2026-01-31T09:30:00Z",
     }  # fmt: skip

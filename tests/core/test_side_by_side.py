@@ -125,6 +125,52 @@ def test_one_that_exits_has_failed_at_once(batch):
     assert str(note) == "retrieve.mine failed: 3; the other sources answered without it"
 
 
+def test_live_runs_share_outputs_through_a_memo_until_a_source_is_lacking(batch, gate):
+    pipeline, memo, resources = with_source(Waits(gate)), {}, testing.mock_resources()
+    gate.set()
+    first = pipeline.run(batch, resources, memo=memo, live=True)
+    kept = dict(memo)
+    assert len(kept) == 4  # analysis, merge, fusion, cut
+    assert pipeline.run(batch, resources, memo=memo, live=True).candidates is not None
+    assert memo == kept
+    same(pipeline.run(batch, resources, memo=memo).candidates, first.candidates)  # a run takes it, too
+
+
+@pytest.mark.parametrize("kind", ["late", "failed"])
+def test_what_lacks_a_source_is_not_kept_nor_what_is_made_of_it(batch, gate, kind):
+    memo = {}
+    pipeline = with_source(Waits(gate) if kind == "late" else Fails(), seconds=2)
+    outcome = pipeline.run(batch, testing.mock_resources(), memo=memo, live=True)
+    assert {note.kind for note in outcome.trace} == {kind}
+    assert len(memo) == 1  # the analysis alone
+    if kind == "late":
+        gate.set()
+        assert pipeline.run(batch, testing.mock_resources(), memo=memo, live=True).trace == ()
+        assert len(memo) == 4
+
+
+def test_a_memo_may_drop_what_it_holds_at_any_time(batch):
+    class Forgets(dict):
+        def __setitem__(self, key, value):
+            self.clear()
+            super().__setitem__(key, value)
+
+    pipeline, memo = Pipeline.of(SPEC), Forgets()
+    once = pipeline.run(batch, testing.mock_resources(), memo=memo).candidates
+    same(pipeline.run(batch, testing.mock_resources(), memo=memo).candidates, once)
+
+
+def test_a_listener_is_told_the_seconds_of_each_step_that_ran(batch):
+    told, memo = [], {}
+    for _ in range(2):
+        Pipeline.of(SPEC).run(
+            batch, testing.mock_resources(), memo=memo, live=True, listener=lambda *step: told.append(step)
+        )
+    names = [("analyse", "sentences"), ("retrieve", "merge"), ("rank", "rrf"), ("cut", "first")]
+    assert [step[:2] for step in told] == names  # the second run has nothing to do
+    assert all(seconds >= 0 for *_, seconds in told)
+
+
 def test_an_index_is_made_once_by_two_threads():
     made, both, catalog = [], threading.Barrier(2), testing.mock_catalog()
     resources = testing.mock_resources()

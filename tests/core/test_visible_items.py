@@ -263,9 +263,10 @@ def test_rows_of_another_request_or_of_no_item_are_refused(cheats, name, said):
         Pipeline.of({"retrieve": name}).run(asked(), testing.mock_resources())
 
 
-@pytest.mark.parametrize("what", ["session", "explicit", "removed"])
+@pytest.mark.parametrize("what", ["session", "explicit", "removed", "recent", "uses"])
 def test_what_a_request_may_not_see_it_cannot_name(what):
     given = {"session": (SessionItem(SECRET.key),)} if what == "session" else {what: (SECRET.key,)}
+    given = {"uses": ((SECRET.key, 1),)} if what == "uses" else given
     with pytest.raises(
         InputError, match=f"query 'q7': {what} names 'memory:the%20secret%20of%20two', which the catalog does"
     ):

@@ -162,6 +162,8 @@ FIELDS = {
     "session": lambda key: (SessionItem(key), SessionItem(item("d").key, "always")),
     "removed": lambda key: (item("c").key, key),
     "explicit": lambda key: (key, item("c").key),
+    "recent": lambda key: (key, item("c").key),
+    "uses": lambda key: ((key, 2), (item("c").key, 1)),
     "available": lambda key: (key, item("c").key),
     "result by name": lambda key: ((key.name, "7"), ("else", "8")),
     "result by server and name": lambda key: ((f"{key.server}/{key.name}", "7"),),
@@ -194,7 +196,7 @@ def test_another_item_is_another_question_wherever_a_query_names_it(field):
     assert not alike(naming(field, "a"), naming(field, "b", with_new_name()))
 
 
-@pytest.mark.parametrize("field", ["session", "removed", "explicit", "available"])
+@pytest.mark.parametrize("field", ["session", "removed", "explicit", "recent", "available"])
 def test_a_list_that_lost_what_is_gone_is_the_same_and_one_that_lost_what_is_there_is_not(field):
     left = {name: text for name, text in ITEMS.items() if name != "a"}
     base, value = naming(field, "a"), FIELDS[field](item("a").key)

@@ -53,6 +53,8 @@ def test_what_is_sent_is_what_the_schema_says():
         history=(Message("user", "hello"),),
         session=(SessionItem(ItemKey("tool", "s", "a"), "manual"),),
         explicit=(ItemKey("tool", None, "c"),),
+        recent=(ItemKey("tool", None, "c"),),
+        uses=((ItemKey("tool", None, "c"), 2),),
         available=(ItemKey("tool", "s", "a"), ItemKey("tool", None, "c")),
         tool_results=(("a", "done"),),
         user="u",

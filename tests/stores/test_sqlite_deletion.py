@@ -8,6 +8,7 @@ import sqlite3
 import pytest
 
 from ctxbench.core.errors import StorageError
+from ctxbench.stores.events import Event
 from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.memories import Relationship
 from ctxbench.stores.sqlite import SqliteStore
@@ -31,6 +32,8 @@ def test_deleted_text_is_in_no_file(tmp_path):
             alive[mark] = f"{mark} id"
             if dice.random() < 0.5:
                 store.update("w", f"{mark} id", content=f"{again} " * dice.choice([1, 300]))
+            for kind in ("access", "reference"):
+                store.record(Event(kind=kind, workspace="w", id=f"{mark} id", user=mark, conversation=mark))
             if len(alive) > 1 and dice.random() < 0.3:
                 store.relate(Relationship(workspace="w", source=f"{mark} id", target=alive[min(alive)], type=mark))
             if dice.random() < 0.3:

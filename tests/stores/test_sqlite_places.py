@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from ctxbench.core.errors import ParameterError, StorageError
+from ctxbench.stores.events import Event
 from ctxbench.stores.sqlite import SqliteStore
+from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
 from tests.children import LIMIT, child
 from tests.stores.store_cases import changed, memory
 
@@ -69,7 +72,7 @@ def test_a_database_of_something_else_is_said_and_left(tmp_path, statement):
 
 def test_a_newer_schema_is_said_and_left(path):
     changed(path, "PRAGMA user_version = 99")
-    with pytest.raises(StorageError, match=r"has schema 99, and this version of ctxbench knows 1; update ctxbench\."):
+    with pytest.raises(StorageError, match=r"has schema 99, and this version of ctxbench knows 2; update ctxbench\."):
         SqliteStore(path)
     assert changed(path, "SELECT content FROM versions", "PRAGMA user_version") == [[("text of a",)], [(99,)]]
 
@@ -155,3 +158,17 @@ def test_an_unknown_workspace_names_the_closest(path):
             store.catalog("kichen")
         with pytest.raises(ParameterError, match="unknown workspace None; Known: kitchen, w"):
             store.catalog(None)
+
+
+def test_a_file_of_the_first_schema_is_brought_up_and_keeps_what_it_holds(tmp_path):
+    path, row = tmp_path / "old.sqlite", "INSERT INTO {} VALUES ({})"
+    pragmas = [f"PRAGMA application_id = {APPLICATION}", "PRAGMA user_version = 1"]
+    changed(path, *MIGRATIONS[0].split(";"), *pragmas, row.format("workspaces", "1, 'w', 1, 0"))
+    version = "1, 1, 1, 1, 'text of a', 'note', 1.0, '2026-03-01T00:00:00+00:00', NULL, NULL, NULL, '{}'"
+    changed(path, row.format("memories", "1, 1, 'a'"), row.format("versions", version))
+    with SqliteStore(path) as store:
+        assert store.get("w", "a") == replace(memory("a"), created="2026-03-01T00:00:00+00:00")
+        store.insert(memory("x.md", type="file"))
+        store.record(Event(kind="access", workspace="w", id="x.md"))
+        assert [item.id for item in store.catalog("w")] == ["memory:a%401", "file:x.md%401"]
+    assert changed(path, "PRAGMA user_version") == [[(len(MIGRATIONS),)]]

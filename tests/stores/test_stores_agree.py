@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.errors import InputError, ParameterError
+from ctxbench.stores.events import EVENTS, Event
 from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.memories import Relationship
 from ctxbench.stores.sqlite import SqliteStore
@@ -35,6 +36,12 @@ def _relate(place, one, other, word, out):
     return lambda store: store.unrelate(link) if out else store.relate(link)
 
 
+def _record(place, one, kind, at, useful):
+    useful = useful if kind == "feedback" else None
+    event = Event(kind=kind, workspace=place, id=one, conversation=place, at=at, useful=useful)
+    return lambda store: store.record(event)
+
+
 operations = st.one_of(
     st.builds(_insert, places, ids, words, times),
     st.builds(_insert_many, places, st.lists(ids, max_size=3), words),
@@ -49,6 +56,12 @@ operations = st.one_of(
     st.builds(lambda place, one, at: lambda store: store.get(place, one, at=at), places, ids, st.none() | times),
     st.builds(lambda place, one: lambda store: store.relationships(place, one), places, ids),
     st.builds(lambda place: lambda store: [item.as_row() for item in store.catalog(place)], places),
+    st.builds(_record, places, ids, st.sampled_from(EVENTS), times, st.booleans()),
+    st.builds(lambda place: lambda store: store.events(place), places),
+    st.builds(
+        lambda place, at: lambda store: store.request(place, "tea", conversation=place, time=at).as_dict(),
+        *(places, st.none() | times),
+    ),
     st.just(lambda store: store.close()),
 )
 

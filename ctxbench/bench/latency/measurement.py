@@ -89,8 +89,8 @@ def measure(
     Every configuration (a size, and an empty store, a restart or a warm process) runs in a fresh child process,
     `repeats` times, in turns: one round of all configurations after the other, every second one backwards, so
     that drift of the machine hits all alike. Requests are asked one at a time, each over the whole catalog (a
-    list of available items is dropped: the subject is time over a catalog of a size); session and explicit items
-    that a smaller catalog lacks are dropped as well. The first request with a text is the one that is asked
+    list of available items is dropped: the subject is time over a catalog of a size); items that a
+    smaller catalog lacks are dropped as well. The first request with a text is the one that is asked
     first in a process (of a restart with a new query, the next with another text); all but the first make the
     warm passes.
 
@@ -260,6 +260,8 @@ class _Bench:
             available=None,
             session=None if session is None else tuple(s for s in session if catalog.find(s.key) is not None),
             explicit=tuple(key for key in request.explicit if catalog.find(key) is not None),
+            recent=tuple(key for key in request.recent if catalog.find(key) is not None),
+            uses=tuple(one for one in request.uses if catalog.find(one[0]) is not None),
         )
 
 

@@ -151,6 +151,8 @@ def read_request(row: Mapping[str, Any]) -> Request:
         session=None if session is None else tuple(SessionItem(ItemKey.parse(s["id"]), s["mode"]) for s in session),
         removed=tuple(ItemKey.parse(key) for key in row.get("removed", ())),
         explicit=tuple(ItemKey.parse(key) for key in row.get("explicit", ())),
+        recent=tuple(ItemKey.parse(key) for key in row.get("recent", ())),
+        uses=tuple((ItemKey.parse(key), count) for key, count in row.get("uses", {}).items()),
         tool_results=tuple((result["tool"], result["text"]) for result in row.get("tool_results", ())),
         **{name: row.get(name) for name in ("user", "workspace", "conversation", "turn", "time")},
     )

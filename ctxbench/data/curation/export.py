@@ -203,6 +203,7 @@ def not_held(dataset: Dataset) -> dict[str, int]:
         "queries with a session": sum(request.session is not None for request in requests),
         "queries with history": sum(bool(request.history) for request in requests),
         "queries with removed or explicit items": sum(bool(r.removed or r.explicit) for r in requests),
+        "queries with recent files or uses": sum(bool(r.recent or r.uses) for r in requests),
         "queries with tool results": sum(bool(request.tool_results) for request in requests),
         "queries with a conversation, turn, user, workspace or time": sum(
             any(v is not None for v in (r.conversation, r.turn, r.user, r.workspace, r.time)) for r in requests

@@ -46,7 +46,7 @@ class LostLabel:
 
 @dataclass(frozen=True, slots=True)
 class LostMention:
-    """An item that a scope, or a query's session, removed, explicit or available, names no more."""
+    """An item that a scope, or a query's session, removed, explicit, recent, uses or available, names no more."""
 
     where: str
     item: str
@@ -287,11 +287,15 @@ class _Rebaser:
             available = scopes[query.scope]
         elif available is not None:
             available = self._keys(available, f"query {query.id}, available")
+        where = f"query {query.id}, uses"
+        uses = {new: count for key, count in request.uses for new in self._keys([key], where)}
         return replace(
             request,
             session=self._session(query),
             removed=self._keys(request.removed, f"query {query.id}, removed"),
             explicit=self._keys(request.explicit, f"query {query.id}, explicit"),
+            recent=self._keys(request.recent, f"query {query.id}, recent"),
+            uses=tuple(uses.items()),
             available=available,
         )
 

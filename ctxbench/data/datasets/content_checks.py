@@ -34,6 +34,8 @@ _LISTS = {
     "session": "session",
     "removed": "list of removed items",
     "explicit": "list of items named by the user",
+    "recent": "list of files opened last",
+    "uses": "list of items found useful",
     "available": "list of available items",
 }  # where a query names items, and what that is called
 _SUGGESTIONS = 50  # faults that name the closest known name: a search among thousands takes a tenth of a second
@@ -334,6 +336,8 @@ def _lists(query: DatasetQuery) -> dict[str, Sequence[ItemKey]]:
         "session": [item.key for item in request.session or ()],
         "removed": request.removed,
         "explicit": request.explicit,
+        "recent": request.recent,
+        "uses": [key for key, _ in request.uses],
         "available": request.available or (),
     }
     if query.scope is not None:

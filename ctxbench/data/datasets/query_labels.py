@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
-from ctxbench.core.requests import Message, Only, Request, SessionItem, checked_vector
+from ctxbench.core.request_checks import check_uses, checked_vector
+from ctxbench.core.requests import Message, Only, Request, SessionItem
 from ctxbench.core.times import instant
 from ctxbench.io.rows import Row, read_key, read_text_value
 
@@ -21,7 +22,8 @@ T = TypeVar("T", bound=Hashable)
 
 QUERY_FIELDS = (
     *("_id", "text", "split", "group", "tags", "needs", "labelled", "history", "session", "removed", "explicit"),
-    *("available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time", "only", "vector"),
+    *("recent", "uses", "available", "scope", "tool_results", "conversation", "turn", "user", "workspace", "time"),
+    *("only", "vector"),
 )
 
 
@@ -142,6 +144,8 @@ def _request(row: Row, query_id: str, available: tuple[ItemKey, ...] | None) -> 
         session=session,
         removed=row.each("removed", read_key, expected="an item id"),
         explicit=row.each("explicit", read_key, expected="an item id"),
+        recent=row.each("recent", read_key, expected="an item id"),
+        uses=_uses(row, query_id),
         available=available,
         tool_results=row.each("tool_results", _tool_result, expected='{"tool", "text"}, both texts'),
         user=row.filled("user"),
@@ -172,6 +176,18 @@ def _only(row: Row) -> Only | None:
     except ParameterError as error:
         row.fault(f"field 'only': {error}")
         return None
+
+
+def _uses(row: Row, query_id: str) -> tuple[tuple[ItemKey, int], ...]:
+    """How often items were useful; none if what is given can be none."""
+    given = row.optional("uses", dict) or {}
+    try:
+        uses = tuple((ItemKey.parse(name), count) for name, count in given.items())
+        check_uses(uses, query_id)
+    except ParameterError as error:
+        row.fault(f"field 'uses': {error}")
+        return ()
+    return uses
 
 
 def _vector(row: Row, query_id: str) -> tuple[float, ...] | None:

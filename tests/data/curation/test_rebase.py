@@ -60,7 +60,7 @@ def test_a_gone_item_leaves_its_queries_unlabelled_partly_labelled_or_without_an
 
 def test_a_rename_carries_everything_over(make):
     old, new = make.key("old"), make.key("new", "other")
-    request = {"session": (SessionItem(old),), "explicit": (old,)}
+    request = {"session": (SessionItem(old),), "explicit": (old,), "recent": (old,), "uses": ((old, 2),)}
     data = make.dataset(
         ["old", "a"],
         [
@@ -77,6 +77,7 @@ def test_a_rename_carries_everything_over(make):
     q1, q2, q3, q4 = (query.request for query in found.dataset.queries)
     assert q1.session == (SessionItem(new),)
     assert (q1.explicit, q2.removed, q3.available) == ((new,), (new,), (new,))
+    assert (q1.recent, q1.uses) == ((new,), ((new, 2),))
     assert q4.available == found.dataset.scopes["s"] == (new, make.key("a"))
     assert [label.item for label in found.dataset.labels if label.item.name == "new"] == [new] * 3
     assert [(one.old, one.new, one.how) for one in found.renamed] == [(old, new, "given")]
@@ -105,7 +106,7 @@ def test_what_is_named_and_gone_is_listed_place_by_place(make):
     data = make.dataset(
         ["gone", "a"],
         [
-            make.query("q1", session=(SessionItem(gone),), explicit=(gone,), removed=()),
+            make.query("q1", session=(SessionItem(gone),), explicit=(gone,), recent=(gone,), uses=((gone, 1),)),
             make.query("q2", available=(gone, make.key("a"))),
             make.query("q3", scope="s", available=(gone,)),
         ],
@@ -116,7 +117,7 @@ def test_what_is_named_and_gone_is_listed_place_by_place(make):
     assert found.lost_mentions == (
         LostMention("scope s", "tool:s:gone", "gone"),
         LostMention("query q1, session", "tool:s:gone", "gone"),
-        LostMention("query q1, explicit", "tool:s:gone", "gone"),
+        *(LostMention(f"query q1, {what}", "tool:s:gone", "gone") for what in ("explicit", "recent", "uses")),
         LostMention("query q2, available", "tool:s:gone", "gone"),
     )
     assert found.dataset.queries[2].request.available == ()

@@ -87,17 +87,32 @@ def test_faults_of_restrictions_are_told(tmp_path, only, said):
         read_dataset(folder(tmp_path / "seen", {}, {"only": only}))
 
 
-@pytest.mark.parametrize("field", ["session", "removed", "explicit"])
+@pytest.mark.parametrize("field", ["session", "removed", "explicit", "recent", "uses"])
 def test_what_a_query_names_and_never_sees_is_said_as_it_is(tmp_path, field):
+    named = {"session": [{"id": "memory:m"}], "uses": {"memory:m": 1}}
     place = folder(
         tmp_path / "seen",
         {"user": "bob"},
-        {"user": "ada", field: [{"id": "memory:m"} if field == "session" else "memory:m"]},
+        {"user": "ada", field: named.get(field, ["memory:m"])},
     )
     (place / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tmemory:m\t0\n")
     said = rf"query 'q' \({field}\) names 'memory:m', which is of user 'bob', and that .* is 'ada'.*jsonl, line 1"
     with pytest.raises(InputError, match=said):
         read_dataset(place)
+
+
+@pytest.mark.parametrize(
+    ("uses", "said"),
+    [
+        (["memory:m"], "field 'uses' must be an object"),
+        ({"m": 1}, "field 'uses': 'm' is no item id"),
+        ({"memory:m": -1}, "field 'uses': query 'q': how often 'memory:m' was useful must be a whole number"),
+        ({"memory:m": True}, "must be a whole number, 0 or more, got True"),
+    ],
+)
+def test_faults_of_uses_are_told(tmp_path, uses, said):
+    with pytest.raises(InputError, match=rf"{said}.*\(.*queries.jsonl, line 1\)"):
+        read_dataset(folder(tmp_path / "seen", {}, {"uses": uses}))
 
 
 def test_a_label_of_what_only_leaves_out_is_refused_unless_the_session_holds_it(tmp_path):

@@ -42,7 +42,8 @@ def test_read_back_it_is_equal_with_awkward_texts(tmp_path: Path) -> None:
     queries[1] = replace(
         queries[1], request=replace(queries[1].request, available=(odd.key,), tool_results=(("t", ""),))
     )
-    queries[2] = replace(queries[2], request=replace(queries[2].request, session=(), explicit=(odd.key,)))
+    named = {"explicit": (odd.key,), "recent": (odd.key,), "uses": ((odd.key, 0), (dataset.catalog[0].key, 7))}
+    queries[2] = replace(queries[2], request=replace(queries[2].request, session=(), **named))
     labels = [label for label in dataset.labels if label.query != "q02"]
     written = replace(
         dataset,

@@ -1,0 +1,81 @@
+"""`ctxbench serve`: contexts over HTTP."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from ctxbench.core.errors import ParameterError, StorageError, suggest
+from ctxbench.io.console import say
+from ctxbench.server.context_service import ContextService
+from ctxbench.server.user_tokens import read_tokens
+from ctxbench.stores.memories import checked_name
+from ctxbench.stores.sqlite import SqliteStore
+
+_GRACE = 10  # seconds that requests under way get when the service is stopped
+
+
+def run(
+    place: Path,
+    workspace: str,
+    *,
+    selector: str,
+    embedder: str,
+    who: tuple[Path | None, str | None],
+    at: tuple[str, int],
+) -> None:
+    """Serve until stopped.
+
+    Args:
+        place: the database.
+        workspace: the one whose items are served.
+        selector, embedder: as `ContextService` takes them.
+        who: a token file, or the one user; both None = everybody is nobody in particular.
+        at: host and port; 0 = any that is free.
+
+    Raises:
+        UserError: something is not there, not installed or does not suit; then nothing was served.
+    """
+    try:
+        import uvicorn
+
+        from ctxbench.server.web_app import LOOPBACK, Access, web_app
+    except ImportError:
+        raise ParameterError("serving takes the extra `server`: `pip install 'ctxbench[server]'`") from None
+    file, user = who
+    if file is not None and user is not None:
+        raise ParameterError("--tokens and --user both say who asks; leave one out")
+    if file is None and at[0] not in LOOPBACK:
+        wanted = f"without --tokens only this machine may ask: --host {LOOPBACK[0]}"
+        raise ParameterError(f"{wanted}, got {at[0]!r}; with --tokens FILE others may, who then need a token")
+    if user is not None:
+        checked_name("--user", user)
+    access = Access(tokens=None if file is None else read_tokens(file), user=user)
+    with SqliteStore(place, create=False) as store:
+        if workspace not in store.workspaces():
+            raise ParameterError(f"{place} has no workspace {workspace!r}{suggest(workspace, store.workspaces())}")
+        app = web_app(ContextService(store, workspace, selector=selector, embedder=embedder), access)
+        with _bound(*at) as listening:
+            host, port = listening.getsockname()[:2]
+            url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            say(f"workspace {workspace} of {place} at {url}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
+            settings = uvicorn.Config(
+                app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=_GRACE
+            )
+            uvicorn.Server(settings).run([listening])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        StorageError: it cannot, as where another program has the port.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise StorageError(
+            f"cannot serve at {host}, port {port}: {why}; name another one by --port or --host"
+        ) from None

@@ -1,0 +1,92 @@
+"""Contexts that were built lately: the outputs of their steps, so that the same request is not answered twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ctxbench.core.errors import check_range
+
+
+@dataclass(eq=False)
+class KeptContext:
+    """The outputs of one request's steps.
+
+    Attributes:
+        catalog: the hash of the catalog that it is over.
+        thread, user: whose request it is.
+        outputs: a pipeline's memo: what holds is for the pipeline's own keys to say.
+        lock: held while the request is answered, so that who asks the same meanwhile waits and takes that.
+    """
+
+    catalog: str
+    thread: str | None
+    user: str | None
+    outputs: dict[str, Any] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    used: float = 0.0
+
+
+class ContextCache:
+    """Keeps contexts by the key of their request (`batch_key`), those used last, for a time from their last use.
+
+    A key holds the catalog and all of the request, so nothing has to be taken out after a write: what was asked of an
+    earlier catalog is not found any more, and goes as soon as there is something of a later one. May be used from
+    several threads.
+
+    Args:
+        size: how many are kept, 0 or more; the one used longest ago goes first.
+        seconds: how long one is kept after its last use, 0 or more.
+        clock: tells seconds; for tests.
+    """
+
+    def __init__(self, size: int = 100, seconds: float = 30.0, *, clock: Callable[[], float] = time.monotonic) -> None:
+        check_range("size", size, 0)
+        check_range("seconds", seconds, 0)
+        self._size, self._seconds, self._clock = size, seconds, clock
+        self._kept: dict[str, KeptContext] = {}  # last used last
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            self._drop_old()
+            return len(self._kept)
+
+    def __contains__(self, key: str) -> bool:
+        with self._lock:
+            self._drop_old()
+            return key in self._kept
+
+    def entry(self, key: str, *, catalog: str, thread: str | None, user: str | None) -> KeptContext:
+        """What is kept under a key, which it counts as used now; empty where nothing is."""
+        with self._lock:
+            self._drop_old()
+            found = self._kept.pop(key, None)
+            if found is None:
+                found = KeptContext(catalog, thread, user)
+                self._keep_only(lambda one: one.catalog == catalog)  # a catalog takes megabytes, and does not come back
+            found.used = self._clock()
+            self._kept[key] = found
+            while len(self._kept) > self._size:
+                del self._kept[next(iter(self._kept))]
+            return found
+
+    def forget(self, *, thread: str | None = None, user: str | None = None) -> int:
+        """Take out what was built in a thread, for a user, or both; without either all. Returns how many."""
+        with self._lock:
+            before = len(self._kept)
+            self._keep_only(
+                lambda one: (thread is not None and one.thread != thread) or (user is not None and one.user != user)
+            )
+            return before - len(self._kept)
+
+    def _drop_old(self) -> None:
+        end = self._clock() - self._seconds
+        for key in [key for key, one in self._kept.items() if one.used <= end]:
+            del self._kept[key]
+
+    def _keep_only(self, wanted: Callable[[KeptContext], bool]) -> None:
+        self._kept = {key: one for key, one in self._kept.items() if wanted(one)}

@@ -1,0 +1,67 @@
+"""Who asks: bearer tokens and the users that they stand for."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ctxbench.core.errors import Fault, InputError, ParameterError, raise_faults
+from ctxbench.io.yaml_files import line_of, load_yaml
+from ctxbench.stores.memories import checked_name
+
+SHORTEST = 16  # characters of a token
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # as of RFC 6750
+
+
+class UserTokens:
+    """The users of a service by their tokens.
+
+    Args:
+        users: by token; None = of a token that may read figures, and ask nothing.
+    """
+
+    def __init__(self, users: Mapping[str, str | None]) -> None:
+        self._users = [(_digest(token), user) for token, user in users.items()]
+
+    def find(self, token: str) -> tuple[str | None] | None:
+        """The user of a token, in a tuple; None where there is no such token.
+
+        It takes equally long whatever the token: each is compared, by its hash.
+        """
+        given, found = _digest(token), None
+        for known, user in self._users:
+            if hmac.compare_digest(given, known):
+                found = (user,)
+        return found
+
+
+def read_tokens(path: Path) -> UserTokens:
+    """Read a token file: a YAML or JSON mapping from tokens to users, null for one that reads figures alone.
+
+    Raises:
+        StorageError: the file cannot be read.
+        InputError: it is no such mapping, or holds something that is no token or user; no token is quoted.
+    """
+    data, lines = load_yaml(path)
+    if not isinstance(data, Mapping) or not data:
+        raise InputError([Fault("a token file is a mapping from tokens to users, `TOKEN: NAME` a line", path)])
+    faults = []
+    for number, (token, user) in enumerate(data.items(), start=1):
+        line = line_of(lines, (token,))
+        if not isinstance(token, str) or len(token) < SHORTEST or not _TOKEN.fullmatch(token):
+            wanted = f"{SHORTEST} or more letters, digits and . _ ~ + / -"
+            faults.append(Fault(f"token {number} must be {wanted}; `openssl rand -hex 32` makes one", path, line))
+        if user is not None:
+            try:
+                checked_name(f"the user of token {number}", user)
+            except ParameterError as error:
+                faults.append(Fault(str(error), path, line))
+    raise_faults(faults)
+    return UserTokens(data)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,202 @@
+"""The HTTP interface of a service: who asks, what the body says, and every error in one form (RFC 9457)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from ctxbench.core.errors import ParameterError, UserError
+from ctxbench.server.context_service import ContextService, NotSeenError
+from ctxbench.server.openapi import ASK, JUDGE, PROBLEMS, document, faults_in
+from ctxbench.server.user_tokens import UserTokens
+
+T = TypeVar("T")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_THREADS = 8  # answers are made side by side, as far as Python lets them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may ask, and how much.
+
+    Attributes:
+        tokens: of users; None = everybody who reaches the service is `user`.
+        user: that one; None = sees what is everybody's.
+        body: bytes of a body at most.
+        seconds: for a body to arrive, and for an answer to be made.
+    """
+
+    tokens: UserTokens | None = None
+    user: str | None = None
+    body: int = 1_000_000
+    seconds: float = 30.0
+
+
+class _Problem(HTTPException):
+    """An error that a client is told."""
+
+
+def web_app(service: ContextService, access: Access) -> Starlette:
+    """The service as an ASGI application.
+
+    An answer that takes too long is given up; the thread that makes it goes on until it is there.
+    """
+    return _WebApp(service, access).made()
+
+
+class _WebApp:
+    """The addresses of the interface."""
+
+    def __init__(self, service: ContextService, access: Access) -> None:
+        self._service = service
+        self._access = access
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="context")
+
+    def made(self) -> Starlette:
+        routes = [
+            Route("/context/build", self._build, methods=["POST"]),
+            Route("/context/preview", self._preview, methods=["POST"]),
+            Route("/context/feedback", self._feedback, methods=["POST"]),
+            Route("/metrics", self._metrics, methods=["GET"]),
+            Route("/openapi.json", self._openapi, methods=["GET"]),
+        ]
+        handlers: dict[Any, Any] = {HTTPException: _told, UserError: _told, Exception: _told}
+        made = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        made.router.redirect_slashes = False
+        return made
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        yield
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _build(self, request: Request) -> Response:
+        return await self._asked(request, self._service.build)
+
+    async def _preview(self, request: Request) -> Response:
+        return await self._asked(request, self._service.preview)
+
+    async def _asked(self, request: Request, answer: Callable[..., Any]) -> Response:
+        user = self._user(request)
+        body = await self._body(request, ASK)
+
+        def made() -> bytes:
+            answered = answer(body["message"], thread=body.get("threadId"), user=user).as_dict()
+            return json.dumps(answered, ensure_ascii=False, allow_nan=False).encode()
+
+        return Response(await self._within(made), media_type="application/json")
+
+    async def _feedback(self, request: Request) -> Response:
+        user = self._user(request)
+        body = await self._body(request, JUDGE)
+
+        def made() -> None:
+            given = {"useful": body["useful"], "user": user, "context": body.get("contextId")}
+            self._service.feedback(body["contextItemId"], **given)
+
+        await self._within(made)
+        return JSONResponse({"success": True})
+
+    async def _metrics(self, request: Request) -> Response:
+        """Sums over all users: with tokens, none of a user reads them."""
+        if self._access.tokens is None:
+            self._user(request)
+        elif self._token(request) is not None:
+            raise _Problem(403, "a user's token reads no figures; take one whose user is null in the token file")
+        return PlainTextResponse(self._service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def _openapi(self, _: Request) -> Response:
+        return JSONResponse(document(tokens=self._access.tokens is not None))
+
+    def _user(self, request: Request) -> str | None:
+        """Who asks."""
+        if self._access.tokens is not None:
+            user = self._token(request)
+            if user is None:
+                raise _Problem(403, "this token reads figures alone; take a user's")
+            return user
+        name = request.url.hostname
+        if name not in LOOPBACK:  # a page on the web whose name was made to lead here
+            raise _Problem(421, f"without tokens the service answers as {', '.join(LOOPBACK)} alone, not {name!r:.80}")
+        return self._access.user
+
+    def _token(self, request: Request) -> str | None:
+        """The user of the request's token; None of one that reads figures."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        found = self._access.tokens.find(token.strip()) if self._access.tokens and scheme.lower() == "bearer" else None
+        if found is None:
+            what = "the token is unknown" if token else "there is no token"
+            asked = {"WWW-Authenticate": 'Bearer error="invalid_token"' if token else "Bearer"}
+            raise _Problem(401, f"{what}; send `Authorization: Bearer TOKEN` with one of the token file", asked)
+        return found[0]
+
+    async def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """The body, once it is all there and as it must be."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise _Problem(415, f"the body must be said to be application/json, not {kind or 'nothing'!r:.80}")
+        try:
+            data = await asyncio.wait_for(self._read(request), self._access.seconds)
+        except TimeoutError:
+            raise _Problem(408, f"the body was not there after {self._access.seconds:g} s") from None
+        try:
+            body = json.loads(data.decode("utf-8"), parse_constant=_refused)
+            json.dumps(body, ensure_ascii=False).encode("utf-8")  # half characters, which no tokenizer reads
+        except (ValueError, RecursionError) as error:
+            raise _Problem(400, f"the body must be JSON in UTF-8: {str(error)[:200]}") from None
+        if faults := list(faults_in(body, schema)):
+            raise _Problem(422, "; ".join(faults[:10]))
+        checked: dict[str, Any] = body
+        return checked
+
+    async def _read(self, request: Request) -> bytes:
+        limit, data = self._access.body, bytearray()
+        async for part in request.stream():
+            data += part
+            if len(data) > limit:
+                raise _Problem(413, f"the body has more than {limit:,} bytes; send less", {"Connection": "close"})
+        return bytes(data)
+
+    async def _within(self, made: Callable[[], T]) -> T:
+        """What a function returns that runs in a thread, if it is there in time."""
+        running = asyncio.get_running_loop().run_in_executor(self._threads, made)
+        try:
+            return await asyncio.wait_for(running, self._access.seconds)
+        except TimeoutError:
+            raise _Problem(503, f"no answer after {self._access.seconds:g} s; ask again later") from None
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+async def _told(_: Request, error: Exception) -> Response:
+    """An error as a problem; of a fault of ours nothing is told but that there was one."""
+    headers: Mapping[str, str] | None = None
+    match error:
+        case _Problem():
+            status, detail, headers = error.status_code, error.detail, error.headers
+        case HTTPException():
+            status, headers = error.status_code, error.headers
+            detail = "see /openapi.json for the addresses and their methods"
+        case NotSeenError():
+            status, detail = 404, str(error)
+        case ParameterError():
+            status, detail = 422, str(error)
+        case UserError():
+            status, detail = 500, str(error)
+        case _:
+            status, detail = 500, "the server failed; its log says more"
+    told = {"type": "about:blank", "title": PROBLEMS.get(status, "An error."), "status": status, "detail": detail}
+    return JSONResponse(told, status, dict(headers or {}), media_type="application/problem+json")

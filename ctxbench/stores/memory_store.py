@@ -1,0 +1,109 @@
+"""What every store of memories has, wherever it keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from ctxbench.core.items import Catalog
+from ctxbench.core.requests import Request
+from ctxbench.stores.events import Event
+from ctxbench.stores.memories import Memory, Progress, Relationship
+
+
+class MemoryStore(Protocol):
+    """Keeps memories by workspace. Every call names its workspace, and none shows what another one holds.
+
+    May be used from several threads. What cannot be read or written is a `StorageError`, what is asked wrongly a
+    `ParameterError` (an unknown workspace or memory, too, with the closest); either way nothing has changed.
+    """
+
+    def create_workspace(self, name: str) -> None:
+        """Make a workspace; nothing changes where it is there already."""
+
+    def workspaces(self) -> tuple[str, ...]:
+        """The names of all, in the order in which they were made."""
+
+    def insert(self, memory: Memory) -> Memory:
+        """Add a memory whose id is new in its workspace; returns it as it is kept."""
+
+    def insert_many(self, memories: Iterable[Memory], *, progress: Progress | None = None) -> int:
+        """Add many, a thousand a transaction; returns how many.
+
+        All are checked before the first is written. Where a later transaction fails, those before it stay.
+
+        Args:
+            memories: of one workspace or several, with ids that are new there.
+            progress: called with (memories stored, memories to store) after each transaction.
+
+        Raises:
+            InputError: some are refused; all faults are listed, each with the number of its memory.
+        """
+
+    def update(self, workspace: str, id: str, *, at: str | None = None, **changes: Any) -> Memory:  # noqa: A002
+        """Add a version with some fields changed, which takes the place of the current one; returns it.
+
+        Args:
+            workspace, id: of the memory.
+            at: when the new version begins and the current one ends, not before that began; None = now.
+            changes: `content`, `kind`, `confidence`, `conversation`, `user`, `metadata`; at least one.
+        """
+
+    def delete(self, workspace: str, id: str, *more: str) -> None:  # noqa: A002
+        """Delete memories, all versions, with their relationships, for good: no file holds them afterwards."""
+
+    def get(self, workspace: str, id: str, *, at: str | None = None) -> Memory:  # noqa: A002
+        """The current version, or the one that was there at a time."""
+
+    def relate(self, relationship: Relationship) -> None:
+        """Add a relationship between two memories that are there; nothing changes where it is there already.
+
+        Several may lead in a circle; none leads from a memory to itself.
+        """
+
+    def unrelate(self, relationship: Relationship) -> None:
+        """Take a relationship out that is there."""
+
+    def relationships(self, workspace: str, id: str) -> tuple[Relationship, ...]:  # noqa: A002
+        """Those from a memory and to it, in order of their addition."""
+
+    def catalog(self, workspace: str) -> Catalog:
+        """Every version as an item `<type>:<id>@<version>`, in the order in which they were added.
+
+        A file's title is its id, the path. The catalog is the same object until something but events is written there.
+        After nothing but inserts it extends the one before, so that indexes are carried on.
+        """
+
+    def record(self, event: Event, *more: Event) -> None:
+        """Note what users did; a `ParameterError` where it was done with what this user did not see then."""
+
+    def events(self, workspace: str) -> tuple[Event, ...]:
+        """All of a workspace, in order of time; those of one moment as they were recorded."""
+
+    def request(
+        self,
+        workspace: str,
+        text: str,
+        *,
+        user: str | None = None,
+        conversation: str | None = None,
+        time: str | None = None,
+        id: str = "request",  # noqa: A002
+    ) -> Request:
+        """A request over `catalog`, with what is known of its user and conversation as of its time.
+
+        Args:
+            workspace, text, user, conversation, id: of the request.
+            time: what happened later does not count; None = now.
+
+        Returns:
+            One that names only what it sees, in the version of its time: `explicit` what the conversation refers to,
+            `recent` the `RECENT` files that the user opened last, `uses` how often what was useful to the user. An
+            unknown conversation or user has none.
+        """
+
+    def revision(self, workspace: str) -> int:
+        """A number that grows with everything that is written there."""
+
+    def close(self) -> None:
+        """Let go of what is open; the next use opens it again."""

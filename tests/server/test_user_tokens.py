@@ -1,0 +1,65 @@
+"""Token files: who may ask."""
+
+from __future__ import annotations
+
+import hmac
+import re
+
+import pytest
+
+from ctxbench.core.errors import InputError, StorageError
+from ctxbench.server.user_tokens import UserTokens, read_tokens
+
+ANA, BEN, FIGURES = "a" * 16, "ben.token~0123456789==", "f" * 40
+
+
+def written(tmp_path, text):
+    path = tmp_path / "tokens.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_tokens_are_read_from_yaml_and_json(tmp_path):
+    for text in (
+        f"{ANA}: ana\n{BEN}: ben\n{FIGURES}: null\n",
+        f'{{"{ANA}": "ana", "{BEN}": "ben", "{FIGURES}": null}}',
+    ):
+        tokens = read_tokens(written(tmp_path, text))
+        assert [tokens.find(one) for one in (ANA, BEN, FIGURES)] == [("ana",), ("ben",), (None,)]
+        assert [tokens.find(one) for one in ("", ANA[:-1], ANA + "a", ANA.upper(), "ana", "é", "\ud800")] == [None] * 7
+
+
+def test_every_token_is_compared_in_constant_time(monkeypatch):
+    pairs = []
+    compare = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda *two: pairs.append(two) or compare(*two))
+    tokens = UserTokens({ANA: "ana", BEN: "ben"})
+    assert tokens.find(ANA) == ("ana",)
+    assert tokens.find("x") is None
+    assert len(pairs) == 4  # both at each call, found or not
+    assert {len(one) for two in pairs for one in two} == {32}  # as hashes, so of one length
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "a token file is a mapping from tokens to users"),
+        ("[a, b]", "a token file is a mapping"),
+        ("short: ana", "token 1 must be 16 or more letters"),
+        (f"{ANA}: ana\n'{'b' * 15} b': ben", r"token 2 must be 16 .*\(.*tokens.yaml, line 2"),
+        ("1234567890123456: ana", "a key must be a plain text; put it in quotes"),
+        (f"{ANA}: ''", "the user of token 1 must be a text that is not blank"),
+        (f"{ANA}: 7", "the user of token 1 must be"),
+        (f"{ANA}: ana\n{ANA}: ben", "twice|again|duplicate"),
+    ],
+)
+def test_a_faulty_file_is_refused_without_a_token_in_the_message(tmp_path, text, said):
+    with pytest.raises(InputError) as error:
+        read_tokens(written(tmp_path, text))
+    assert re.search(said, str(error.value))
+    assert "bbbb" not in str(error.value)
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    with pytest.raises(StorageError, match=r"none\.yaml"):
+        read_tokens(tmp_path / "none.yaml")
