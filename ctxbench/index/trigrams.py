@@ -38,32 +38,46 @@ class TrigramSets:
     """
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
-        self._sets: list[IntArray | None] = []
         self.size = np.empty(0, dtype=np.int64)
+        self._sets: list[IntArray | None] = []
+        self._long: dict[int, str] = {}
+        self._number: dict[int, int] = {}  # of each trigram of short texts
+        self._trigram, self._owner = np.empty((2, 0), dtype=np.int64)  # of each that a short text has
 
     def add(self, texts: Sequence[str]) -> None:
         """Add some texts behind those here."""
-        sets = [np.unique(trigrams(text[:_BEGINNING])) for text in texts]
-        whole = [len(text) <= _BEGINNING for text in texts]
-        # the last word of a beginning may be cut, and end in a trigram that the text does not have
-        least = [len(one) - (not all_of_it) for one, all_of_it in zip(sets, whole, strict=True)]
-        self.size = np.append(self.size, np.array(least, dtype=np.int64))
-        self._texts += texts
-        self._sets += [one if all_of_it else None for one, all_of_it in zip(sets, whole, strict=True)]
+        first, size, trigram, owner = len(self._sets), [], [], []
+        for row, text in enumerate(texts, first):
+            own = np.unique(trigrams(text[:_BEGINNING]))
+            if len(text) <= _BEGINNING:
+                trigram += [self._number.setdefault(one, len(self._number)) for one in own.tolist()]
+                owner += [row] * len(own)
+                self._sets.append(own)
+            else:  # its last word may be cut, and end in a trigram that the text does not have
+                self._long[row], own = text, own[1:]
+                self._sets.append(None)
+            size.append(len(own))
+        self.size = np.append(self.size, np.array(size, dtype=np.int64))
+        self._trigram = np.append(self._trigram, np.array(trigram, dtype=np.int64))
+        self._owner = np.append(self._owner, np.array(owner, dtype=np.int64))
+
+    def of(self, row: int) -> IntArray:
+        """Those of a text, rising."""
+        held = self._sets[row]
+        if held is None:
+            self._sets[row] = held = np.unique(trigrams(self._long[row]))
+            self.size[row] = len(held)
+        return held
 
     def shared(self, asked: IntArray, *, most: float) -> IntArray:
-        """How many of some distinct trigrams each text has, shape (n_texts,); 0 of one with more than `most`."""
-        for row in np.flatnonzero(self.size <= most).tolist():
-            if self._sets[row] is None:
-                own = np.unique(trigrams(self._texts[row]))
-                self._sets[row], self.size[row] = own, len(own)
-        rows = np.flatnonzero(self.size <= most)
-        held = np.concatenate([np.empty(0, np.int64), *(one for row in rows if (one := self._sets[row]) is not None)])
-        found = np.zeros(len(held), dtype=np.bool_)
-        if len(asked):
-            found = asked[np.minimum(np.searchsorted(asked, held), len(asked) - 1)] == held
-        return np.bincount(np.repeat(rows, self.size[rows])[found], minlength=len(self.size))
+        """How many of some distinct trigrams each text has, shape (n_texts,); 0 of a long one with more than `most`."""
+        among = np.zeros(len(self._number), dtype=np.bool_)
+        among[[self._number[one] for one in asked.tolist() if one in self._number]] = True
+        shared = np.bincount(self._owner[among[self._trigram]], minlength=len(self.size))
+        for row in np.flatnonzero(self.size <= most).tolist() if self._long else ():
+            if row in self._long and len(held := self.of(row)) <= most:
+                shared[row] = np.isin(asked, held, assume_unique=True).sum()
+        return shared
 
 
 class TrigramIndex:
@@ -90,9 +104,10 @@ class TrigramIndex:
         if measure == "similarity":
             return above(np.maximum(by_content, _similarity(self._paths, asked, most)), threshold)
         by_path = np.zeros_like(by_content)
+        stretches = Stretches(ordered)
         likely = self._paths.shared(asked, most=np.inf) > threshold * self._paths.size
         for row in np.flatnonzero(likely).tolist():
-            by_path[row] = word_similarity(trigrams(texts[row][0]), ordered)
+            by_path[row] = stretches.similarity(self._paths.of(row))
         return above(np.maximum(by_content, by_path), threshold)
 
 
@@ -103,41 +118,27 @@ def _similarity(sets: TrigramSets, asked: IntArray, most: float) -> npt.NDArray[
     return share.astype(np.float32)
 
 
-def word_similarity(part: IntArray, whole: IntArray) -> float:
-    """The greatest similarity of one text's trigrams to those of a stretch of another text, 0 to 1.
+class Stretches:
+    """The stretches of a text, as trigrams in order, with repeats: what word similarity is of."""
 
-    A stretch ends at a trigram of the first text. From one end to the next it keeps the beginning that was best, as
-    pg_trgm does; so it is not always the best of all stretches.
+    def __init__(self, text: IntArray) -> None:
+        self._distinct, self._number = np.unique(text, return_inverse=True)
+        order = np.argsort(self._number, kind="stable")
+        again = self._number[order[1:]] == self._number[order[:-1]]
+        self._before = np.full(len(text), -1)  # where the same trigram stood last
+        self._before[order[1:][again]] = order[:-1][again]
+        self._place = np.arange(len(text))
 
-    Args:
-        part: trigrams of the first text; order and repeats do not matter.
-        whole: trigrams of the second, in order.
-    """
-    wanted = set(part.tolist())
-    found: list[bool] = [one in wanted for one in whole.tolist()]
-    last: dict[int, int] = {}  # where each trigram of the stretch stands last
-    best, first, distinct, common = 0.0, -1, 0, 0
-    for end, trigram in enumerate(whole.tolist()):
-        if first < 0 and not found[end]:
-            continue
-        if trigram not in last:
-            distinct += 1
-            common += found[end]
-        last[trigram] = end
-        if not found[end]:
-            continue
-        first = end if first < 0 else first
-        current = common / (len(wanted) + distinct - common)
-        begun, left, held = first, distinct, common
-        for place in range(begun, end + 1):
-            if (ratio := held / (len(wanted) + left - held)) > current:
-                current, first, distinct, common = ratio, place, left, held
-            one = int(whole[place])
-            if last[one] == place:
-                left -= 1
-                held -= found[place]
-        best = max(best, current)
-        for place in range(begun, first):
-            if last.get(int(whole[place])) == place:
-                del last[int(whole[place])]
-    return best
+    def similarity(self, part: IntArray) -> float:
+        """The greatest similarity of some distinct trigrams to those of any stretch, 0 to 1.
+
+        pg_trgm, which never takes back a beginning, overlooks the best stretch now and then: of 9,000 pairs of a path
+        and a line of text 8 differed, by at most 0.005.
+        """
+        end = np.flatnonzero(np.isin(self._distinct, part)[self._number])  # where a stretch may begin and end
+        if not len(end):
+            return 0.0
+        # what is new from each beginning on; its sum up to an end is how many distinct ones the stretch has
+        new = (self._before < end[:, None]) & (self._place >= end[:, None])
+        size, common = np.cumsum(new, axis=1)[:, end], np.cumsum(new[:, end], axis=1)
+        return float(np.triu(common / (len(part) + size - common)).max())
