@@ -70,8 +70,8 @@ class Fts5Index:
             with self._transaction():
                 given = ((row, composed(path), composed(text)) for row, (path, text) in enumerate(new, first))
                 self._db.executemany("INSERT INTO files (rowid, path, content) VALUES (?, ?, ?)", given)
-            sizes = self._db.execute("SELECT sz FROM files_docsize WHERE id >= ? ORDER BY id", (first,))
-            lengths = np.array([_words_of(size) for (size,) in sizes], dtype=np.int64)
+                sizes = self._db.execute("SELECT sz FROM files_docsize WHERE id >= ? ORDER BY id", (first,))
+                lengths = np.array([_words_of(size) for (size,) in sizes], dtype=np.int64)
             self._length = np.concatenate([self._length, lengths])
             self._texts += new
             self._row.update((one, row) for row, one in enumerate(new, first))

@@ -59,7 +59,7 @@ _TRIGRAMS = "CREATE EXTENSION pg_trgm SCHEMA ctxbench"
 _QUERY = (
     "(SELECT ctxbench.{}_of(phraseto_tsquery('ctxbench.words', word)) FROM unnest(%s::text[]) AS word) AS given (query)"
 )
-_AMONG = "ctxbench.files JOIN unnest(%s::bigint[]) AS among (id) USING (id)"
+_AMONG = "ctxbench.files WHERE id = ANY (%s)"
 
 
 class PostgresIndex:
@@ -110,8 +110,8 @@ class PostgresIndex:
             return np.zeros(len(among))
         query = _QUERY.format("every" if every else "any")
         # words far from each other can have a rank of 0
-        found = f"SELECT id, greatest(ts_rank(words, query), 1e-20) FROM {query}, {_AMONG} WHERE words @@ query"  # noqa: S608 - of constants
-        return self._by_row(found, (asked,), among)
+        ranked = f"SELECT id, greatest(ts_rank(words, query), 1e-20) FROM {query}, {_AMONG} AND words @@ query"  # noqa: S608 - of constants
+        return self._by_row(ranked, (asked,), among)
 
     def similar(self, text: str, among: IntArray, *, measure: str, threshold: float) -> FloatArray:
         """See `TextIndex.similar`."""

@@ -58,6 +58,8 @@ class _InTextIndex(Strategy):
     ) -> Candidates:
         """The best of what a request may be offered, by scores among all that it may see."""
         batch = query.batch
+        if not self.n:
+            return Candidates.empty(len(batch))
         rows, index = rows_of(batch.catalog, resources, *self.uses), resources.get(*self.uses)
         typed = batch.catalog.facts.type.among(self.types)
         scores, found = [], []

@@ -94,6 +94,7 @@ def test_a_request_of_nothing_or_of_function_words_finds_nothing(index):
     assert found(Similar(index=index), *asked) == [[], [], [], []]
     assert found(FullText(index=index), ask("cache"), items=[]) == [[]]
     assert found(FullText(index=index)) == []
+    assert found(FullText(index=index, n=0), ask("cache")) == [[]]
 
 
 def test_similar_paths_and_contents(index):
@@ -130,7 +131,7 @@ def test_a_message_or_a_changed_file_adds_its_own_row(index):
 @pytest.mark.parametrize(
     ("step", "given", "message"),
     [
-        (FullText, {"n": 0}, "n must be 1 or more, got 0"),
+        (FullText, {"n": -1}, "n must be 0 or more, got -1"),
         (FullText, {"types": ()}, "types must name at least one type of item, for example file"),
         (Similar, {"types": ("fiel",)}, "no item type is called 'fiel'; did you mean 'file'?"),
         (Similar, {"threshold": 1.5}, "threshold must be 0 to 1, got 1.5"),
