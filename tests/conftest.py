@@ -7,6 +7,8 @@ import signal
 
 import pytest
 
+from tests.postgres_server import programs, running_server
+
 
 def pytest_configure() -> None:
     """Let tests press Ctrl-C also where they were started with it ignored: by `nohup`, or in a script's background.
@@ -23,3 +25,23 @@ def no_wait_for_the_disk():
     synced, os.fsync = os.fsync, lambda _handle: None
     yield
     os.fsync = synced
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """A PostgreSQL server, one a session; where none is installed the test is skipped, but never in CI."""
+    pytest.importorskip("psycopg", reason="needs psycopg: pip install 'ctxbench[postgres]'")
+    found = programs()
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail("PostgreSQL is not installed; .ci/run installs it")
+        pytest.skip("needs PostgreSQL: apt-get install postgresql")
+    with running_server(found) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres(postgres_server, monkeypatch):
+    """The server, named by the environment as for a user."""
+    monkeypatch.setenv("CTXBENCH_POSTGRES", postgres_server.address)
+    return postgres_server

@@ -28,6 +28,7 @@ FROZEN = {
     "followups": "600f27781f01035959e3a86050ca6e082490dd4258327d1b8ea51ac35b96fd52",
     "freight": "5ab20aa2b99ae78e2de99a8a6c5613b8403a0624b22571ef102eb0e26138dda9",
     "smoke": "ac1276031680aac729b06baed9b55b1505d7446732495fc735e7a3bcea1a1301",
+    "threads": "02fec03920eaf90d04a275112a3f5498504516414c4df338787d45f7183d3092",
     "workbench": "4a41e8bc7c7d59fb6efbc09095188b56662559fdfcec84bba1ec804f45cc1a72",
 }
 LARGE = ("workbench", "freight")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ctxbench.core.arrays import FloatArray, firsts, owners, starts
-from ctxbench.core.candidates import ROW_ARRAYS, Candidates, Origin, in_order, starts_by_request
+from ctxbench.core.candidates import ROW_ARRAYS, Candidates, Mode, Origin, in_order, starts_by_request
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.requests import Batch
 
@@ -34,7 +34,8 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
     """Outer join by (request, item): a column a source holds its scores, NaN where it did not find the item.
 
     A source's own columns become `source.column`. The pair of chunks of a row is that of the best source that tells
-    one; everything else is that of the first source, in order, that has the row's best score.
+    one; its mode is `EXPLICIT` if it is that in any source; everything else is that of the first source, in order, that
+    has the row's best score.
     """
     names, parts = list(tables), list(tables.values())
     rows, _, shared = _appended(parts)
@@ -53,6 +54,7 @@ def joined(tables: Mapping[str, Candidates]) -> Candidates:
             joint = columns.setdefault(f"{name}.{column}", np.full(int(new.sum()), np.nan, dtype=np.float64))
             joint[row[source == names.index(name)]] = own[source == names.index(name)]
     arrays = {name: array[new] for name, array in rows.items()}
+    arrays["mode"][row[rows["mode"] == Mode.EXPLICIT]] = Mode.EXPLICIT
     told = np.flatnonzero((rows["query_chunk"] >= 0) & (rows["item_chunk"] >= 0))
     first = told[np.unique(row[told], return_index=True)[1]]
     for name in ("query_chunk", "item_chunk"):

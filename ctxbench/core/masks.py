@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, IntArray, frozen, owners
+from ctxbench.core.arrays import BoolArray, IntArray, frozen, owners, ranges, starts
 from ctxbench.core.facts import Facts
 
 
@@ -121,6 +121,13 @@ class Masks:
         owner = owners(self.start)
         taken = np.bincount(owner[self._of_scope(owner, self.without)], minlength=len(self))
         return np.subtract(whole, taken)
+
+    def taken(self, requests: IntArray) -> Masks:
+        """Those of some requests, shape (n,), in their order; one may stand several times."""
+        length = np.diff(self.start)[requests]
+        without = self.without[ranges(self.start[requests], length)]
+        scope, time = self.scope[requests], self.time[requests]
+        return replace(self, scope=scope, start=starts(length), without=without, time=time)
 
     def within(self, items: BoolArray) -> Masks:
         """The same for some items alone, shape (n_items,)."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ctxbench.core.arrays import Float32Array, FloatArray, IntArray, frozen, owners, starts
+from ctxbench.core.arrays import Float32Array, FloatArray, IntArray, frozen, owners, ranges, starts
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.notes import Note
 from ctxbench.core.requests import Batch
@@ -91,6 +91,32 @@ class Query:
         start = np.append(0, np.cumsum(kept))[self.start].astype(np.int64)
         text = tuple(self.text[row] for row in rows.tolist())
         return replace(self, start=start, text=text, weight=self.weight[rows], kind=self.kind[rows]), place
+
+    def taken(self, requests: IntArray) -> Query:
+        """The query of some of its requests, shape (n,), in their order; one may stand several times."""
+        batch, places = self.batch, requests.tolist()
+        held, length = np.diff(batch.session_start)[requests], np.diff(self.start)[requests]
+        session, chunks = ranges(batch.session_start[requests], held), ranges(self.start[requests], length)
+        by_request = {
+            name: tuple(getattr(self, name)[one] for one in places) for name in ("keywords", "intent", "plan")
+        }
+        return replace(
+            self,
+            batch=replace(
+                batch,
+                requests=tuple(batch.requests[one] for one in places),
+                visible=batch.visible.taken(requests),
+                eligible=batch.eligible.taken(requests),
+                session_start=frozen(starts(held)),
+                session_item=frozen(batch.session_item[session]),
+                session_mode=frozen(batch.session_mode[session]),
+            ),
+            start=frozen(starts(length)),
+            text=tuple(self.text[chunk] for chunk in chunks.tolist()),
+            weight=frozen(self.weight[chunks]),
+            kind=frozen(self.kind[chunks]),
+            **by_request,
+        )
 
     def chunks(self, request: int) -> tuple[str, ...]:
         """The chunks of one request."""

@@ -41,18 +41,25 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "whole": "ctxbench.steps.analyse:Whole",
         "history": "ctxbench.steps.analyse:History",
         "tool_results": "ctxbench.steps.analyse:ToolResults",
+        "keywords": "ctxbench.steps.analyse:Keywords",
     },
     "retrieve": {
         "dense": "ctxbench.steps.retrieve:Dense",
         "bm25": "ctxbench.steps.lexical:Bm25",
         "bm25f": "ctxbench.steps.lexical:Bm25f",
+        "full_text": "ctxbench.steps.text_search:FullText",
         "fuzzy": "ctxbench.steps.lexical:Fuzzy",
         "servers": "ctxbench.steps.retrieve:Servers",
+        "explicit": "ctxbench.steps.request_items:Explicit",
+        "thread": "ctxbench.steps.request_items:ConversationMessages",
+        "recent": "ctxbench.steps.request_items:RecentFiles",
         "everything": "ctxbench.steps.retrieve:Everything",
         "nothing": "ctxbench.steps.retrieve:Nothing",
         "random": "ctxbench.steps.retrieve:Random",
+        "similar": "ctxbench.steps.text_search:Similar",
     },
     "feature": {
+        "assembly": "ctxbench.features.assembly_columns:AssemblyScores",
         "conversation": "ctxbench.features.memory_columns:InConversation",
         "item": "ctxbench.features.built_in:Items",
         "labelled": "ctxbench.features.built_in:SimilarRequests",
@@ -91,10 +98,17 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "fit": {
         "budget": "ctxbench.steps.fit:Budget",
+        "excerpts": "ctxbench.steps.excerpts:Excerpts",
+        "greedy": "ctxbench.steps.knapsack:Greedy",
+        "knapsack": "ctxbench.steps.knapsack:Knapsack",
         "rendered": "ctxbench.steps.template:Rendered",
         "truncate": "ctxbench.steps.fit:Truncate",
     },
-    "format": {"messages": "ctxbench.steps.format:Messages", "template": "ctxbench.steps.template:Template"},
+    "format": {
+        "citations": "ctxbench.steps.citations:Citations",
+        "messages": "ctxbench.steps.format:Messages",
+        "template": "ctxbench.steps.template:Template",
+    },
     "importer": {
         "bfcl": "ctxbench.data.importers.bfcl:BFCL",
         "livemcpbench": "ctxbench.data.importers.livemcpbench:LiveMCPBench",
@@ -115,9 +129,10 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "wordllama": "ctxbench.embedding.wordllama:WordLlama",
     },
     "metric": {},  # those of a package; ours stand in `bench.metrics.declared`
-    "resource": {  # the last two are made from the embedder and the token counter of whoever opens resources
+    "resource": {  # `embedder` and `tokens` are made from what whoever opens resources has
         "chat": "ctxbench.net.chat:ChatModel",
         "embedder": "ctxbench.index.resources:TextVectors",
+        "text_index": "ctxbench.index.resources:TextIndexes",
         "tokens": "ctxbench.index.resources:TokenCounts",
     },
 }

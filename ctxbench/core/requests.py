@@ -239,6 +239,19 @@ class Batch:
             session_mode=frozen(np.array(modes, dtype=np.int64)),
         )
 
+    def named(self, row: int) -> list[int]:
+        """Positions of what a request names explicitly and may be offered for that, in its order, each once.
+
+        That is what it sees and may get, is enabled and not `always`, and neither in the session nor removed from it:
+        of `manual` mode, too, and whatever its search is restricted to.
+        """
+        request, catalog = self.requests[row], self.catalog
+        held = set(self.session_item[self.session_start[row] : self.session_start[row + 1]].tolist())
+        gone = held | {catalog.find(key) for key in request.removed}
+        named = [key for key in request.explicit if request.available is None or key in request.available]
+        places = dict.fromkeys(map(catalog.position, named))
+        return [at for at in places if at not in gone and catalog[at].enabled and catalog[at].include != "always"]
+
     def take(self, rows: Sequence[int]) -> Batch:
         """Return the batch of some of its requests, in the order of `rows`."""
         return Batch.of(self.catalog, (self.requests[row] for row in rows))

@@ -147,6 +147,13 @@ def offered_at(catalog: Catalog, candidates: Candidates, rows: IntArray) -> tupl
     )
 
 
+def chosen_items(query: Query, candidates: Candidates, request: int) -> list[tuple[Item, int]]:
+    """The chosen items of one request, by its place in the batch, in the one order, each with its row of the table."""
+    rows = candidates.rows(request)
+    chosen = (np.flatnonzero(candidates.chosen[rows]) + rows.start).tolist()
+    return [(query.batch.catalog[int(candidates.item[row])], row) for row in chosen]
+
+
 def origin_name(origin: int) -> str:
     """`session`, `search`, or `expansion` whatever the pass."""
     return _ORIGINS[min(origin, int(Origin.EXPANSION))]

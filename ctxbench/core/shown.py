@@ -87,6 +87,11 @@ def part_of(table: Candidates, row: int) -> tuple[int, int] | None:
     return None if end < 0 else (int(table.shown_from[row]), end)
 
 
+def part_text(item: Item, part: tuple[int, int] | None) -> str:
+    """A part of an item's prompt text by itself, without `MARK`; None = all."""
+    return item.prompt_text if part is None else item.prompt_text[slice(*part)]
+
+
 def holding(catalog: Catalog, table: Candidates, rows: IntArray, quotes: Sequence[str]) -> BoolArray:
     """Whether rows that show a part show enough of it.
 

@@ -164,6 +164,7 @@ class Found:
 
     Attributes:
         query: the analysed requests.
+        table: the candidates.
         resources: as of the pipeline.
         rows: of the table, by request and score of retrieval, best first, ties in catalog order; shape (n_found,).
         item: their catalog positions, shape (n_found,).
@@ -173,6 +174,7 @@ class Found:
     """
 
     query: Query
+    table: Candidates
     resources: Resources
     rows: IntArray
     item: IntArray
@@ -204,7 +206,7 @@ class Found:
         rows = np.flatnonzero(~np.isnan(score))
         rows = rows[np.lexsort((table.item[rows], -score[rows], table.request[rows]))]
         start = np.searchsorted(table.request[rows], np.arange(table.n_requests + 1)).astype(np.int64)
-        return cls(query, resources, rows, table.item[rows], score[rows], start, labelled)
+        return cls(query, table, resources, rows, table.item[rows], score[rows], start, labelled)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -32,12 +32,7 @@ NEAR = 5  # candidates that stayed out which a snapshot keeps of each query: wha
 SHORT = 16  # hex digits of a content hash
 
 LabelFact: TypeAlias = tuple[str, int, str, str]  # item id, grade, via, alternatives
-LISTS = (
-    "removed",
-    "explicit",
-    "recent",
-    "available",
-)  # of items, that a query may name; its session is offered
+LISTS = ("removed", "explicit", "recent", "available")  # of items, that a query may name; its session is offered
 _USUAL_LABEL = (int(Grade.REQUIRED), "direct", "")  # what most labels are
 
 

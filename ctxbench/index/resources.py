@@ -10,12 +10,13 @@ import numpy as np
 
 from ctxbench.core import registry
 from ctxbench.core.arrays import Float32Array, IntArray
-from ctxbench.core.errors import ParameterError
+from ctxbench.core.errors import ParameterError, UnknownNameError
 from ctxbench.core.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.core.stages import EMBEDDER, Resource, Resources, kind_of
 from ctxbench.embedding.embedder import Embedder
 from ctxbench.embedding.embedder_names import open_embedder
 from ctxbench.embedding.vectors import Vectors, VectorStats, open_vectors
+from ctxbench.index.text_index import TextIndex
 from ctxbench.index.versions import row_over
 from ctxbench.text.tokens import FileCounter, TokenCounter
 
@@ -79,6 +80,35 @@ class TokenCounts:
 
     def _count(self, items: Sequence[Item]) -> IntArray:
         return np.array(self._counter.count([item.id for item in items], [item.prompt_text for item in items]))
+
+
+class TextIndexes:
+    """The resource `text_index:NAME`, a `TextIndex`: `fts5`, in this process, or `postgres` (`CTXBENCH_POSTGRES`)."""
+
+    def __init__(self, _resources: Resources, model: str = "") -> None:
+        if model not in ("fts5", "postgres"):
+            raise UnknownNameError("text index", model, ("fts5", "postgres"))
+        self._model = model
+
+    @property
+    def identity(self) -> str:
+        """Which of the two it is; rows follow from the items, wherever they are kept."""
+        return self._model
+
+    @property
+    def value(self) -> TextIndex:
+        """The index, opened.
+
+        Raises:
+            TextIndexError: it cannot be had; says why, and what to do.
+        """
+        if self._model == "fts5":
+            from ctxbench.index.fts5 import Fts5Index
+
+            return Fts5Index()
+        from ctxbench.index.postgres import PostgresIndex
+
+        return PostgresIndex()
 
 
 class LocalResources(Resources):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from ctxbench.core.items import Item
+from ctxbench.core.query import Query
 
 _WORD = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # the first: `URLs`
@@ -23,6 +24,16 @@ _COMMON = (
 STOP_WORDS = frozenset(_COMMON.split())
 """Common English words of requests and descriptions, case-folded."""
 _LEFT_OUT = STOP_WORDS | frozenset(string.ascii_lowercase + string.digits)  # one ideograph is a word
+_FUNCTION = (
+    "i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers "
+    "herself it its itself they them their theirs themselves what which who whom this that these those am is are "
+    "was were be been being have has had having do does did doing a an the and but if or because as until while of "
+    "at by for with about against between into through during before after above below to from up down in out on "
+    "off over under again further then once here there when where why how all any both each few more most other "
+    "some such no nor not only own same so than too very s t can will just don should now"
+)
+FUNCTION_WORDS = frozenset(_FUNCTION.split())
+"""What no text index searches for: the English stop words of PostgreSQL, of Snowball."""
 ENDINGS = ("ations", "ation", "ings", "ing", "ers", "ies", "es", "ed", "er", "ly", "s", "e", "y")
 """English endings, in the order in which they are tried."""
 _NO_PLURAL = ("ss", "us", "is")  # `class`, `status`, `analysis`
@@ -37,6 +48,46 @@ def words(text: str) -> list[str]:
         return _WORD.findall(text.lower())
     folded = unicodedata.normalize("NFC", text.casefold())
     return "".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded).split()
+
+
+class _Separated(dict[int, str]):
+    """By character what stands for it in `separated`; made as they come."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        if not (char.isalnum() or unicodedata.category(char)[0] == "M"):
+            small = " "
+        else:
+            base = unicodedata.normalize("NFD", char)[0]
+            small = (base if base.isascii() else char).lower()
+        self[code] = small if len(small) == 1 else char
+        return self[code]
+
+
+_SEPARATED = _Separated()
+
+
+def separated(text: str) -> str:
+    """A text of the same length with blanks between its words, in small letters, Latin ones without accents.
+
+    A word is as in `words`: `Config_v2.yaml` is `config v2 yaml`. What both text indexes are given, so that they split
+    alike, whatever their own rules make of hosts, files, numbers and hyphens.
+    """
+    return text.translate(_SEPARATED)
+
+
+def composed(text: str) -> str:
+    """The same of both spellings of a letter with an accent; it may be shorter than the text."""
+    return separated(unicodedata.normalize("NFC", text))
+
+
+def phrases(words: Iterable[str]) -> list[tuple[str, ...]]:
+    """What text indexes search for: the parts of each word, in their order; those of `FUNCTION_WORDS` alone left out.
+
+    `config.yaml` is (`config`, `yaml`), which must stand side by side. Repeats are left out.
+    """
+    found = dict.fromkeys(tuple(composed(word).split()) for word in words)
+    return [phrase for phrase in found if not FUNCTION_WORDS.issuperset(phrase)]
 
 
 def name_words(text: str) -> list[str]:
@@ -128,6 +179,12 @@ def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) ->
         for word in chunk:
             found[word] = found.get(word, 0.0) + weight
     return found
+
+
+def asked_words(query: Query, request: int) -> tuple[str, ...]:
+    """The words that a request is about: its keywords, else those of its text without `STOP_WORDS`; each once."""
+    found = (word for word in words(query.batch.requests[request].text) if word not in STOP_WORDS)
+    return query.keywords[request] or tuple(dict.fromkeys(found))
 
 
 FIELDS = ("server", "name", "description", "parameters", "text")

@@ -1,9 +1,10 @@
-"""Analysis: what a request is searched with. Each makes chunks of one kind; a list of them puts all together."""
+"""Analysis: what a request is searched with. Each makes chunks of one kind, or keywords; a list puts all together."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ctxbench.core.errors import ParameterError, check_range
@@ -12,9 +13,12 @@ from ctxbench.core.registry import foreign_code
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
+from ctxbench.index.words import STOP_WORDS
 from ctxbench.text.chunking import chunk_rules
 from ctxbench.text.chunking.chunk_rules import Rule, chunk_rule
 from ctxbench.text.original_rules import CHUNK_LIMIT
+
+_ENDS = re.compile(r"^[\W_]+|[\W_]+$")  # what is no letter or digit, at either end of a word
 
 
 class _OfText(Strategy):
@@ -204,6 +208,29 @@ class ToolResults(Strategy):
             for request in batch.requests
         ]
         return _weighted_query(batch, rows, ChunkKind.TOOL_RESULT)
+
+
+@dataclass(frozen=True)
+class Keywords(Strategy):
+    """The keywords of the text, for steps that match them: its words of more than three letters, no stop words.
+
+    Words are what stands between white space, in lower case; punctuation at either end is taken off (the document
+    leaves it on, so that `invoice?` finds no invoice). Stop words are `index.words.STOP_WORDS`. Each word stands once,
+    where it came first. No chunks are made: name another analysis beside it. A request without such a word has none.
+    Cost: linear in the text. Source: document 002, `extractKeywords`.
+    """
+
+    def __call__(self, batch: Batch, resources: Resources) -> Query:
+        """Find the keywords of every request."""
+        keywords = tuple(tuple(dict.fromkeys(_keywords(request.text))) for request in batch.requests)
+        return replace(Query.of_chunks(batch, [[]] * len(batch)), keywords=keywords)
+
+
+def _keywords(text: str) -> Iterator[str]:
+    for word in text.lower().split():
+        bare = _ENDS.sub("", word)
+        if len(bare) > 3 and bare not in STOP_WORDS:
+            yield bare
 
 
 def _weighted_query(batch: Batch, rows: Sequence[Sequence[tuple[str, float]]], kind: ChunkKind) -> Query:

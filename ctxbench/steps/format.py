@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ctxbench.core.candidates import Candidates
 from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Request
-from ctxbench.core.selection import Prompt
+from ctxbench.core.selection import Prompt, chosen_items
 from ctxbench.core.shown import part_of, text_shown
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
@@ -38,12 +36,11 @@ class Messages(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
-        batch, prompts = query.batch, []
-        for place, request in enumerate(batch.requests):
-            rows = candidates.rows(place)
-            chosen = (np.flatnonzero(candidates.chosen[rows]) + rows.start).tolist()
-            items = [batch.catalog[int(candidates.item[row])] for row in chosen]
-            prompts.append(self.prompt(request, items, [part_of(candidates, row) for row in chosen]))
+        prompts = []
+        for place, request in enumerate(query.batch.requests):
+            items = chosen_items(query, candidates, place)
+            shown = [part_of(candidates, row) for _, row in items]
+            prompts.append(self.prompt(request, [item for item, _ in items], shown))
         return prompts
 
     def prompt(

@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-
-from ctxbench.core.arrays import BoolArray, IntArray
 from ctxbench.core.candidates import Candidates, Origin, place_among
 from ctxbench.core.errors import check_range
 from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
-from ctxbench.core.selection import Prompt
+from ctxbench.core.selection import Prompt, chosen_items
 from ctxbench.core.shown import part_of, text_shown
 from ctxbench.core.stages import FORMAT, Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.text.prompt_budget import BUDGET, BUDGET_WORDS, cut_places, prompt_tokens, rendered_fit
+from ctxbench.text.prompt_budget import BUDGET, BUDGET_WORDS, cut_to_fit, prompt_tokens, rendered_fit
 from ctxbench.text.templates import ContextTemplate
 
 
@@ -59,11 +56,9 @@ class Template(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
-        catalog, prompts = query.batch.catalog, []
+        prompts = []
         for place, request in enumerate(query.batch.requests):
-            rows = candidates.rows(place)
-            chosen = (np.flatnonzero(candidates.chosen[rows]) + rows.start).tolist()
-            items: list[tuple[Item, int]] = [(catalog[int(candidates.item[row])], row) for row in chosen]
+            items = chosen_items(query, candidates, place)
             memories = [_variables(item, candidates, row) for item, row in items if item.type != "tool"]
             context = self.layout.render(memories)
             tools, texts = [item for item, _ in items if item.type == "tool"], [context] if context else []
@@ -116,43 +111,5 @@ class Rendered(Strategy):
         table = candidates.marked(rows & ~fits & ~first, rule)
         if not first.any():
             return table
-        table, cut = _cut(query, table, resources, first, most)
+        table, cut = cut_to_fit(query, table, resources, first, most)
         return table.marked(first & ~cut, rule)
-
-
-def _cut(
-    query: Query, table: Candidates, resources: Resources, rows: BoolArray, most: IntArray
-) -> tuple[Candidates, BoolArray]:
-    """Show the longest beginning of some rows with which the prompt of their request has at most `most` tokens.
-
-    Args:
-        query, table, resources: what is asked, found and used.
-        rows: at most one a request, shape (n,).
-        most: shape (n_requests,).
-
-    Returns:
-        The table, and which rows are cut; of the others not one character fits.
-    """
-    at = np.flatnonzero(rows)
-    items: list[Item] = [query.batch.catalog[item] for item in table.item[at].tolist()]
-    parts = [part_of(table, row) or (0, len(item.prompt_text)) for row, item in zip(at.tolist(), items, strict=True)]
-    start = np.array([part[0] for part in parts], dtype=np.int64)
-    places = [
-        iter(([], [], [])) if item.type == "tool" else cut_places(item.prompt_text, *part, sentence=True)
-        for item, part in zip(items, parts, strict=True)
-    ]
-    end = np.zeros(len(at), dtype=np.int64)
-    for _ in range(3):  # sentences, words, characters
-        ends = [np.array([] if found else next(one), dtype=np.int64) for one, found in zip(places, end, strict=True)]
-        low, high = np.zeros(len(at), dtype=np.int64), np.array([len(one) for one in ends], dtype=np.int64)
-        while (trying := low < high).any():  # the prompts of all requests at once
-            middle = np.minimum((low + high + 1) // 2, 2 * low + 64)  # what is far too long is not counted
-            tried = np.array([ends[i][middle[i] - 1] for i in np.flatnonzero(trying)], dtype=np.int64)
-            shown = np.isin(np.arange(len(rows)), at[trying])
-            attempt = table.marked(rows & ~shown, BUDGET).showing(shown, start[trying], tried, np.zeros_like(tried))
-            fits = (prompt_tokens(query, attempt, resources) <= most)[table.request[at]]
-            low, high = np.where(trying & fits, middle, low), np.where(trying & ~fits, middle - 1, high)
-        end = np.array([one[n - 1] if n else old for one, n, old in zip(ends, low, end, strict=True)], dtype=np.int64)
-    cut = np.isin(np.arange(len(rows)), at[end > 0])
-    texts = [text_shown(items[i], (int(start[i]), int(end[i]))) for i in np.flatnonzero(end)]
-    return table.showing(cut, start[end > 0], end[end > 0], resources.text_tokens(texts)), cut

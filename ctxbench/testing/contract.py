@@ -74,6 +74,8 @@ def _value_faults(query: Query, table: Candidates) -> Iterator[str]:
         return
     searched = table.origin != Origin.SESSION
     barred = searched & ~batch.eligible[table.request, table.item]
+    for row in np.flatnonzero(barred & (table.mode == Mode.EXPLICIT)).tolist():  # naming an item opens it, if `manual`
+        barred[row] = table.item[row] not in batch.named(int(table.request[row]))
     if barred.any():
         yield f"an item that the request may not get, or that the session holds, is offered: {_at(table, barred)}"
     if not np.isfinite(table.score[searched]).all():

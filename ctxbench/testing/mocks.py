@@ -61,7 +61,7 @@ def mock_catalog() -> Catalog:
     others = [
         Item(type="file", name="src/issue.py", text="class Issue:\n\n    def close(self) -> None: ..."),
         Item(type="chunk", name="src/issue.py#2", text="def close(self) -> None: ..."),
-        Item(type="message", name="m1", text="Please close the issue when the invoice is paid."),
+        Item(type="message", name="m1", text="Please close the issue when the invoice is paid.", conversation="c1"),
         Item(type="memory", name="likes tea", text="Prefers tea to coffee."),
     ]
     return Catalog([*tools, *rules, *references, *others])
@@ -71,6 +71,7 @@ def mock_requests() -> tuple[Request, ...]:
     """Requests over `mock_catalog`: blank ones, scopes down to nothing, sessions, repeats, long and odd texts."""
     twin, tracker = ItemKey("rule", None, "twin"), ItemKey("tool", "tracker", "create_issue")
     backup, hand = ItemKey("tool", "backup", "create_issue"), ItemKey("rule", None, "by hand")
+    file, off = ItemKey("file", None, "src/issue.py"), ItemKey("rule", None, "switched off")
     texts = {
         "plain": "Open a new issue with the label bug",
         "again": "Open a new issue with the label bug",
@@ -97,8 +98,8 @@ def mock_requests() -> tuple[Request, ...]:
             id="conversation",
             text="And close it again",
             history=(Message("user", "Open an issue"), Message("assistant", "Done: number 7.")),
-            explicit=(tracker,),
-            recent=(backup, tracker),
+            explicit=(tracker, hand, off),
+            recent=(backup, tracker, file),
             uses=((backup, 3), (tracker, 0)),
             tool_results=(("create_issue", '{"number": 7}'),),
             user="ann",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, IntArray
+from ctxbench.core.arrays import BoolArray, IntArray, starts
 from ctxbench.core.candidates import Candidates, place_among
+from ctxbench.core.items import Item
 from ctxbench.core.query import Query
-from ctxbench.core.shown import between_characters
+from ctxbench.core.shown import between_characters, part_of, text_shown
 from ctxbench.core.stages import FORMAT, Resources
 from ctxbench.text.chunking.sentences import sentences
 
@@ -23,6 +25,54 @@ def prompt_tokens(query: Query, table: Candidates, resources: Resources) -> IntA
     counts = resources.text_tokens([text for one in texts for text in one])
     owner = np.repeat(np.arange(len(texts)), [len(one) for one in texts])
     return np.bincount(owner, weights=counts, minlength=len(texts)).astype(np.int64)
+
+
+class RowPrices(NamedTuple):
+    """What some rows add to the prompts of their requests: k of them cost about their prices and k - 1 times `joint`.
+
+    Attributes:
+        alone: of each row if it is the only one, >= 0, and 0 for other rows; shape (n,).
+        joint: what two rows cost more than each alone, by request: a separator, less a header; shape (n_requests,).
+        held: tokens of each request's prompt without these rows, shape (n_requests,).
+    """
+
+    alone: IntArray
+    joint: IntArray
+    held: IntArray
+
+
+def row_prices(query: Query, table: Candidates, resources: Resources, rows: BoolArray) -> RowPrices:
+    """The prices of some rows as the pipeline's format renders them; what else is chosen stays in the prompt.
+
+    Args:
+        query, table, resources: what is asked, found and used.
+        rows: which, shape (n,).
+    """
+    n = table.n_requests
+    stays = [
+        np.flatnonzero(table.chosen[table.rows(one)] & ~rows[table.rows(one)]) + table.start[one] for one in range(n)
+    ]
+    own = [np.flatnonzero(rows[table.rows(one)]) + table.start[one] for one in range(n)]
+    # of each request one prompt without these rows, one with each of them, and one with the first two
+    added = [[one[:0], *one[:, None], one[:2]] for one in own]
+    asked = np.repeat(np.arange(n), [len(one) for one in added])
+    shown = [np.sort(np.append(stays[place], one)) for place, ones in enumerate(added) for one in ones]
+    held = np.concatenate([np.zeros(0, dtype=np.int64), *shown])
+    one_each = Candidates(
+        start=starts([len(one) for one in shown]),
+        rules=table.rules,
+        columns={name: column[held] for name, column in table.columns.items()},
+        **{name: getattr(table, name)[held] for name in table.row_arrays()},
+    )
+    tokens = prompt_tokens(query.taken(asked), one_each, resources)
+    first = starts([len(one) for one in added])[:-1]
+    alone, at = np.zeros(len(table), dtype=np.int64), first[table.request[rows]]
+    alone[rows] = np.maximum(tokens[at + 1 + place_among(table, rows)[rows]] - tokens[at], 0)
+    joint = np.zeros(n, dtype=np.int64)
+    for request in np.flatnonzero([len(one) > 1 for one in own]).tolist():
+        none, one, other, both = (int(tokens[first[request] + at]) for at in (0, 1, 2, len(own[request]) + 1))
+        joint[request] = both + none - one - other
+    return RowPrices(alone, joint, tokens[first])
 
 
 def rendered_fit(
@@ -59,6 +109,44 @@ def rendered_fit(
         fitting = within(rows & (place < middle[table.request]))
         low, high = np.where(fitting, middle, low), np.where(fitting, high, middle - 1)
     return rows & (place < low[table.request])
+
+
+def cut_to_fit(
+    query: Query, table: Candidates, resources: Resources, rows: BoolArray, most: IntArray
+) -> tuple[Candidates, BoolArray]:
+    """Show the longest beginning of some rows with which the prompt of their request has at most `most` tokens.
+
+    Args:
+        query, table, resources: what is asked, found and used.
+        rows: at most one a request, shape (n,).
+        most: shape (n_requests,).
+
+    Returns:
+        The table, and which rows are cut; of the others not one character fits.
+    """
+    at = np.flatnonzero(rows)
+    items: list[Item] = [query.batch.catalog[item] for item in table.item[at].tolist()]
+    parts = [part_of(table, row) or (0, len(item.prompt_text)) for row, item in zip(at.tolist(), items, strict=True)]
+    start = np.array([part[0] for part in parts], dtype=np.int64)
+    places = [
+        iter(([], [], [])) if item.type == "tool" else cut_places(item.prompt_text, *part, sentence=True)
+        for item, part in zip(items, parts, strict=True)
+    ]
+    end = np.zeros(len(at), dtype=np.int64)
+    for _ in range(3):  # sentences, words, characters
+        ends = [np.array([] if found else next(one), dtype=np.int64) for one, found in zip(places, end, strict=True)]
+        low, high = np.zeros(len(at), dtype=np.int64), np.array([len(one) for one in ends], dtype=np.int64)
+        while (trying := low < high).any():  # the prompts of all requests at once
+            middle = np.minimum((low + high + 1) // 2, 2 * low + 64)  # what is far too long is not counted
+            tried = np.array([ends[i][middle[i] - 1] for i in np.flatnonzero(trying)], dtype=np.int64)
+            shown = np.isin(np.arange(len(rows)), at[trying])
+            attempt = table.marked(rows & ~shown, BUDGET).showing(shown, start[trying], tried, np.zeros_like(tried))
+            fits = (prompt_tokens(query, attempt, resources) <= most)[table.request[at]]
+            low, high = np.where(trying & fits, middle, low), np.where(trying & ~fits, middle - 1, high)
+        end = np.array([one[n - 1] if n else old for one, n, old in zip(ends, low, end, strict=True)], dtype=np.int64)
+    cut = np.isin(np.arange(len(rows)), at[end > 0])
+    texts = [text_shown(items[i], (int(start[i]), int(end[i]))) for i in np.flatnonzero(end)]
+    return table.showing(cut, start[end > 0], end[end > 0], resources.text_tokens(texts)), cut
 
 
 def cut_places(text: str, start: int, end: int, *, sentence: bool) -> Iterator[list[int]]:

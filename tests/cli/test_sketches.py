@@ -28,7 +28,7 @@ def table(query, found, mode=cb.Mode.AGENT):
 
 
 @dataclass(frozen=True)
-class Explicit(cb.Strategy):
+class Named(cb.Strategy):
     def __call__(self, query, resources):
         named = [(row, key) for row, request in enumerate(query.batch.requests) for key in request.explicit]
         asked = [(row, query.batch.catalog.find(key), 1.0) for row, key in named]
@@ -36,7 +36,7 @@ class Explicit(cb.Strategy):
 
 
 @dataclass(frozen=True)
-class Recent(cb.Strategy):
+class Newest(cb.Strategy):
     n: int = 5
 
     def __call__(self, query, resources):
@@ -78,7 +78,7 @@ class Follow(cb.Strategy):
         return cb.brought_in(candidates, keys[:, 0], keys[:, 1], **given)
 
 '''
-KINDS = {"retrieve": ("Explicit", "Recent", "Patterns"), "expand": ("Follow",)}
+KINDS = {"retrieve": ("Named", "Newest", "Patterns"), "expand": ("Follow",)}
 LINEAR = {"linear": {"weights": {"retrieved.score": 1.0, "memory.recency": "$recency", "memory.confidence": 0.2}}}
 CUT = [{"first": {"n": "$n"}}, {"budget": {"tokens": 400}}]
 SKETCHES = {
@@ -87,7 +87,7 @@ SKETCHES = {
         "refine": ["follow", LINEAR, {"truncate": {"tokens": 6}}, *CUT],
     },
     "assembly": {
-        "retrieve": {"merge": ["explicit", "bm25", "fuzzy", "recent"]},
+        "retrieve": {"merge": ["named", "bm25", "fuzzy", "newest"]},
         "refine": [{"weighted": {}}, LINEAR, *CUT],
     },
     "codebase": {

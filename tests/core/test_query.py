@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from ctxbench.core.items import Catalog
-from ctxbench.core.query import ChunkKind, Query
+from ctxbench.core.query import ChunkKind, Query, whole_texts
 from ctxbench.core.requests import Batch, Request
+from ctxbench.testing import mock_catalog, mock_requests
 
 BATCH = Batch.of(Catalog([]), [Request(id=name, text="") for name in "abc"])
 
@@ -46,3 +50,24 @@ def test_a_query_without_repeats_is_its_own_distinct_one():
     distinct, place = query.distinct
     assert distinct is query
     assert place.tolist() == [0, 1, 0]
+
+
+def test_some_requests_of_a_query_are_those_of_a_query_of_them_and_may_repeat():
+    catalog, requests = mock_catalog(), mock_requests()
+    query = whole_texts(Batch.of(catalog, requests))
+    query = replace(query, keywords=tuple((request.id,) for request in requests))
+    rows = np.array([3, len(requests) - 2, 0, len(requests) - 1], dtype=np.int64)
+    part, wanted = query.taken(rows), whole_texts(Batch.of(catalog, [requests[row] for row in rows.tolist()]))
+    assert part.batch.requests == wanted.batch.requests
+    assert (part.text, part.keywords) == (wanted.text, tuple((one.id,) for one in wanted.batch.requests))
+    for name in ("session_start", "session_item", "session_mode", "visible", "eligible"):
+        np.testing.assert_array_equal(np.asarray(getattr(part.batch, name)), np.asarray(getattr(wanted.batch, name)))
+    for name in ("start", "weight", "kind"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(wanted, name))
+    twice = query.taken(np.array([rows[1], rows[1]]))
+    assert [twice.batch.ids, twice.chunks(0), twice.batch.session_start.tolist()] == [
+        (requests[rows[1]].id,) * 2,
+        twice.chunks(1),
+        [0, 3, 6],
+    ]
+    assert len(query.taken(rows[:0]).batch) == 0

@@ -10,5 +10,6 @@ for folder in (
     "gate",
     "tuning",
     "questions",
+    "assembly",
 ):  # last, as a script may be called as a package of others is
     sys.path.append(str(Path(__file__).parents[2] / "experiments" / folder))

@@ -2,7 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from ctxbench.index.words import STOP_WORDS, WordRule, name_parts, name_words, stem, weighted_words, words
+from ctxbench.index.words import (
+    STOP_WORDS,
+    WordRule,
+    composed,
+    name_parts,
+    name_words,
+    phrases,
+    separated,
+    stem,
+    weighted_words,
+    words,
+)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +124,28 @@ def test_stop_words_are_as_words_gives_them():
 def test_words_count_by_the_weight_of_their_chunk_in_the_order_of_first_appearance():
     found = weighted_words([["b", "a"], ["a", "c"]], [1.0, 0.5])
     assert list(found.items()) == [("b", 1.0), ("a", 1.5), ("c", 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Config_v2.yaml", "config v2 yaml"),
+        ("don't  STOP", "don t  stop"),
+        ("Café, \u0130stanbul", "cafe  istanbul"),
+        ("日本 हिन्दी ß²", "日本 हिन्दी ß²"),
+        ("a\0b\ud800c\x01", "a b c "),
+        ("", ""),
+    ],
+)
+def test_separated_keeps_every_character_in_its_place(text, expected):
+    assert separated(text) == expected
+    assert len(separated(text)) == len(text)
+
+
+def test_composed_takes_both_spellings_of_a_letter_for_one():
+    assert composed("cafe\u0301") == composed("caf\u00e9") == "cafe"
+
+
+def test_phrases_are_the_parts_of_words_without_repeats_and_function_words_alone():
+    words = ["The", "config.yaml", "CONFIG/yaml", "?!", "state-of-the-art", "don't", "x"]
+    assert phrases(words) == [("config", "yaml"), ("state", "of", "the", "art"), ("x",)]

@@ -8,7 +8,7 @@ from ctxbench.core.items import Catalog
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import ChunkKind
 from ctxbench.core.requests import Batch, Message, Request
-from ctxbench.steps.analyse import Clauses, History, Sentences, ToolResults, Whole, Windows
+from ctxbench.steps.analyse import Clauses, History, Keywords, Sentences, ToolResults, Whole, Windows
 
 OF_TEXT = [Sentences(), Sentences(rule="marked"), Clauses(), Windows(), Whole()]
 
@@ -179,3 +179,29 @@ def test_analyses_together_make_all_kinds_of_chunks():
     query = pipeline.analyse.call(batch, testing.mock_resources())
     assert query.text == ("now", "go", "third", "three")
     assert query.kind.tolist() == [0, 0, 1, 2]
+
+
+def keywords(*texts: str) -> tuple[tuple[str, ...], ...]:
+    batch = Batch.of(Catalog([]), [Request(id=str(n), text=text) for n, text in enumerate(texts)])
+    query = Keywords()(batch, testing.mock_resources())
+    assert query.text == ()
+    return query.keywords
+
+
+def test_keywords_are_words_of_more_than_three_letters_that_are_no_stop_words():
+    # `pay` has three, `from` and `what` are stop words, `Refund` comes twice
+    assert keywords("What REFUND do I pay from the Öffnungszeiten refund", "", "pay") == (
+        ("refund", "öffnungszeiten"), (), (),
+    )  # fmt: skip
+
+
+def test_punctuation_is_taken_off_a_keyword_but_stays_within():
+    assert keywords('"invoices?" (src/a.py), user\'s _name_ ...!') == (("invoices", "src/a.py", "user's", "name"),)
+    assert keywords("pay!! not?") == ((),)  # of three letters without it
+
+
+def test_keywords_stand_beside_the_chunks_of_another_analysis():
+    pipeline = Pipeline.of({"analyse": ["whole", "keywords"], "retrieve": "nothing"})
+    batch = Batch.of(Catalog([]), [Request(id="q", text="Late invoices")])
+    query = pipeline.run(batch, testing.mock_resources()).query
+    assert (query.chunks(0), query.keywords) == (("Late invoices",), (("late", "invoices"),))

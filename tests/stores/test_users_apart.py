@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.requests import Batch
+from ctxbench.stores.base_store import RECENT
 from ctxbench.stores.events import EVENTS, Event
 from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.sqlite import SqliteStore
@@ -121,3 +122,12 @@ def test_a_refusal_of_an_event_tells_nothing_of_anothers_items(steps, id_, user)
         assert said == _tried(bare, _record("w", "access", id_, (user, None), "2026-03-09"))
     else:
         assert id_ in seen
+
+
+def test_a_request_says_the_last_hundred_files_alone():
+    store, names = DictStore(), [f"{n:03d}.md" for n in range(RECENT + 5)]
+    store.create_workspace("w")
+    store.insert_many([memory(name, type="file") for name in names])
+    store.record(*(Event(kind="access", workspace="w", id=name, at="2026-03-02") for name in names))
+    recent = [key.name for key in store.request("w", "x").recent]
+    assert recent == [f"{name}@1" for name in reversed(names[5:])]

@@ -19,7 +19,7 @@ _OF_SPANS = ("attributes", "parentSpanId", "parent_span_id", "parent_id", "start
 
 
 @dataclass(slots=True, kw_only=True)
-class Event:
+class SpanEvent:
     """An event of a span, or a log record: its name and its data."""
 
     name: str
@@ -44,7 +44,7 @@ class Span:
     name: str = ""
     start: float | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
+    events: list[SpanEvent] = field(default_factory=list)
     failed: bool = False
     message: str = ""
     is_log: bool = False
@@ -105,7 +105,7 @@ def _span(data: Mapping[str, Any]) -> Span:
         start=seconds(get(data, "startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime", "timestamp")),
         attributes=_attributes(data.get("attributes")),
         events=[
-            Event(name=str(entry.get("name") or ""), data=_attributes(entry.get("attributes")))
+            SpanEvent(name=str(entry.get("name") or ""), data=_attributes(entry.get("attributes")))
             for entry in data.get("events") or ()
         ],
         failed=code in (2, "2", "ERROR", "STATUS_CODE_ERROR"),
@@ -122,7 +122,7 @@ def _log(data: Mapping[str, Any]) -> Span:
         trace=_hex(get(data, "traceId", "trace_id")),
         id=_hex(get(data, "spanId", "span_id")),
         start=seconds(get(data, "timeUnixNano", "observedTimeUnixNano", "timestamp")),
-        events=[Event(name=name, data=content)],
+        events=[SpanEvent(name=name, data=content)],
         is_log=True,
     )
 

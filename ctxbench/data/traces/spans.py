@@ -21,7 +21,7 @@ from ctxbench.data.traces.chat_messages import (
     result_status,
     set_summary,
 )
-from ctxbench.data.traces.otlp import Event, Span
+from ctxbench.data.traces.otlp import Span, SpanEvent
 from ctxbench.data.traces.records import Call, Interner, LogFindings, Record, get, text_or_none
 from ctxbench.data.traces.span_tree import Node, SpanTree
 from ctxbench.sources.name_resolver import named
@@ -42,7 +42,7 @@ class SpanReader:
         self._findings = findings
         self._interner = interner
         self._traces: dict[str, dict[str, Node]] = {}
-        self._logged: dict[tuple[str, str], list[Event]] = {}
+        self._logged: dict[tuple[str, str], list[SpanEvent]] = {}
 
     def add(self, span: Span, place: int) -> None:
         """Add a span or a log record.
@@ -97,7 +97,7 @@ class SpanReader:
             self._findings.counts["responses_unread"] += span.answer_unread
         return node
 
-    def _tools(self, attributes: Mapping[str, Any], events: Iterable[Event]) -> tuple[str, ...] | None:
+    def _tools(self, attributes: Mapping[str, Any], events: Iterable[SpanEvent]) -> tuple[str, ...] | None:
         sources = (attributes, *(event.data for event in events))
         definitions = next((data[_TOOLS] for data in sources if data.get(_TOOLS) is not None), None)
         if definitions is None:
@@ -124,7 +124,7 @@ class SpanReader:
         else:
             self._set_messages(record, read_messages(messages), read_messages(answers))
 
-    def _read_events(self, record: Record, events: Iterable[Event]) -> None:
+    def _read_events(self, record: Record, events: Iterable[SpanEvent]) -> None:
         """Read messages of the older, event-based forms."""
         messages: list[ChatMessage] = []
         answers: list[ChatMessage] = []

@@ -1,0 +1,173 @@
+"""The text index of this process: SQLite's FTS5 in memory, asked for one word at a time."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.items import Item
+from ctxbench.index.text_index import PATH_WEIGHT, START, STOP, TextIndexError, path_of, spans
+from ctxbench.index.trigrams import TrigramIndex
+from ctxbench.index.words import composed, phrases, separated
+
+_K1, _B = 1.2, 0.75  # those of FTS5
+_KEPT = 4_000_000  # rows of words that are kept for the next request; 8 bytes each
+_WORDS = "tokenize = \"porter unicode61 remove_diacritics 2 categories 'L* N* Co M*'\""
+
+
+class _Held(NamedTuple):
+    """The rows that hold a phrase, rising, of the first `n_rows`, and how often; the path counts `PATH_WEIGHT`."""
+
+    n_rows: int
+    row: npt.NDArray[np.int32]
+    often: npt.NDArray[np.int32]
+
+
+class Fts5Index:
+    """See `TextIndex`. Scores are BM25 as of FTS5, but over the rows that are asked about.
+
+    FTS5 itself counts over its whole table, so that others' files would move a score. It is asked for the score of each
+    word alone, from which how often a row holds the word follows. That is kept for the words that were asked last, and
+    carried on where rows were added.
+
+    Raises:
+        TextIndexError: this Python's SQLite lacks FTS5.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._db = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        weakref.finalize(self, self._db.close)
+        try:
+            self._db.execute(f"CREATE VIRTUAL TABLE files USING fts5(path, content, content = '', {_WORDS})")
+            self._db.execute(f"CREATE VIRTUAL TABLE marked USING fts5(content, {_WORDS})")
+        except sqlite3.OperationalError as error:
+            what = f"text_index:fts5: SQLite {sqlite3.sqlite_version} of this Python was built without FTS5 ({error})"
+            raise TextIndexError(f"{what}; use another Python, or text_index:postgres") from None
+        self._row: dict[tuple[str, str], int] = {}
+        self._texts: list[tuple[str, str]] = []
+        self._length = np.empty(0, dtype=np.int64)  # words of each row
+        self._held: OrderedDict[tuple[str, ...], _Held] = OrderedDict()
+        self._n_held = 0
+        self._trigrams = TrigramIndex()
+
+    def rows(self, items: Sequence[Item]) -> IntArray:
+        """See `TextIndex.rows`."""
+        texts = [(path_of(item), item.text) for item in items]
+        with self._lock:
+            first = len(self._texts)
+            new = [one for one in dict.fromkeys(texts) if one not in self._row]
+            with self._transaction():
+                given = ((row, composed(path), composed(text)) for row, (path, text) in enumerate(new, first))
+                self._db.executemany("INSERT INTO files (rowid, path, content) VALUES (?, ?, ?)", given)
+                sizes = self._db.execute("SELECT sz FROM files_docsize WHERE id >= ? ORDER BY id", (first,))
+                lengths = np.array([_words_of(size) for (size,) in sizes], dtype=np.int64)
+            self._length = np.concatenate([self._length, lengths])
+            self._texts += new
+            self._row.update((one, row) for row, one in enumerate(new, first))
+            return np.array([self._row[one] for one in texts], dtype=np.int64)
+
+    def scores(self, words: Sequence[str], among: IntArray, *, every: bool) -> FloatArray:
+        """See `TextIndex.scores`."""
+        asked = phrases(words)
+        score, matched = np.zeros(len(among)), np.zeros(len(among), dtype=np.int64)
+        with self._lock:
+            held = [self._holding(phrase) for phrase in asked]
+            length, of_row = self._length[among], np.zeros(len(self._length))
+        norm = _K1 * (1 - _B + _B * length / max(float(length.mean()), 1.0)) if len(among) else score
+        for one in held:
+            of_row[one.row] = one.often
+            count = of_row[among]
+            of_row[one.row] = 0.0
+            rows = np.flatnonzero(count)
+            rarity = math.log(1 + (len(among) - len(rows) + 0.5) / (len(rows) + 0.5))
+            score[rows] += rarity * count[rows] * (_K1 + 1) / (count[rows] + norm[rows])
+            matched[rows] += 1
+        return np.where(matched == len(asked), score, 0.0) if every else score
+
+    def similar(self, text: str, among: IntArray, *, measure: str, threshold: float) -> FloatArray:
+        """See `TextIndex.similar`."""
+        with self._lock:
+            return self._trigrams.similar(self._texts, text, measure=measure, threshold=threshold)[among]
+
+    def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """See `TextIndex.marks`; a word of several parts is marked as one, where they stand side by side."""
+        asked = " OR ".join(map(_quoted, phrases(words)))
+        found: list[list[tuple[int, int]]] = [[] for _ in texts]
+        if asked:
+            with self._lock, self._transaction():
+                given = ((row, separated(text)) for row, text in enumerate(texts))
+                self._db.executemany("INSERT INTO marked (rowid, content) VALUES (?, ?)", given)
+                query = "SELECT rowid, highlight(marked, 0, ?, ?) FROM marked WHERE marked MATCH ?"
+                for row, text in self._db.execute(query, (START, STOP, asked)).fetchall():
+                    found[row] = spans(text)
+                self._db.execute("DELETE FROM marked")
+        return found
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing: what is interrupted leaves no row behind."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _holding(self, phrase: tuple[str, ...]) -> _Held:
+        """The rows that hold a phrase."""
+        none = np.empty(0, dtype=np.int32)
+        held = self._held.pop(phrase, _Held(0, none, none))
+        self._n_held -= len(held.row)
+        n_rows = len(self._length)
+        if held.n_rows < n_rows:
+            query = "SELECT rowid, bm25(files, ?, 1.0) FROM files WHERE files MATCH ? AND rowid >= ?"
+            found = self._db.execute(query, (PATH_WEIGHT, _quoted(phrase), held.n_rows)).fetchall()
+            if found:
+                row, score = np.array(found, dtype=np.float64).T
+                count = self._counts(row.astype(np.int64), -score, len(held.row) + len(found))
+                held = _Held(n_rows, np.append(held.row, row.astype(np.int32)), np.append(held.often, count))
+            held = held._replace(n_rows=n_rows)
+        self._held[phrase] = held
+        self._n_held += len(held.row)
+        while self._n_held > _KEPT and len(self._held) > 1:
+            self._n_held -= len(self._held.popitem(last=False)[1].row)
+        return held
+
+    def _counts(self, row: IntArray, score: FloatArray, n_holding: int) -> npt.NDArray[np.int32]:
+        """How often rows hold a phrase, by the score that FTS5 gives each for it, shape (n,).
+
+        Source: FTS5's `bm25()`, `rarity * f * (k1 + 1) / (f + k1 * (1 - b + b * length / mean length))`, in which
+        rarity is log((N - n + 0.5) / (n + 0.5)), or 1e-6 where that is not above 0.
+        """
+        n_rows = len(self._length)
+        rarity = math.log((n_rows - n_holding + 0.5) / (n_holding + 0.5))
+        share = score / (rarity if rarity > 0 else 1e-6)
+        norm = _K1 * (1 - _B + _B * self._length[row] * n_rows / int(self._length.sum()))
+        return np.rint(share * norm / (_K1 + 1 - share)).astype(np.int32)
+
+
+def _quoted(phrase: Sequence[str]) -> str:
+    """A phrase as a string of FTS5, in which nothing is syntax."""
+    return f'"{" ".join(phrase)}"'
+
+
+def _words_of(sizes: bytes) -> int:
+    """The sum of numbers of variable length: seven bits a byte, the last below 128."""
+    total = number = 0
+    for byte in sizes:
+        number = number << 7 | byte & 127
+        if byte < 128:
+            total, number = total + number, 0
+    return total

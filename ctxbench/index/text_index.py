@@ -1,0 +1,96 @@
+"""Text indexes: words and trigrams of files by their path and content, in SQLite or PostgreSQL, by one protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.errors import UserError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.stages import Resources
+from ctxbench.index.versions import row_over
+
+PATH_WEIGHT = 10.0  # a word in the path counts as often as this in the content, as PostgreSQL's A beside its D
+MEASURES = ("similarity", "word_similarity")
+START, STOP = "\x01", "\x02"  # round a match; no separated text holds them
+
+
+class TextIndexError(UserError):
+    """A text index cannot be had: it is not installed, not reached, too old, or lacks something."""
+
+
+class TextIndex(Protocol):
+    """An index of items by path (`path_of`) and text, which only grows; usable from several threads.
+
+    Words are split as `index.words.phrases` does, so that none is query syntax. English endings are taken off.
+    """
+
+    def rows(self, items: Sequence[Item]) -> IntArray:
+        """The rows of items in the index's table, shape (n,); what is not there yet is added.
+
+        Items of equal path and text share a row. No row is ever changed.
+        """
+        ...
+
+    def scores(self, words: Sequence[str], among: IntArray, *, every: bool) -> FloatArray:
+        """How well rows match any word, or every one.
+
+        Args:
+            words: at least one that is no function word, or nothing matches.
+            among: rows, shape (n,), repeats allowed; nothing else is counted, so that no other row moves a score.
+            every: whether a row must hold all of them.
+
+        Returns:
+            Shape (n,), > 0 where a row matches, else 0.
+        """
+        ...
+
+    def similar(self, text: str, among: IntArray, *, measure: str, threshold: float) -> FloatArray:
+        """The trigram similarity of a text to paths and to contents, the greater of the two.
+
+        Args:
+            text: compared as pg_trgm does (`index.trigrams`).
+            among: rows, shape (n,).
+            measure: of the path: `similarity`, or `word_similarity` to the part of the text that is most like it.
+                That of contents is always `similarity`.
+            threshold: 0 to 1.
+
+        Returns:
+            Shape (n,), 0 to 1; 0 where it is not above the threshold.
+        """
+        ...
+
+    def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Where the words match in each text, `[from, to)` in characters, rising and apart."""
+        ...
+
+
+def path_of(item: Item) -> str:
+    """The path of a file: its title, or its name where it has none."""
+    return item.title or item.name
+
+
+def rows_of(catalog: Catalog, resources: Resources, name: str) -> IntArray:
+    """The rows of a catalog's items in the text index of a name, shape (n_items,); those known before stay."""
+    index: TextIndex = resources.get(name)
+    return row_over(catalog, resources, name, over=("name", "title", "text"), make=index.rows)
+
+
+def spans(marked: str) -> list[tuple[int, int]]:
+    """Where the parts between `START` and `STOP` stand in a text without these."""
+    head, *parts = marked.split(START)
+    found, at = [], len(head)
+    for part in parts:
+        inner, _, rest = part.partition(STOP)
+        found.append((at, at + len(inner)))
+        at += len(inner) + len(rest)
+    return found
+
+
+def above(similarity: npt.NDArray[np.float32], threshold: float) -> FloatArray:
+    """Similarities as numbers, 0 where one is not above the threshold; compared in float32, as PostgreSQL has them."""
+    return np.where(similarity > np.float32(threshold), similarity, np.float32(0.0)).astype(np.float64)
