@@ -17,7 +17,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 
 # every page under reports/, and what the strategies are, in the order in which one needs another
 REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
-	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts
+	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly
 
 .PHONY: demo test test-fast versions lint bench reports $(REPORTS) clean
 
@@ -115,6 +115,9 @@ memory: $(VENV)/.demo  ## reports/memory.md: which ranking to take for what was 
 	$(BIN)/ctxbench calibrate weights locomo-memory --selector memory --metric R@10 --split all \
 		--out experiments/memory/weights.json
 	$(BIN)/python experiments/memory/columns.py
+
+assembly: $(VENV)/.test  ## reports/assembly.md: which files and messages a thread needs, and what each part of `assembly` pays
+	$(BIN)/python -m tests.postgres_server $(BIN)/python experiments/assembly/measure.py
 
 memory-contexts: $(VENV)/.demo  ## reports/memory-contexts.md: how many memories, which template, budget and relationships
 	$(BIN)/python experiments/memory/contexts.py

@@ -1,10 +1,14 @@
-"""A PostgreSQL server of the tests' own: unprivileged, on a socket in a temporary folder, away when they end."""
+"""A PostgreSQL server of the tests' own: unprivileged, on a socket in a temporary folder, away when they end.
+
+`python -m tests.postgres_server COMMAND ...` runs a command beside one, or without where PostgreSQL is not installed.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -59,3 +63,16 @@ def running_server(bin_folder: Path) -> Iterator[PostgresServer]:
         finally:
             if (server.folder / "data" / "postmaster.pid").exists():
                 server.stop()
+
+
+def main(command: Sequence[str]) -> int:
+    """Run a command with the address of a server in its environment."""
+    found = programs()
+    if found is None:
+        return subprocess.call(command)
+    with running_server(found) as server:
+        return subprocess.call(command, env={**os.environ, "CTXBENCH_POSTGRES": server.address})
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
