@@ -281,8 +281,8 @@ def page(
     told = "told apart" if over.low > 0 or over.high < 0 else "not told apart"
     answer = (
         f"**Take `assembly` as shipped: within {full} its context is complete for {own.complete:.0f}% of the requests "
-        f"of unseen threads, that of the document's settings for {document.complete:.0f}%; five whole items of `hybrid` "
-        f"are for {whole.complete:.0f}%, and cost {whole.tokens / own.tokens:.1f} times as much.**"
+        f"of unseen threads, that of the document's settings for {document.complete:.0f}%; five whole items of "
+        f"`hybrid` are for {whole.complete:.0f}%, and cost {whole.tokens / own.tokens:.1f} times as much.**"
     )
     head = "| | complete % | tokens | items |\n|---|---:|---:|---:|"
     with_change = "| | complete % | tokens | items | change |\n|---|---:|---:|---:|---:|"
