@@ -20,7 +20,9 @@ from ctxbench.selectors.pipelines import check_fits
 from ctxbench.server.context_cache import ContextCache
 from ctxbench.server.metrics import Metrics
 from ctxbench.server.served_context import ServedContext
+from ctxbench.steps.citations import Citations
 from ctxbench.stores.events import ASKED, Event
+from ctxbench.text.citation_list import citations
 from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ class ContextService:
     ) -> None:
         definition, preset = find_definition(selector)
         self._pipeline = definition.pipeline(definition.values(preset))
+        self._cites = isinstance(self._pipeline.format.call, Citations)
         self._described = json.dumps(self._pipeline.describe(), sort_keys=True, default=str)
         self._resources = local_resources(open_embedder(embedder_name(embedder)), open_counter(counter))
         store.catalog(workspace)
@@ -177,7 +180,7 @@ class ContextService:
                 id=hashlib.sha256(f"{key}\n{self._described}".encode()).hexdigest()[:32],
                 outcome=outcome,
                 prompt=self._pipeline.prompts(outcome, self._resources)[0],
-                citations=(),
+                citations=citations(outcome.query, outcome.candidates, 0) if self._cites else (),
                 resources=self._resources,
                 kept=told.steps == 0,
             )
