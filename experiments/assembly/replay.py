@@ -134,16 +134,19 @@ def replay(args: argparse.Namespace) -> Counter[str]:
         context = call(message, **asked, time=world.time())
         answer = context.as_dict()
         seconds[context.kept].append(time.perf_counter() - begin)
-        right = fresh.build(message, **asked, time=f"{context.request.time}Z").as_dict()
-        if context.outcome.trace:
-            n["late"] += 1
+        made = fresh.build(message, **asked, time=f"{context.request.time}Z")
+        right = made.as_dict()
+        late = bool(context.outcome.trace or made.outcome.trace)  # on a busy machine; it says so
+        n["late"] += late
         n[f"{kind}, asked"] += 1
         n[f"{kind}, hit"] += context.kept
-        n["wrong"] += answer != right
+        n["wrong"] += answer != right and not late
         hit, wrong = documents.ask(thread, world.now, right["data"]["items"])
         n["document, hit"] += hit
         n["document, wrong"] += wrong
 
+    for one in (service, fresh):
+        one.preview("the first request makes the indexes", time=world.time())
     for thread, user, writes, again in turns(args, draw):
         message = world.words(6)
         ask("preview", thread, user, message)
@@ -182,7 +185,7 @@ def _show(args: argparse.Namespace, n: Counter[str], seconds: dict[bool, list[fl
     for name, kept in (("kept", True), ("made", False)):
         low, high = np.percentile(seconds[kept], [50, 95]) * 1000 if seconds[kept] else (np.nan, np.nan)
         lines.append(f"| {name} | {low:.1f} | {high:.1f} |")
-    lines += ["", f"contexts without a source that was late: {asked - n['late']} of {asked}"]
+    lines += ["", f"not compared, as a source was late: {n['late']} of {asked}"]
     sys.stdout.write("\n".join(lines) + "\n")
 
 
