@@ -91,6 +91,12 @@ class ContextService:
         self._built: dict[str, _Built] = {}  # last built last
         self._lock = threading.Lock()
 
+    def prepare(self) -> None:
+        """Load models and make indexes, so that no source of the first request is late for them."""
+        catalog, request = self._asked("a first request", None, None, _rounded(None))
+        check_fits(self._pipeline, catalog)
+        self._pipeline.run(Batch.of(catalog, [request]), self._resources)
+
     def build(
         self, message: str, *, thread: str | None = None, user: str | None = None, time: str | None = None
     ) -> ServedContext:

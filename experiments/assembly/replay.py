@@ -146,7 +146,7 @@ def replay(args: argparse.Namespace) -> Counter[str]:
         n["document, wrong"] += wrong
 
     for one in (service, fresh):
-        one.preview("the first request makes the indexes", time=world.time())
+        one.prepare()
     for thread, user, writes, again in turns(args, draw):
         message = world.words(6)
         ask("preview", thread, user, message)

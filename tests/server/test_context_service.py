@@ -242,6 +242,16 @@ def test_a_request_and_its_items_are_of_one_moment(store, service, monkeypatch):
     assert "file:new.md%401" in ids(context)
 
 
+def test_a_service_that_is_prepared_has_its_indexes(store):
+    service, asked = service_over(store, selector="assembly"), []
+    service.prepare()
+    kept = service._resources.kept
+    service._resources.kept = lambda key, make: kept(key, lambda: asked.append(key) or make())
+    assert service.build("tyre pump?", time=NOW).selection.trace == ()
+    assert asked == []
+    assert service.metrics.value("builds") == 1
+
+
 def test_assembly_counts_its_sources_and_cites_its_items(store):
     given = {"workspace": WORKSPACE, "created": "2026-03-05", "conversation": "t"}
     store.insert(Memory(id="docs/tyre.md", content="How to mend a tyre.", type="file", **given))
