@@ -60,14 +60,14 @@ def run(
     with SqliteStore(place, create=False) as store:
         if workspace not in store.workspaces():
             raise ParameterError(f"{place} has no workspace {workspace!r}{suggest(workspace, store.workspaces())}")
-        app = web_app(ContextService(store, workspace, selector=selector, embedder=embedder), access)
+        service = ContextService(store, workspace, selector=selector, embedder=embedder)
         with _bound(*at) as listening:
+            service.prepare()  # who asks meanwhile waits
             host, port = listening.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             say(f"workspace {workspace} of {place} at {url}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
-            settings = uvicorn.Config(
-                app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=_GRACE
-            )
+            given = {"log_level": "warning", "access_log": False, "server_header": False}
+            settings = uvicorn.Config(web_app(service, access), timeout_graceful_shutdown=_GRACE, **given)
             uvicorn.Server(settings).run([listening])
 
 

@@ -19,6 +19,7 @@ class KeptContext:
         catalog: the hash of the catalog that it is over.
         thread, user: whose request it is.
         outputs: a pipeline's memo: what holds is for the pipeline's own keys to say.
+        answer: what was made of the outputs, good as long as no step runs anew.
         lock: held while the request is answered, so that who asks the same meanwhile waits and takes that.
     """
 
@@ -26,6 +27,7 @@ class KeptContext:
     thread: str | None
     user: str | None
     outputs: dict[str, Any] = field(default_factory=dict)
+    answer: Any = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     used: float = 0.0
 

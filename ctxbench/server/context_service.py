@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, ItemKey
+from ctxbench.core.pipeline import Outcome
 from ctxbench.core.requests import Batch, Request, batch_key
 from ctxbench.core.times import in_utc, instant, instant_text, named_instant
 from ctxbench.embedding.embedder_names import open_embedder
@@ -20,7 +21,9 @@ from ctxbench.selectors.pipelines import check_fits
 from ctxbench.server.context_cache import ContextCache
 from ctxbench.server.metrics import Metrics
 from ctxbench.server.served_context import ServedContext
+from ctxbench.steps.citations import Citations
 from ctxbench.stores.events import ASKED, Event
+from ctxbench.text.citation_list import citations
 from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
@@ -78,6 +81,7 @@ class ContextService:
     ) -> None:
         definition, preset = find_definition(selector)
         self._pipeline = definition.pipeline(definition.values(preset))
+        self._cites = isinstance(self._pipeline.format.call, Citations)
         self._described = json.dumps(self._pipeline.describe(), sort_keys=True, default=str)
         self._resources = local_resources(open_embedder(embedder_name(embedder)), open_counter(counter))
         store.catalog(workspace)
@@ -86,6 +90,12 @@ class ContextService:
         self.metrics = Metrics()
         self._built: dict[str, _Built] = {}  # last built last
         self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Load models and make indexes, so that no source of the first request is late for them."""
+        catalog, request = self._asked("a first request", None, None, _rounded(None))
+        check_fits(self._pipeline, catalog)
+        self._pipeline.run(Batch.of(catalog, [request]), self._resources)
 
     def build(
         self, message: str, *, thread: str | None = None, user: str | None = None, time: str | None = None
@@ -170,21 +180,27 @@ class ContextService:
             entry = self.cache.entry(key, catalog=catalog.hash, thread=thread, user=user)
             with entry.lock:
                 check_fits(self._pipeline, catalog)
-                outcome = self._pipeline.run(
-                    Batch.of(catalog, [request]), self._resources, memo=entry.outputs, live=True, listener=told
-                )
-            context = ServedContext(
-                id=hashlib.sha256(f"{key}\n{self._described}".encode()).hexdigest()[:32],
-                outcome=outcome,
-                prompt=self._pipeline.prompts(outcome, self._resources)[0],
-                citations=(),
-                resources=self._resources,
-                kept=told.steps == 0,
-            )
+                batch = Batch.of(catalog, [request])
+                outcome = self._pipeline.run(batch, self._resources, memo=entry.outputs, live=True, listener=told)
+                if entry.answer is None or told.steps:
+                    entry.answer = context = self._rendered(key, outcome)
+                else:
+                    context = replace(entry.answer, kept=True)
+            tokens = context.tokens
         table = outcome.candidates
         self.metrics.count(**{f"{what}s": 1}, cache_hits=int(context.kept))
-        self.metrics.count(retrieved=len(table), selected=int(table.chosen.sum()), tokens=context.tokens)
+        self.metrics.count(retrieved=len(table), selected=int(table.chosen.sum()), tokens=tokens)
         return context
+
+    def _rendered(self, key: str, outcome: Outcome) -> ServedContext:
+        return ServedContext(
+            id=hashlib.sha256(f"{key}\n{self._described}".encode()).hexdigest()[:32],
+            outcome=outcome,
+            prompt=self._pipeline.prompts(outcome, self._resources)[0],
+            citations=citations(outcome.query, outcome.candidates, 0) if self._cites else (),
+            resources=self._resources,
+            kept=False,
+        )
 
     def _asked(self, message: str, thread: str | None, user: str | None, time: str) -> tuple[Catalog, Request]:
         """The items and the request over them, of one moment however much is written meanwhile."""

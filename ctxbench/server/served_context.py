@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from ctxbench.core.requests import Request
 from ctxbench.core.selection import Offered, Prompt, Selection, selections
 from ctxbench.core.shown import text_shown
 from ctxbench.core.stages import Resources
+from ctxbench.text.citation_list import Citation
 
 _BY_PATH = ("file", "chunk")
 
@@ -26,7 +27,7 @@ class ServedContext:
         id: equal for equal requests to equal services; feedback names it.
         outcome: of the pipeline, asked this request alone.
         prompt: what the model would be sent.
-        citations: as JSON, one an item that can be cited; empty where the selector's format makes none.
+        citations: of the items; empty where the selector's format makes none.
         resources: count tokens.
         kept: whether all of it was there from an earlier request.
     """
@@ -34,7 +35,7 @@ class ServedContext:
     id: str
     outcome: Outcome
     prompt: Prompt
-    citations: Sequence[Mapping[str, Any]]
+    citations: Sequence[Citation]
     resources: Resources
     kept: bool
 
@@ -75,7 +76,7 @@ class ServedContext:
             "totalTokens": total,
             "context": self.prompt.context,
             "items": self.items,
-            "citations": [dict(one) for one in self.citations],
+            "citations": [_cited(one) for one in self.citations],
             "stats": {
                 **{f"{name}Count": found.count(name) for name in ("explicit", "search", "history")},
                 "excludedCount": len(selection.left_out),
@@ -125,3 +126,10 @@ class ServedContext:
         table = self.outcome.candidates
         rank = int(table.chunk_rank[table.item == place][0])
         return rank + 1 if rank >= 0 else None
+
+
+def _cited(citation: Citation) -> dict[str, Any]:
+    """A citation under the document's names, without what it does not have."""
+    row = asdict(citation)
+    row["usedInResponse"] = row.pop("used")
+    return {name: value for name, value in row.items() if value is not None}

@@ -240,3 +240,41 @@ def test_a_request_and_its_items_are_of_one_moment(store, service, monkeypatch):
     context = service.build("flat tyre?", time=NOW)
     assert asked == [4, 5]
     assert "file:new.md%401" in ids(context)
+
+
+def test_a_service_that_is_prepared_has_its_indexes(store):
+    service, asked = service_over(store, selector="assembly"), []
+    service.prepare()
+    kept = service._resources.kept
+    service._resources.kept = lambda key, make: kept(key, lambda: asked.append(key) or make())
+    assert service.build("tyre pump?", time=NOW).selection.trace == ()
+    assert asked == []
+    assert service.metrics.value("builds") == 1
+
+
+def test_assembly_counts_its_sources_and_cites_its_items(store):
+    given = {"workspace": WORKSPACE, "created": "2026-03-05", "conversation": "t"}
+    store.insert(Memory(id="docs/tyre.md", content="How to mend a tyre.", type="file", **given))
+    store.insert(Memory(id="docs/tea.md", content="How to make tea.", type="file", **given))
+    store.insert(Memory(id="said", content="My tyre is flat.", type="message", kind="user", **given))
+    reference = Event(kind="reference", workspace=WORKSPACE, id="docs/tea.md", conversation="t", user="ana", at=NOW)
+    store.record(reference)
+    service = service_over(store, selector="assembly")
+    told = service.build("How is a tyre mended?", thread="t", user="ana", time="2026-03-10T09:01:00Z").as_dict()
+    data = told["data"]
+    assert data["stats"] == {"explicitCount": 1, "searchCount": 1, "historyCount": 1, "excludedCount": 0}
+    by_path = {one["source"]: one for one in data["items"]}
+    assert by_path["docs/tyre.md"]["metadata"]["matchedKeywords"] == ["tyre"]  # "mended" stands there as "mend"
+    assert [one["id"] in data["context"] for one in data["citations"]] == [True] * 3
+    cited = {one["source"]: one for one in data["citations"]}
+    assert set(cited) == {"docs/tyre.md", "docs/tea.md", "user in t"}
+    assert cited["docs/tea.md"] == {
+        "id": cited["docs/tea.md"]["id"],
+        "source": "docs/tea.md",
+        "type": "file",
+        "path": "docs/tea.md",
+        "excerpt": "How to make tea.",
+        "relevance": by_path["docs/tea.md"]["relevance"],
+        "usedInResponse": False,
+    }
+    assert told["meta"] == {"tokenUsage": -(-len(data["context"]) // 4), "sourceCount": 3, "citationCount": 3}
