@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.core.errors import ParameterError, StorageError, check_range, suggest
@@ -66,7 +67,7 @@ def run(
             host, port = listening.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             say(f"workspace {workspace} of {place} at {url}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
-            given = {"log_level": "warning", "access_log": False, "server_header": False}
+            given: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
             settings = uvicorn.Config(web_app(service, access), timeout_graceful_shutdown=_GRACE, **given)
             uvicorn.Server(settings).run([listening])
 
