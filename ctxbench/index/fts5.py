@@ -45,7 +45,7 @@ class Fts5Index:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock, self._comparing = threading.RLock(), threading.Lock()
         self._db = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         weakref.finalize(self, self._db.close)
         try:
@@ -97,7 +97,7 @@ class Fts5Index:
 
     def similar(self, text: str, among: IntArray, *, measure: str, threshold: float) -> FloatArray:
         """See `TextIndex.similar`."""
-        with self._lock:
+        with self._comparing:  # apart from words, which need not wait for a long text to be compared
             return self._trigrams.similar(self._texts, text, measure=measure, threshold=threshold)[among]
 
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from tests.index.test_text_index import file
 
 
 def word_similarity(part, whole):
-    return Stretches(whole).similarity(part)
+    return Stretches(whole).similarity(part, 0.0)
 
 
 def letters(text):
@@ -108,6 +110,50 @@ def test_the_best_of_all_stretches_counts():
         for other in generator.sample(texts, 8):
             found = word_similarity(np.unique(trigrams(one)), trigrams(other))
             assert found == pytest.approx(stretches(set(letters(one)), letters(other)))
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.3, 0.6, 1.0])
+def test_what_is_above_the_threshold_is_told_as_without_one(threshold):
+    generator = random.Random(7)
+    texts = ["".join(generator.choices("abcdefgh  ", k=generator.randint(1, 60))) for _ in range(60)]
+    for one in texts:
+        for other in generator.sample(texts, 8):
+            part, whole = np.unique(trigrams(one)), trigrams(other + one[:20] + other)
+            best, found = (
+                stretches(set(letters(one)), letters(other + one[:20] + other)),
+                Stretches(whole).similarity(part, threshold),
+            )
+            assert found == pytest.approx(best) if best > threshold else found <= threshold
+
+
+def test_a_long_message_takes_no_more_room_for_all_its_stretches():
+    whole = trigrams("the test of the cache " * 1000)  # 16,000 trigrams that the name holds: all pairs take 2 GB
+    tracemalloc.start()
+    try:
+        assert Stretches(whole).similarity(np.unique(trigrams("test/the_cache.py")), 0.3) > 0.7
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_words_are_found_while_names_are_compared(monkeypatch):
+    index, done = Fts5Index(), threading.Event()
+    rows = index.rows(FILES)
+
+    def slow(*_, **__):
+        assert done.wait(20)
+        return np.zeros(len(FILES))
+
+    monkeypatch.setattr(index._trigrams, "similar", slow)
+    comparing = threading.Thread(target=index.similar, args=("x", rows), kwargs={"measure": "", "threshold": 0})
+    comparing.start()
+    searching = threading.Thread(target=index.scores, args=(["stale"], rows), kwargs={"every": False})
+    searching.start()
+    searching.join(10)
+    found = not searching.is_alive()
+    done.set()
+    comparing.join()
+    assert found
 
 
 def test_difference_pg_trgm_may_overlook_the_best_stretch(postgres):
