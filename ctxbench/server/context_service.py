@@ -20,6 +20,7 @@ from ctxbench.selectors.pipelines import check_fits
 from ctxbench.server.context_cache import ContextCache
 from ctxbench.server.metrics import Metrics
 from ctxbench.server.served_context import ServedContext
+from ctxbench.steps.citations import Citations
 from ctxbench.stores.events import ASKED, Event
 from ctxbench.text.tokens import open_counter
 
@@ -177,7 +178,7 @@ class ContextService:
                 id=hashlib.sha256(f"{key}\n{self._described}".encode()).hexdigest()[:32],
                 outcome=outcome,
                 prompt=self._pipeline.prompts(outcome, self._resources)[0],
-                citations=(),
+                cites=isinstance(self._pipeline.format.call, Citations),
                 resources=self._resources,
                 kept=told.steps == 0,
             )
