@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -183,8 +184,8 @@ class _ExperimentForm(YamlForm):
         if whole is None or of_split is None or found is None:
             return None
         if not len(found.judged()):
-            what = f"dataset {found.name} has no query that is labelled or needs nothing; nothing can be measured"
-            self.fault(what, *where)
+            what = f"dataset {found.name} has no query that is labelled or needs nothing"
+            self.fault(f"{what}; label some with `{shlex.join(['ctxbench', 'data', 'label', name])}`", *where)
         return _OpenDataset(
             asked=found,
             whole=whole,

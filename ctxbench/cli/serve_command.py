@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,8 @@ def write_labels(place: Path, workspace: str, out: Path, *, as_json: bool) -> No
         return
     of = f"{count(len(dataset.queries), 'query', 'queries')}, {count(useful, 'item')} useful"
     say(f"{out}: {of}, {len(dataset.labels) - useful:,} not")
+    rest = shlex.join(["ctxbench", "data", "label", str(out)])
+    say(f"figures take queries that are labelled in full, and these are in part; `{rest}` asks what else they need")
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import ItemKey
+from ctxbench.core.times import in_utc
 from ctxbench.data.datasets.dataset import Dataset, split_of
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.stores.events import ASKED, Event
@@ -19,8 +22,9 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> Datase
     """Make a dataset of the feedback that names its context: a query a context, over all that the workspace holds.
 
     What was useful is required (2), as what a log shows to have been called is, and what was not is irrelevant (0);
-    more may be required. A query is asked as of its time, with the references and uses of then; queries of one thread,
-    or of one user where there is none, are one group.
+    more may be required. A query is asked as of its time, with the references and uses of then, and before anything was
+    said of its context: the service rounds times up, and a label must not count as a use. Queries of one thread, or of
+    one user where there is none, are one group.
 
     Args:
         store: where the feedback is.
@@ -43,7 +47,9 @@ def feedback_dataset(store: MemoryStore, workspace: str, *, name: str) -> Datase
     for context, of in said.items():
         asked = of[0].metadata[ASKED]
         whose = {"user": of[0].user, "conversation": of[0].conversation}
-        request = store.request(workspace, asked["text"], time=asked["time"], id=context, **whose)
+        before = datetime.fromisoformat(str(of[0].at)) - timedelta(microseconds=1)
+        time = min(asked["time"], before.isoformat(), key=in_utc)
+        request = store.request(workspace, asked["text"], time=time, id=context, **whose)
         group = of[0].conversation or of[0].user or context
         queries.append(DatasetQuery(request=request, split=split_of(group), group=group, partly_labelled=True))
         grades = {one.metadata[ASKED]["item"]: 2 if one.useful else 0 for one in of}

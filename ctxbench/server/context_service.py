@@ -23,7 +23,6 @@ from ctxbench.server.metrics import Metrics
 from ctxbench.server.served_context import ServedContext
 from ctxbench.steps.citations import Citations
 from ctxbench.stores.events import ASKED, Event
-from ctxbench.text.citation_list import citations
 from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ class ContextService:
             id=hashlib.sha256(f"{key}\n{self._described}".encode()).hexdigest()[:32],
             outcome=outcome,
             prompt=self._pipeline.prompts(outcome, self._resources)[0],
-            citations=citations(outcome.query, outcome.candidates, 0) if self._cites else (),
+            cites=self._cites,
             resources=self._resources,
             kept=False,
         )

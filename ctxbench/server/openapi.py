@@ -35,7 +35,11 @@ _ITEM = _object(
 )
 _STATS = _object(dict.fromkeys(("explicitCount", "searchCount", "historyCount", "excludedCount"), _COUNT))
 _DATA = {"id": _STRING, "totalTokens": _COUNT, "context": _STRING, "items": _list(_ITEM), "stats": _STATS}
-_DATA |= dict.fromkeys(("citations", "notes"), _list({"type": "object"}))
+_CITATION = _object(
+    dict.fromkeys(("id", "source", "type", "excerpt"), _STRING)
+    | {"path": {"type": ["string", "null"]}, "relevance": _NUMBER}
+)
+_DATA |= {"citations": _list(_CITATION), "notes": _list({"type": "object"})}
 _META = _object(dict.fromkeys(("tokenUsage", "sourceCount", "citationCount"), _COUNT))
 _CONTEXT = _object({"data": _object(_DATA), "meta": _META})
 _PROBLEM = _object({"type": _STRING, "title": _STRING, "status": _COUNT, "detail": _STRING})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +13,7 @@ from ctxbench.core.requests import Request
 from ctxbench.core.selection import Offered, Prompt, Selection, selections
 from ctxbench.core.shown import text_shown
 from ctxbench.core.stages import Resources
-from ctxbench.text.citation_list import Citation
+from ctxbench.text.citation_list import citations
 
 _BY_PATH = ("file", "chunk")
 
@@ -27,7 +26,7 @@ class ServedContext:
         id: equal for equal requests to equal services; feedback names it.
         outcome: of the pipeline, asked this request alone.
         prompt: what the model would be sent.
-        citations: of the items; empty where the selector's format makes none.
+        cites: whether the prompt names its items by the ids of citations.
         resources: count tokens.
         kept: whether all of it was there from an earlier request.
     """
@@ -35,7 +34,7 @@ class ServedContext:
     id: str
     outcome: Outcome
     prompt: Prompt
-    citations: Sequence[Citation]
+    cites: bool
     resources: Resources
     kept: bool
 
@@ -53,6 +52,12 @@ class ServedContext:
     def items(self) -> list[dict[str, Any]]:
         """What was chosen, as JSON; see `as_dict`."""
         return [self._item(one) for one in self.selection.chosen]
+
+    @cached_property
+    def citations(self) -> list[dict[str, Any]]:
+        """What a reply can cite, as JSON, in the order of the items; empty where the format cites nothing."""
+        found = citations(self.outcome.query, self.outcome.candidates, 0) if self.cites else ()
+        return [{name: value for name, value in asdict(one).items() if name != "used"} for one in found]
 
     @cached_property
     def tokens(self) -> int:
@@ -76,7 +81,7 @@ class ServedContext:
             "totalTokens": total,
             "context": self.prompt.context,
             "items": self.items,
-            "citations": [_cited(one) for one in self.citations],
+            "citations": self.citations,
             "stats": {
                 **{f"{name}Count": found.count(name) for name in ("explicit", "search", "history")},
                 "excludedCount": len(selection.left_out),
@@ -126,10 +131,3 @@ class ServedContext:
         table = self.outcome.candidates
         rank = int(table.chunk_rank[table.item == place][0])
         return rank + 1 if rank >= 0 else None
-
-
-def _cited(citation: Citation) -> dict[str, Any]:
-    """A citation under the document's names, without what it does not have."""
-    row = asdict(citation)
-    row["usedInResponse"] = row.pop("used")
-    return {name: value for name, value in row.items() if value is not None}

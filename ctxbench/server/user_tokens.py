@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ctxbench.core.errors import Fault, InputError, ParameterError, raise_faults
@@ -14,6 +15,7 @@ from ctxbench.stores.memories import checked_name
 
 SHORTEST = 16  # characters of a token
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # as of RFC 6750
+_QUOTED = re.compile("'.*'", re.DOTALL)
 
 
 class UserTokens:
@@ -45,7 +47,10 @@ def read_tokens(path: Path) -> UserTokens:
         StorageError: the file cannot be read.
         InputError: it is no such mapping, or holds something that is no token or user; no token is quoted.
     """
-    data, lines = load_yaml(path)
+    try:
+        data, lines = load_yaml(path)
+    except InputError as error:
+        raise InputError([replace(one, message=_QUOTED.sub("'…'", one.message)) for one in error.faults]) from None
     if not isinstance(data, Mapping) or not data:
         raise InputError([Fault("a token file is a mapping from tokens to users, `TOKEN: NAME` a line", path)])
     faults = []

@@ -12,6 +12,7 @@ from ctxbench.stores.memories import checked_metadata, checked_name, name_if_any
 
 ASKED = "asked"
 """Key of a feedback's metadata where a service keeps what was asked: `context` and `item` (ids), `text`, `time`."""
+_OF_ASKED = ("context", "item", "text", "time")
 EVENTS = ("reference", "unreference", "access", "feedback")
 
 
@@ -60,6 +61,10 @@ def checked_event(event: Event) -> Event:
     if event.kind != "feedback" and event.useful is not None:
         raise ParameterError(f"{where}useful belongs to feedback; leave it out")
     metadata = checked_metadata(f"{where}metadata", event.metadata)
+    if ASKED in metadata:
+        asked = metadata[ASKED]
+        if not isinstance(asked, dict) or not all(isinstance(asked.get(name), str) for name in _OF_ASKED):
+            raise ParameterError(f"{where}metadata: {ASKED!r} is what a service keeps there; take another name")
     return replace(event, at=time_named(f"{where}at", event.at), metadata=metadata)
 
 

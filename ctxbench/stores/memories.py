@@ -139,10 +139,14 @@ def _type(name: str, value: Any) -> str:
     return str(value)
 
 
-def _created(name: str, value: object) -> str:
-    if value is not None and not isinstance(value, str):
-        raise ParameterError(f"{name} must be ISO 8601 as a text, got {value!r:.60}")
-    return time_named(name, value)
+def time_named(name: str, text: object) -> str:
+    """As `in_utc`, of a value with a name, which the `ParameterError` says; it may be no text, too."""
+    if text is not None and not isinstance(text, str):
+        raise ParameterError(f"{name} must be ISO 8601 as a text, got {text!r:.60}")
+    try:
+        return in_utc(text)
+    except ParameterError as error:
+        raise ParameterError(f"{name} {error}") from None
 
 
 def checked_metadata(name: str, value: object) -> dict[str, Any]:
@@ -168,17 +172,9 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = (  # what is kept of each field
     {"id": checked_name, "workspace": checked_name, "type": _type, "kind": checked_name}
     | {"conversation": name_if_any, "user": name_if_any}
     | {"content": _content, "confidence": lambda name, value: number_within(name, value, 0, 1)}
-    | {"created": _created, "metadata": checked_metadata}
+    | {"created": time_named, "metadata": checked_metadata}
 )
 _given = attrgetter(*_READ)
-
-
-def time_named(name: str, text: str | None) -> str:
-    """As `in_utc`, of a value with a name, which the `ParameterError` says."""
-    try:
-        return in_utc(text)
-    except ParameterError as error:
-        raise ParameterError(f"{name} {error}") from None
 
 
 def accepted(memories: Iterable[Memory], taken: Taken) -> list[Memory]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.stores.events import Event
+from ctxbench.stores.events import ASKED, Event
 from ctxbench.stores.memories import LONGEST, Memory, Relationship
 from ctxbench.stores.memory_store import MemoryStore
 from ctxbench.testing.conformance import ConformanceError
@@ -201,7 +201,7 @@ def _recorded(store: MemoryStore) -> Found:
     store.insert_many([_memory("a", type="file"), _memory("b", type="file", user="v"), _memory("a", "two")])
     before, revision = store.catalog("one"), store.revision("one")
     rows = [_event("access", "a", _LAST), _event("reference", "a"), _event("feedback", "a", useful=False, user=None)]
-    rows[2] = replace(rows[2], metadata={"asked": {"text": "häuser"}})
+    rows[2] = replace(rows[2], metadata={"told": {"text": "häuser"}})
     for row in rows:
         store.record(row)
     yield "events, by time", store.events("one"), (*rows[1:], rows[0])
@@ -215,7 +215,8 @@ def _recorded(store: MemoryStore) -> Found:
         *(_event("access", "a", at) for at in ("2026-02-28", "soon")),
         *(_event("look", "a"), _event("reference", "a", conversation=None), _event("access", "a", useful=True)),
         *(_event("feedback", "a", useful=useful) for useful in (None, 1)),
-        _event("access", "a", metadata={"tags": {"red"}}),
+        *(_event("access", "a", metadata=one) for one in ({"tags": {"red"}}, {ASKED: "x"}, {ASKED: {"text": "x"}})),
+        _event("access", "a", at=cast("str", 5)),
         *(_event("access", "a", user=""), _event("access", "a", workspace="three")),
     ]
     there = store.events("one")

@@ -860,7 +860,7 @@ def test_a_dataset_without_labels_is_a_fault(tmp_path, data):
     (data / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     card = (data / "dataset.yaml").read_text()
     (data / "dataset.yaml").write_text(card[: card.index("counts:")] + card[card.index("scopes:") :])
-    with pytest.raises(InputError, match="has no query that is labelled or needs nothing"):
+    with pytest.raises(InputError, match="labelled or needs nothing; label some with `ctxbench data label "):
         open_experiment(experiment(tmp_path, data=data))
 
 

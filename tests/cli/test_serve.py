@@ -85,7 +85,7 @@ def test_the_lines_of_the_page_run(tmp_path, capsys, monkeypatch):
     assert "ctxbench_context_builds_total 1\n" in answers[3].text
     assert answers[4].json()["openapi"] == "3.1.0"
     code, out, _ = run(capsys, *shlex.split(last)[1:])
-    assert (code, out) == (0, "labelled: 1 query, 1 item useful, 0 not\n")
+    assert (code, out.splitlines()[0]) == (0, "labelled: 1 query, 1 item useful, 0 not")
     assert json.loads((tmp_path / "labelled" / "queries.jsonl").read_text())["text"] == "what does Joel not eat?"
 
 
@@ -143,7 +143,7 @@ def test_without_its_extra_it_says_what_to_install(place, capsys, monkeypatch):
     assert (code, said) == (2, "error: serving takes the extra `server`: `pip install 'ctxbench[server]'`\n")
 
 
-def test_labels_are_told_as_json(place, tmp_path, capsys):
+def test_labels_are_told_with_what_is_to_do_and_as_json(place, tmp_path, capsys):
     from ctxbench.server.context_service import ContextService
 
     with SqliteStore(place) as store:
@@ -153,3 +153,7 @@ def test_labels_are_told_as_json(place, tmp_path, capsys):
     code, out, _ = run(capsys, "data", "from-feedback", place, "-w", "home", "--out", tmp_path / "made", "--json")
     told = {"dataset": str(tmp_path / "made"), "queries": 1, "useful": 0, "notUseful": 1}
     assert (code, json.loads(out)) == (0, told)
+    code, out, _ = run(capsys, "data", "from-feedback", place, "-w", "home", "--out", tmp_path / "made")
+    first, then = out.splitlines()
+    assert (code, first) == (0, f"{tmp_path / 'made'}: 1 query, 0 items useful, 1 not")
+    assert f"`ctxbench data label {tmp_path / 'made'}` asks what else they need" in then

@@ -65,6 +65,16 @@ def test_a_query_has_the_references_and_uses_of_its_time(service, store):
     assert [key.name for key in query.request.explicit] == ["a.md@1"]
 
 
+def test_what_is_said_of_a_context_is_no_use_that_its_query_knows_of(service, store):
+    service.feedback("memory:pump%401", useful=True, user="ana")
+    built = service.build("flat tyre?", user="ana")  # its time is rounded up, mostly behind what is said next
+    for item in ("tyre", "bread"):
+        service.feedback(f"memory:{item}%401", useful=True, user="ana", context=built.id)
+    (query,) = feedback_dataset(store, WORKSPACE, name="mine").queries
+    assert query.request.uses == built.request.uses
+    assert [(key.name, count) for key, count in query.request.uses] == [("pump@1", 1)]
+
+
 def test_what_was_deleted_since_has_no_label(service, store):
     built = service.build("flat tyre?", time=NOW)
     for item in ("tyre", "pump"):

@@ -86,6 +86,22 @@ def test_any_selector_serves_and_a_part_is_an_excerpt(store, tmp_path):
     assert item["metadata"]["path"] == item["source"] == "long"
 
 
+def test_what_the_text_can_be_cited_by_is_told(store):
+    store.insert(Memory(id="docs/tyre.md", workspace=WORKSPACE, content="Mend a flat tyre.", type="file"))
+    told = service_over(store, selector="assembly").build("flat tyre?").as_dict()
+    (one,) = told["data"]["citations"]
+    assert told["data"]["context"].startswith(f"{one['id']} docs/tyre.md (file, relevance {one['relevance']:.2f})\n")
+    assert one == {
+        "id": one["id"],
+        "source": "docs/tyre.md",
+        "type": "file",
+        "path": "docs/tyre.md",
+        "excerpt": "Mend a flat tyre.",
+        "relevance": told["data"]["items"][0]["relevance"],
+    }
+    assert told["meta"]["citationCount"] == told["meta"]["sourceCount"] == 1
+
+
 def test_a_preview_tells_what_a_build_gives_and_the_build_takes_it(service):
     preview = service.preview("flat tyre?", user="ana", thread="t", time=NOW)
     built = service.build("flat tyre?", user="ana", thread="t", time=NOW)
