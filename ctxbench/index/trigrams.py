@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.index.text_index import above
 from ctxbench.index.words import composed
 
@@ -74,10 +74,18 @@ class TrigramSets:
         among = np.zeros(len(self._number), dtype=np.bool_)
         among[[self._number[one] for one in asked.tolist() if one in self._number]] = True
         shared = np.bincount(self._owner[among[self._trigram]], minlength=len(self.size))
-        for row in np.flatnonzero(self.size <= most).tolist() if self._long else ():
-            if row in self._long and len(held := self.of(row)) <= most:
-                shared[row] = np.isin(asked, held, assume_unique=True).sum()
+        few = np.flatnonzero(self.size <= most).tolist() if self._long else []
+        held = {row: own for row in few if row in self._long and len(own := self.of(row)) <= most}
+        if held:
+            owner = np.repeat(list(held), [len(own) for own in held.values()])
+            shared += np.bincount(owner[_within(np.concatenate([*held.values()]), asked)], minlength=len(shared))
         return shared
+
+
+def _within(some: IntArray, rising: IntArray) -> BoolArray:
+    """Which of some trigrams are among others; where those rise this takes a tenth of the time of `np.isin`."""
+    found: BoolArray = np.append(rising, -1)[np.searchsorted(rising, some)] == some
+    return found
 
 
 class TrigramIndex:
@@ -135,7 +143,7 @@ class Stretches:
         pg_trgm, which never takes back a beginning, overlooks the best stretch now and then: of 9,000 pairs of a path
         and a line of text 8 differed, by at most 0.005.
         """
-        end = np.flatnonzero(np.isin(self._distinct, part)[self._number])  # where a stretch may begin and end
+        end = np.flatnonzero(_within(self._distinct, part)[self._number])  # where a stretch may begin and end
         if not len(end):
             return 0.0
         # what is new from each beginning on; its sum up to an end is how many distinct ones the stretch has
