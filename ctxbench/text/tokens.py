@@ -32,6 +32,8 @@ from ctxbench.io.json_files import parse_json
 
 _MOST_TOKENS = 2**53  # sums of such counts stay exact wherever they pass through a float
 _SHOWN = 20  # faults of one kind that a message lists
+_LINE = re.compile(r"(?<=\n)(?!/)(?=[^\S\r\n]*\S)")  # where every piece of an encoding ends
+_KEPT_LINE = 1_000  # characters of a line whose count is kept
 
 
 class TokenCounter(Protocol):
@@ -272,16 +274,21 @@ def _encoding_count(encoding: str) -> Callable[[str], int]:
     ranks: dict[bytes, int] = load_ranks(encoding)
     counts: dict[str, int] = {}  # by piece; texts repeat most of them
 
-    def count(text: str) -> int:
-        if not text.isascii():
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    def of_part(part: str) -> int:
         total = 0
-        for piece in split(text):
+        for piece in split(part):
             tokens = counts.get(piece)
             if tokens is None:
                 tokens = counts[piece] = _merged(piece.encode(), ranks)
             total += tokens
         return total
+
+    of_line = functools.lru_cache(maxsize=1 << 15)(of_part)  # a service counts an excerpt, its price, and the whole
+
+    def count(text: str) -> int:
+        if not text.isascii():
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return sum(of_line(part) if len(part) <= _KEPT_LINE else of_part(part) for part in _LINE.split(text))
 
     return count
 

