@@ -55,9 +55,10 @@ class ServedContext:
 
     @cached_property
     def citations(self) -> list[dict[str, Any]]:
-        """What a reply can cite, as JSON, in the order of the items; empty where the format cites nothing."""
+        """What a reply can cite, as JSON by the document's names, in the order of the items; empty where nothing is."""
         found = citations(self.outcome.query, self.outcome.candidates, 0) if self.cites else ()
-        return [{name: value for name, value in asdict(one).items() if name != "used"} for one in found]
+        rows = [{**asdict(one), "usedInResponse": one.used} for one in found]
+        return [{name: row[name] for name in row if name != "used" and row[name] is not None} for row in rows]
 
     @cached_property
     def tokens(self) -> int:

@@ -288,9 +288,10 @@ def page(
     dense = "\n".join(f"| {n:,} | {one} |" for n, one in more.items())
     answer = (
         f"**Take {EMBEDDINGS}: within {middle:,} tokens its context is complete for {best.complete:.0f}% of the "
-        f"requests of unseen threads, at {best.tokens:,.0f} tokens; without a model of embeddings for {own.complete:.0f}%, at "
-        f"{own.tokens:,.0f}, with the document's settings for {document.complete:.0f}%, at {document.tokens:,.0f}, and "
-        f"with five whole items of `hybrid` for {whole.complete:.0f}%, at {whole.tokens:,.0f}.**"
+        f"requests of unseen threads, at {best.tokens:,.0f} tokens; without a model of embeddings for "
+        f"{own.complete:.0f}%, at {own.tokens:,.0f}, with the document's settings for {document.complete:.0f}%, at "
+        f"{document.tokens:,.0f}, and with five whole items of `hybrid` for {whole.complete:.0f}%, at "
+        f"{whole.tokens:,.0f}.**"
     )
     head = "| | complete % | tokens | items |\n|---|---:|---:|---:|"
     with_change = "| | complete % | tokens | items | change |\n|---|---:|---:|---:|---:|"
