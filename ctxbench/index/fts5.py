@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
 import threading
 import weakref
@@ -22,6 +23,7 @@ from ctxbench.index.words import composed, phrases, separated
 
 _K1, _B = 1.2, 0.75  # those of FTS5
 _KEPT = 4_000_000  # rows of words that are kept for the next request; 8 bytes each
+_PIECE = re.compile("(?s:.{1,20000})[^ ]*")  # of a text to mark: FTS5 copies what it has at every mark
 _WORDS = "tokenize = \"porter unicode61 remove_diacritics 2 categories 'L* N* Co M*'\""
 
 
@@ -102,7 +104,7 @@ class Fts5Index:
             return self._trigrams.similar(self._texts, text, measure=measure, threshold=threshold)[among]
 
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
-        """See `TextIndex.marks`; a word of several parts is marked as one, where they stand side by side."""
+        """See `TextIndex.marks`; a word of several parts is marked as one, where they stand side by side in a piece."""
         asked = " OR ".join(map(_quoted, phrases(words)))
         if not asked:
             return [[] for _ in texts]
@@ -117,11 +119,13 @@ class Fts5Index:
         """As `marks`, by a query."""
         found: list[list[tuple[int, int]]] = [[] for _ in texts]
         with self._transaction():
-            given = ((row, separated(text)) for row, text in enumerate(texts))
+            pieces = [(row, one) for row, text in enumerate(texts) for one in _PIECE.finditer(separated(text))]
+            given = ((place, one[0]) for place, (_, one) in enumerate(pieces))
             self._db.executemany("INSERT INTO marked (rowid, content) VALUES (?, ?)", given)
             query = "SELECT rowid, highlight(marked, 0, ?, ?) FROM marked WHERE marked MATCH ?"
-            for row, text in self._db.execute(query, (START, STOP, asked)).fetchall():
-                found[row] = spans(text)
+            for place, text in sorted(self._db.execute(query, (START, STOP, asked)).fetchall()):
+                row, piece = pieces[place]
+                found[row] += [(first + piece.start(), end + piece.start()) for first, end in spans(text)]
             self._db.execute("DELETE FROM marked")
         return found
 

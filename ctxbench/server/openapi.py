@@ -36,8 +36,8 @@ _ITEM = _object(
 _STATS = _object(dict.fromkeys(("explicitCount", "searchCount", "historyCount", "excludedCount"), _COUNT))
 _DATA = {"id": _STRING, "totalTokens": _COUNT, "context": _STRING, "items": _list(_ITEM), "stats": _STATS}
 _CITATION = _object(
-    dict.fromkeys(("id", "source", "type", "excerpt"), _STRING)
-    | {"path": {"type": ["string", "null"]}, "relevance": _NUMBER}
+    dict.fromkeys(("id", "source", "type", "excerpt"), _STRING) | {"usedInResponse": {"type": "boolean"}},
+    {"path": _STRING, "relevance": _NUMBER},
 )
 _DATA |= {"citations": _list(_CITATION), "notes": _list({"type": "object"})}
 _META = _object(dict.fromkeys(("tokenUsage", "sourceCount", "citationCount"), _COUNT))

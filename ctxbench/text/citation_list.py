@@ -57,7 +57,7 @@ def citations(query: Query, candidates: Candidates, request: int) -> tuple[Citat
     items = [(item, row) for item, row in chosen_items(query, candidates, request) if item.type != "tool"]
     shown = [part_text(item, part_of(candidates, row)) for item, row in items]
     sources = [_source(item) for item, _ in items]
-    ids = citation_ids([item.key for item, _ in items], (*shown, *sources))
+    ids = citation_ids([item.key for item, _ in items])
     scores = [float(candidates.score[row]) for _, row in items]
     return tuple(
         Citation(
@@ -81,22 +81,20 @@ def _source(item: Item) -> str:
     return " ".join(said.split())
 
 
-def citation_ids(keys: Sequence[ItemKey], texts: Sequence[str] = ()) -> tuple[str, ...]:
+def citation_ids(keys: Sequence[ItemKey]) -> tuple[str, ...]:
     """Ids of the items of one context: `[typ-hash]`, the first three letters of a type and a hash in base 36.
 
-    They are the same in every process. Where two would be the same, or one stands in a text of the context, so that a
-    reply might only quote it, they are longer.
+    They are the same in every process and turn, so that what an earlier reply cites is still called so; where two would
+    be the same, both are longer.
 
     Args:
         keys: of the items, distinct.
-        texts: what else the context holds.
     """
-    digits = [_hash(key) for key in keys]
-    length, held = [SHORTEST] * len(keys), "\0".join(texts)
+    digits, length = [_hash(key) for key in keys], [SHORTEST] * len(keys)
     while True:
         ids = [f"[{key.type[:3]}-{one[:n]}]" for key, one, n in zip(keys, digits, length, strict=True)]
         count = Counter(ids)
-        met = [n for n, one in enumerate(ids) if (count[one] > 1 or one in held) and length[n] < _OF_A_HASH]
+        met = [n for n, one in enumerate(ids) if count[one] > 1]
         if not met:
             return tuple(ids)
         for n in met:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -255,6 +257,15 @@ def test_marks_stand_in_the_text_as_it_is(index):
     found = index.marks([text, "nothing", "stores"], ["storing", "cafe"])
     assert [[text[a:b] for a, b in found[0]], found[1]] == [["Stored", "store", "café", "Cafés", "café"], []]
     assert found[2] == [(0, 6)]
+
+
+def test_a_long_text_of_many_matches_is_marked_in_seconds():
+    text = "the cache of naïve files, " * 100_000  # 2.6 MB; as one piece it takes half a minute
+    begin = time.perf_counter()
+    ((*marks,),) = Fts5Index().marks([text], ["cache", "naive"])
+    assert time.perf_counter() - begin < 8
+    places = [found.span() for found in re.finditer("cache|naïve", text)]
+    assert marks == places
 
 
 def test_marks_survive_blanks_long_words_and_what_looks_like_a_mark(index):

@@ -98,6 +98,7 @@ def test_what_the_text_can_be_cited_by_is_told(store):
         "path": "docs/tyre.md",
         "excerpt": "Mend a flat tyre.",
         "relevance": told["data"]["items"][0]["relevance"],
+        "usedInResponse": False,
     }
     assert told["meta"]["citationCount"] == told["meta"]["sourceCount"] == 1
 
