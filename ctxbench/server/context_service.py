@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 GRID = 30  # seconds: times of requests are rounded up to it, so that what is asked again is the same request
 REMEMBERED = 10_000  # contexts that feedback can be given on
 
+_log = logging.getLogger(__name__)
 _STEP = GRID * 1_000_000  # microseconds
 
 
@@ -186,6 +188,8 @@ class ContextService:
                 else:
                     context = replace(entry.answer, kept=True)
             tokens = context.tokens
+        for note in outcome.trace:
+            _log.warning("%s: %s, %s", note.step, note.kind, note.message)
         table = outcome.candidates
         self.metrics.count(**{f"{what}s": 1}, cache_hits=int(context.kept))
         self.metrics.count(retrieved=len(table), selected=int(table.chosen.sum()), tokens=tokens)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from ctxbench.core.items import Item
+from ctxbench.core.notes import Note
 from ctxbench.core.pipeline import Outcome
 from ctxbench.core.requests import Request
 from ctxbench.core.selection import Offered, Prompt, Selection, selections
@@ -87,7 +88,7 @@ class ServedContext:
                 **{f"{name}Count": found.count(name) for name in ("explicit", "search", "history")},
                 "excludedCount": len(selection.left_out),
             },
-            "notes": [note.as_dict() for note in selection.trace],
+            "notes": [note.as_dict() for note in map(_told, selection.trace)],
         }
         meta = {"tokenUsage": total, "sourceCount": len(self.items), "citationCount": len(self.citations)}
         return {"data": data, "meta": meta}
@@ -132,3 +133,8 @@ class ServedContext:
         table = self.outcome.candidates
         rank = int(table.chunk_rank[table.item == place][0])
         return rank + 1 if rank >= 0 else None
+
+
+def _told(note: Note) -> Note:
+    """A note without what an error says, which may name what is the server's alone."""
+    return replace(note, message="the server's log says more") if note.kind == "failed" else note

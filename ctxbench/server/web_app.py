@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from ctxbench.server.context_service import ContextService, NotSeenError
 from ctxbench.server.openapi import ASK, JUDGE, PROBLEMS, document, faults_in
 from ctxbench.server.user_tokens import UserTokens
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _THREADS = 8  # answers are made side by side, as far as Python lets them
@@ -182,7 +184,7 @@ def _refused(name: str) -> Any:
 
 
 async def _told(_: Request, error: Exception) -> Response:
-    """An error as a problem; of a fault of ours nothing is told but that there was one."""
+    """An error as a problem; of a fault of ours, as of a database, nothing is told but that there was one."""
     headers: Mapping[str, str] | None = None
     match error:
         case _Problem():
@@ -194,9 +196,9 @@ async def _told(_: Request, error: Exception) -> Response:
             status, detail = 404, str(error)
         case ParameterError():
             status, detail = 422, str(error)
-        case UserError():
-            status, detail = 500, str(error)
         case _:
             status, detail = 500, "the server failed; its log says more"
+            if isinstance(error, UserError):  # others are logged by who runs this
+                _log.error("%s", error)
     told = {"type": "about:blank", "title": PROBLEMS.get(status, "An error."), "status": status, "detail": detail}
     return JSONResponse(told, status, dict(headers or {}), media_type="application/problem+json")

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from ctxbench.core.errors import StorageError
 from ctxbench.server.openapi import PROBLEMS
 from ctxbench.server.user_tokens import UserTokens
 from ctxbench.stores.memories import Memory
@@ -216,6 +217,33 @@ def test_a_fault_of_ours_tells_nothing_of_itself():
     one.service.build = fails
     detail = problem(one.post("/context/build", json={"message": "x"}), 500)
     assert detail == "the server failed; its log says more"
+
+
+def test_a_fault_of_what_is_behind_the_service_is_for_its_log_alone(monkeypatch, caplog):
+    one = client()
+
+    def fails(*_, **__):
+        raise StorageError("no answer from db.internal, user joe")
+
+    monkeypatch.setattr(one.service, "build", fails)
+    detail = problem(one.post("/context/build", json={"message": "x"}), 500)
+    assert detail == "the server failed; its log says more"
+    assert "db.internal" in caplog.text
+
+
+def test_a_source_that_fails_is_named_without_what_it_said(monkeypatch, caplog):
+    store = filled()
+    store.insert(Memory(id="docs/tyre.md", workspace=WORKSPACE, content="Mend a flat tyre.", type="file"))
+    service = service_over(store, selector="assembly")
+    monkeypatch.setattr("ctxbench.steps.request_items.RecentFiles.__call__", lambda *_: 1 / 0)
+    (note,) = client(service).post("/context/build", json={"message": "flat tyre?"}).json()["data"]["notes"]
+    assert note == {
+        "step": "retrieve.recent",
+        "kind": "failed",
+        "message": "the server's log says more",
+        "query": "request",
+    }
+    assert "retrieve.recent: failed, division by zero" in caplog.text
 
 
 def test_texts_of_any_script_and_syntax_are_asked_as_they_are():

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 
+from ctxbench.stores import sqlite
 from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.sqlite import SqliteStore
 from ctxbench.testing import ConformanceError, check_store
+
+
+def test_the_lines_of_the_page_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = Path(sqlite.__file__).with_name("README.md").read_text("utf-8")
+    (lines,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(lines, {})
+    with SqliteStore("acme.db") as store:
+        request = store.request("acme", "who?", user="ann", conversation="t1")
+    assert [key.name for key in (*request.explicit, *request.recent)] == ["src/pay.py@1"] * 2
 
 
 def test_the_store_in_a_process_conforms():
