@@ -215,18 +215,17 @@ class ContextService:
                 return catalog, self._as_before(catalog, request)
 
     def _as_before(self, catalog: Catalog, request: Request) -> Request:
-        """The request as of half a minute earlier, if that is kept and nothing that it sees has changed since.
+        """The request as of half a minute or a minute earlier, if that is kept and all that it sees is as it was.
 
-        So a request is found that was asked just before its time was rounded to the next step.
+        So a request is found that was asked just before its time was rounded to the next step, and asked again since.
         """
-        now = instant(str(request.time))
-        before = now - _STEP
-        earlier = replace(request, time=instant_text(before))
-        if batch_key(catalog, [earlier]) not in self.cache:
-            return request
-        facts = catalog.facts
-        changes = [(times > before) & (times <= now) for times in (facts.created, facts.until)]
-        return request if any(bool(one.any()) for one in changes) else earlier
+        now, facts = instant(str(request.time)), catalog.facts
+        for before in (now - _STEP, now - 2 * _STEP):
+            earlier = replace(request, time=instant_text(before))
+            if batch_key(catalog, [earlier]) in self.cache:
+                changes = [(times > before) & (times <= now) for times in (facts.created, facts.until)]
+                return request if any(bool(one.any()) for one in changes) else earlier
+        return request
 
 
 def _rounded(time: str | None) -> str:

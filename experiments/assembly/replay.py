@@ -1,220 +1,185 @@
-"""Replays threads of messages against the cache of contexts, and prints what it hit and what was right.
+"""Replay the threads of datasets/threads against the service and its cache, by a clock of its own.
 
-In each turn the user's message is previewed and built, and one in ten is built again; between preview and build
-somebody writes in one turn of three, and after each turn message and reply are stored. Every context is held against
-one that is made without any cache. The same requests are put to the cache of document 002, whose key is the thread
-alone.
+Each turn is previewed and built, one in ten is built again, and between a preview and its build one in three sees a
+write that the request depends on: a message, a file, a reference or feedback. What the cache answers is compared with
+what a service without one builds, and beside it stands the cache of document 002, whose key is the thread alone.
 
-    python experiments/assembly/replay.py --files 300 --threads 30 --turns 300
+    python experiments/assembly/replay.py
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from itertools import product
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ctxbench.core.requests import batch_key
+from ctxbench.cli.scripts import run_script
+from ctxbench.core.items import Item
+from ctxbench.core.requests import Request
+from ctxbench.core.times import instant
+from ctxbench.data.datasets import read_dataset
+from ctxbench.io.console import say
 from ctxbench.server.context_cache import ContextCache
 from ctxbench.server.context_service import ContextService
+from ctxbench.server.served_context import ServedContext
 from ctxbench.stores.events import Event
 from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.memories import Memory
 
-PLACE, BEGIN, SECONDS = "replay", datetime(2026, 3, 1, 9, tzinfo=UTC), 30.0
-WORDS = ["".join(parts) for parts in product(("ba", "ke", "lo", "mi", "su"), ("dor", "lin", "mar"), ("a", "en", "is"))]
-USERS = ("ana", "ben", "eve")
+THREADS = Path(__file__).parents[2] / "datasets" / "threads"
+SLIDING = 30.0  # seconds from the last use, of both caches
+RETRIED, WRITTEN = 0.1, 1 / 3
+WRITES = ("message", "file", "reference", "feedback")
+WORKSPACE = "threads"
 
 
-@dataclass
-class World:
-    """A store that is written to, and the time, which nothing but the replay moves on."""
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What a replay counted.
 
-    draw: random.Random
-    files: int
-    length: int
-    now: float = 0.0
-    store: DictStore = field(default_factory=DictStore)
-    made: int = 0
+    Attributes:
+        asked: previews, builds and builds again.
+        unchanged, unchanged_hits: builds since whose preview or build nothing was written, and those from the cache.
+        written, written_misses: builds before which something was written, and those made anew.
+        hits: answers from the cache, of `asked`.
+        wrong: answers from the cache that are not what is built without one.
+        document_hits, document_wrong: the same of a cache by thread alone.
+    """
 
-    def __post_init__(self) -> None:
-        self.store.create_workspace(PLACE)
-        self.store.insert_many([self.file() for _ in range(self.files)])
+    asked: int
+    unchanged: int
+    unchanged_hits: int
+    written: int
+    written_misses: int
+    hits: int
+    wrong: int
+    document_hits: int
+    document_wrong: int
 
+
+class _Replay:
+    """The store, the two services, and the document's cache, at one moment."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice, self.now, self.counts = random.Random(seed), 0.0, Counter[str]()  # noqa: S311 - no secret
+        self.store = DictStore()
+        self.store.create_workspace(WORKSPACE)
+        self.document: dict[str | None, tuple[float, dict[str, Any]]] = {}  # by thread: last use, answer
+        self.said = 0
+
+    def open(self) -> None:
+        """Make the services over what is stored; the first request indexes it, without a limit of time."""
+        given: dict[str, Any] = {"selector": "assembly", "embedder": "hashing", "counter": "chars/4"}
+        cached = ContextCache(seconds=SLIDING, clock=lambda: self.now)
+        self.service = ContextService(self.store, WORKSPACE, cache=cached, **given)
+        self.uncached = ContextService(self.store, WORKSPACE, cache=ContextCache(0), **given)
+        for one in (self.service, self.uncached):
+            one.build("Which file is it?", time="2026-01-01")
+
+    @property
     def time(self) -> str:
-        """Now, ISO 8601."""
-        return (BEGIN + timedelta(seconds=self.now)).isoformat()
+        """Now, as a text."""
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now)).isoformat()
 
-    def words(self, n: int) -> str:
-        """A text of so many words."""
-        return " ".join(self.draw.choices(WORDS, k=n))
+    def turn(self, request: Request) -> None:
+        """Preview, perhaps write, build, and perhaps build again."""
+        self.now = max(self.now + 1, instant(str(request.time)) / 1e6)
+        self.happened(request)
+        self.ask(request, preview=True)
+        written = self.dice.random() < WRITTEN
+        self.now += self.dice.uniform(1, 20)
+        if written:
+            self.write(request)
+        self.told(self.ask(request), written=written)
+        if self.dice.random() < RETRIED:
+            self.now += self.dice.uniform(1, 20)
+            self.told(self.ask(request), written=False)
 
-    def file(self) -> Memory:
-        """A new file of somebody, or of everybody; not stored yet."""
-        self.made += 1
-        name = f"docs/{self.words(1)}-{self.made}.md"
-        content = self.words(max(self.length // 6, 1))
-        user = self.draw.choice((*USERS, None, None))
-        return Memory(id=name, workspace=PLACE, content=content, type="file", user=user, created=self.time())
+    def told(self, context: ServedContext, *, written: bool) -> None:
+        """Count a build by what came before it."""
+        if written:
+            self.counts.update(written=1, written_misses=not context.kept)
+        else:
+            self.counts.update(unchanged=1, unchanged_hits=context.kept)
 
-    def message(self, thread: int, user: str, kind: str, text: str) -> None:
-        """Store what was said in a thread."""
-        self.made += 1
-        given = {"user": user, "conversation": f"t{thread}", "created": self.time(), "type": "message", "kind": kind}
-        self.store.insert(Memory(id=f"m{self.made}", workspace=PLACE, content=text, **given))
+    def ask(self, request: Request, *, preview: bool = False) -> ServedContext:
+        """One answer, compared with one that is made anew."""
+        call = self.service.preview if preview else self.service.build
+        given: dict[str, Any] = {"thread": request.conversation, "user": request.user}
+        context = call(request.text, time=self.time, **given)
+        anew = self.uncached.build(request.text, time=context.request.time, **given).as_dict()["data"]
+        self.counts.update(asked=1, hits=context.kept, wrong=context.as_dict()["data"] != anew)
+        used, answer = self.document.get(request.conversation, (-SLIDING, anew))
+        if self.now - used < SLIDING:
+            self.counts.update(document_hits=1, document_wrong={**answer, "id": ""} != {**anew, "id": ""})
+        else:
+            answer = anew
+        self.document[request.conversation] = self.now, answer
+        return context
 
-    def current_file(self) -> str:
-        """A file that everybody sees."""
-        files = (one for one in self.store.catalog(PLACE) if one.type == "file")
-        return next(one.title for one in files if one.user is None and not one.until)
+    def happened(self, request: Request) -> None:
+        """Note what the thread refers to by now, and which file was opened last."""
+        told: dict[str, Any] = {"workspace": WORKSPACE, "user": request.user, "conversation": request.conversation}
+        for key in request.explicit:
+            self.store.record(Event(kind="reference", id=key.name, at=self.time, **told))
+        for key in request.recent[:1]:
+            self.store.record(Event(kind="access", id=key.name, at=self.time, **told))
 
-    def write(self, thread: int, user: str) -> None:
-        """Somebody adds or changes a file that everybody sees, or this user opens or judges one, or says something."""
-        what = self.draw.choice(("add", "change", "access", "feedback", "say"))
-        row = self.file()
-        if what in ("access", "feedback", "add"):
-            self.store.insert(Memory(**{**_fields(row), "user": None}))
-        if what == "change":
-            self.store.update(PLACE, self.current_file(), content=row.content, at=self.time())
-        elif what == "say":
-            self.message(thread, user, "user", self.words(5))
-        elif what != "add":
-            useful = True if what == "feedback" else None
-            self.store.record(Event(kind=what, workspace=PLACE, id=row.id, user=user, at=self.time(), useful=useful))
-
-
-def _fields(row: Memory) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in ("id", "workspace", "content", "type", "created")}
-
-
-class ThreadCache:
-    """Document 002's cache: a thread's context, for half a minute from its last use."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, tuple[float, Any]] = {}
-
-    def ask(self, thread: int, now: float, right: Any) -> tuple[bool, bool]:
-        """Whether it has a context, and whether what it then answers is wrong; `right` is what it would make."""
-        used, answer = self._kept.get(thread, (-SECONDS, None))
-        hit = now - used < SECONDS
-        self._kept[thread] = (now, answer if hit else right)
-        return hit, hit and answer != right
-
-
-def turns(args: argparse.Namespace, draw: random.Random) -> Iterator[tuple[int, str, bool, bool]]:
-    """A thread, its user, whether somebody writes before the build, and whether it is built again."""
-    for _ in range(args.turns):
-        thread = draw.randrange(args.threads)
-        yield thread, USERS[thread % len(USERS)], draw.random() < 1 / 3, draw.random() < 1 / 10
+    def write(self, request: Request) -> None:
+        """Write something that the request depends on."""
+        self.said += 1
+        kind = self.dice.choice(WRITES)
+        given: dict[str, Any] = {"workspace": WORKSPACE, "user": request.user, "conversation": request.conversation}
+        if kind in ("message", "file"):
+            said = f"{request.text} (said again)"
+            new = Memory(id=f"said-{self.said}", content=said, type=kind, kind="user", created=self.time, **given)
+            self.store.insert(new)
+            return
+        names = [item.name.rpartition("@")[0] for item in self.store.catalog(WORKSPACE) if item.user is None]
+        useful = True if kind == "feedback" else None
+        self.store.record(Event(kind=kind, id=self.dice.choice(names), at=self.time, useful=useful, **given))
 
 
-def replay(args: argparse.Namespace) -> Counter[str]:
-    """Replay and print; returns what was counted."""
-    draw = random.Random(args.seed)  # noqa: S311 - a drawn world
-    world = World(draw, args.files, args.length)
-    given: dict[str, Any] = {"selector": args.selector, "embedder": "hashing"}
-    service = ContextService(world.store, PLACE, cache=ContextCache(clock=lambda: world.now), **given)
-    fresh = ContextService(world.store, PLACE, cache=ContextCache(0), **given)
-    documents, n = ThreadCache(), Counter[str]()
-    seconds: dict[bool, list[float]] = {True: [], False: []}
-
-    def ask(kind: str, thread: int, user: str, message: str) -> None:
-        call = service.preview if kind == "preview" else service.build
-        asked = {"thread": f"t{thread}", "user": user}
-        begin = time.perf_counter()
-        context = call(message, **asked, time=world.time())
-        answer = context.as_dict()
-        seconds[context.kept].append(time.perf_counter() - begin)
-        made = fresh.build(message, **asked, time=f"{context.request.time}Z")
-        right = made.as_dict()
-        late = bool(context.outcome.trace or made.outcome.trace)  # on a busy machine; it says so
-        n["late"] += late
-        n[f"{kind}, asked"] += 1
-        n[f"{kind}, hit"] += context.kept
-        n["wrong"] += answer != right and not late
-        hit, wrong = documents.ask(thread, world.now, right["data"]["items"])
-        n["document, hit"] += hit
-        n["document, wrong"] += wrong
-
-    for one in (service, fresh):
-        one.prepare()
-    for thread, user, writes, again in turns(args, draw):
-        message = world.words(6)
-        ask("preview", thread, user, message)
-        world.now += draw.uniform(1, 25)
-        if writes:
-            world.write(thread, user)
-        world.now += draw.uniform(0, 4)
-        ask("build after a write" if writes else "build after an unchanged preview", thread, user, message)
-        if again:
-            world.now += draw.uniform(1, 25)
-            ask("retry", thread, user, message)
-        world.message(thread, user, "user", message)
-        world.message(thread, user, "assistant", world.words(20))
-        world.now += draw.uniform(1, 60)
-    _show(args, n, seconds)
-    _hashes(world)
-    return n
+def _kept(item: Item) -> Memory:
+    given: dict[str, Any] = {name: getattr(item, name) for name in ("type", "user", "conversation", "created")}
+    return Memory(id=item.name, workspace=WORKSPACE, content=item.text, kind=item.kind or "file", **given)
 
 
-def _show(args: argparse.Namespace, n: Counter[str], seconds: dict[bool, list[float]]) -> None:
-    kinds = ("preview", "build after an unchanged preview", "build after a write", "retry")
-    asked = sum(n[f"{kind}, asked"] for kind in kinds)
-    hits = sum(n[f"{kind}, hit"] for kind in kinds)
-    lines = [
-        f"{args.threads} threads, {args.turns} turns, {args.files:,} files, selector {args.selector}, seed {args.seed}"
-    ]
-    lines += ["", "| request | asked | hit |", "| --- | ---: | ---: |"]
-    lines += [f"| {kind} | {n[f'{kind}, asked']} | {n[f'{kind}, hit']} |" for kind in kinds]
-    lines += ["", "| cache | hit rate | wrong contexts |", "| --- | ---: | ---: |"]
-    lines.append(f"| ours | {hits / asked:.1%} | {n['wrong']} of {asked} |")
-    lines.append(
-        f"| document 002's, by thread | {n['document, hit'] / asked:.1%} | {n['document, wrong']} of {asked} |"
+def replayed(threads: int | None = None, *, seed: int = 21) -> Figures:
+    """Replay the requests of the first threads, or of all, in the order of their times.
+
+    Args:
+        threads: how many; None = all.
+        seed: of what is drawn: writes, retries, and seconds between.
+    """
+    dataset, replay = read_dataset(THREADS), _Replay(seed)
+    names = sorted({str(query.request.conversation) for query in dataset.queries})[:threads]
+    replay.store.insert_many(_kept(item) for item in dataset.catalog if item.type == "file")
+    replay.open()
+    asked = [query.request for query in dataset.queries if query.request.conversation in names]
+    to_come = sorted(
+        (item for item in dataset.catalog if item.type == "message" and item.conversation in names),
+        key=lambda item: instant(str(item.created)),
+        reverse=True,
     )
-    lines.append("| document 002's aim | above 30% | |")
-    lines += ["", "| answer | median ms | p95 ms |", "| --- | ---: | ---: |"]
-    for name, kept in (("kept", True), ("made", False)):
-        low, high = np.percentile(seconds[kept], [50, 95]) * 1000 if seconds[kept] else (np.nan, np.nan)
-        lines.append(f"| {name} | {low:.1f} | {high:.1f} |")
-    lines += ["", f"not compared, as a source was late: {n['late']} of {asked}"]
-    sys.stdout.write("\n".join(lines) + "\n")
+    for request in sorted(asked, key=lambda one: instant(str(one.time))):
+        while to_come and instant(str(to_come[-1].created)) <= instant(str(request.time)):
+            replay.store.insert(_kept(to_come.pop()))
+        replay.turn(request)
+    return Figures(**{one.name: replay.counts[one.name] for one in fields(Figures)})
 
 
-def _hashes(world: World) -> None:
-    """What the key of a request costs after each sort of write."""
-    for what in ("message", "change of a file"):
-        taken = []
-        for _ in range(5):
-            world.now += 1
-            if what == "message":
-                world.message(0, "ana", "user", world.words(20))
-            else:
-                world.store.update(PLACE, world.current_file(), content=world.words(20), at=world.time())
-            begin = time.perf_counter()
-            catalog = world.store.catalog(PLACE)
-            request = world.store.request(PLACE, "x", user="ana", conversation="t0", time=world.time())
-            batch_key(catalog, [request])
-            taken.append(time.perf_counter() - begin)
-        sys.stdout.write(f"catalog and key after a {what}: {np.median(taken) * 1000:.1f} ms\n")
-
-
-def arguments(*given: str) -> argparse.Namespace:
-    """What the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in {"files": 300, "length": 1_500, "threads": 30, "turns": 300, "seed": 1}.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--selector", default="assembly")
-    return parser.parse_args(given)
+def main() -> None:
+    """Print the figures."""
+    found = replayed()
+    for one in fields(found):
+        say(f"{one.name}: {getattr(found, one.name)}")
+    say(f"hit rate {found.hits / found.asked:.0%}, by thread alone {found.document_hits / found.asked:.0%}")
+    say("document 002 says 30%")
 
 
 if __name__ == "__main__":
-    replay(arguments(*sys.argv[1:]))
+    run_script(main)

@@ -1,21 +1,23 @@
-"""What the replay against the cache of contexts must hold."""
+"""The replay of threads: the cache answers what is unchanged, never what was written over, and never wrongly."""
 
 from __future__ import annotations
 
 import pytest
-from replay import arguments, replay
+import replay
 
 
-@pytest.mark.slow
-def test_unchanged_previews_hit_writes_miss_and_nothing_is_wrong(capsys):
-    given = {"files": 60, "length": 600, "threads": 6, "turns": 60, "seed": 3}
-    n = replay(arguments(*(f"--{name}={value}" for name, value in given.items())))
-    assert n["late"] == 0
-    assert n["build after an unchanged preview, asked"] > 20
-    assert n["build after an unchanged preview, hit"] == n["build after an unchanged preview, asked"]
-    assert n["build after a write, asked"] > 10
-    assert n["build after a write, hit"] == n["preview, hit"] == 0
-    assert n["retry, hit"] == n["retry, asked"] > 0
-    assert n["wrong"] == 0
-    assert n["document, wrong"] > 0
-    assert "| document 002's aim | above 30% | |" in capsys.readouterr().out
+@pytest.fixture(scope="module")
+def found():
+    return replay.replayed(3)
+
+
+def test_the_cache_answers_all_that_is_unchanged_and_nothing_else(found):
+    assert found.unchanged_hits == found.unchanged > 0
+    assert found.written_misses == found.written > 0
+    assert found.hits == found.unchanged
+    assert found.wrong == 0
+
+
+def test_a_cache_by_thread_alone_answers_with_what_was_written_over(found):
+    assert found.document_hits == found.unchanged + found.written
+    assert 0 < found.document_wrong < found.document_hits
