@@ -11,7 +11,7 @@ from ctxbench.core.registry import check_type
 
 Value: TypeAlias = bool | int | float | str
 
-_KEYS = ("default", "range", "choices", "needs", "help")
+_KEYS = ("default", "range", "choices", "needs", "tuned", "help")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,7 @@ class Parameter:
         low, high: the allowed range of a number, ends included; ints where it must be whole.
         choices: the names that a choice may take, each with the values that it sets of other parameters.
         needs: by name of another parameter, the values beside which this one has an effect; of several all must hold.
+        tuned: whether tuning tries other values where a policy lists none.
         help: one line.
     """
 
@@ -33,6 +34,7 @@ class Parameter:
     high: float = 0
     choices: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     needs: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    tuned: bool = True
     help: str = ""
 
     @property
@@ -110,6 +112,7 @@ def read_parameter(name: str, block: Mapping[str, Any]) -> Parameter:
         high=0 if high is None else high,
         choices=choices,
         needs=_needs(name, block.get("needs")),
+        tuned=_tuned(name, block.get("tuned", True)),
         help=str(block.get("help", "")),
     )
     if default is not None:
@@ -118,6 +121,12 @@ def read_parameter(name: str, block: Mapping[str, Any]) -> Parameter:
         except ParameterError as error:
             raise ParameterError(f"default: {error}") from error
     return one
+
+
+def _tuned(name: str, given: Any) -> bool:
+    if not isinstance(given, bool):
+        raise ParameterError(f"parameter {name}: tuned must be true or false, got {given!r:.60}")
+    return given
 
 
 def _choices(given: Any) -> dict[str, Mapping[str, Any]]:

@@ -152,7 +152,7 @@ class Tunable:
     def tried_values(self) -> dict[str, tuple[Value, ...]]:
         """The parameters that are not swept but tried, with their values; empty = there is nothing to try.
 
-        Without a family all that the file does not give; else those that the file lists.
+        Without a family all `tuned` ones that the file does not give; else those that the file lists.
         """
         if self.family is not None or self.domains:
             return {name: values for name, values in self.entry.search.items() if name not in self.swept_parameters}
@@ -164,7 +164,7 @@ class Tunable:
         return {
             one.name: listed.get(one.name, value_range(one))
             for one in free
-            if one.name in listed or one.name != own.search_switch
+            if one.name in listed or (one.tuned and one.name != own.search_switch)
         }
 
     @cached_property
