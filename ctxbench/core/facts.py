@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -158,6 +158,13 @@ class Facts:
         codes = {name: getattr(self, name).extended(getattr(more, name)) for name in _CODED}
         held: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
         return Facts(link_type=types.code, link_types=types.names, **codes, **held)
+
+    def ended(self, ends: Mapping[int, str]) -> Facts:
+        """The same, but for the ends of some items, by position; of items that are not here none is taken."""
+        until = self.until.copy()
+        for position, end in ends.items():
+            until[position : position + 1] = instant(end)
+        return replace(self, until=frozen(until)) if ends else self
 
     @cached_property
     def always_items(self) -> IntArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -254,28 +254,36 @@ class Catalog(Sequence[Item]):
                 )
         raise_faults(faults, subject="catalog")
 
-    def extended(self, items: Iterable[Item]) -> Catalog:
+    def extended(self, items: Iterable[Item], *, ends: Mapping[int, str] | None = None) -> Catalog:
         """A catalog of these items and, behind them, some more; equal to one made anew from all of them.
 
         Hashes, ids, facts and positions of the items before are carried on, and an index over them can be, too
-        (`ctxbench.index.versions`). This catalog stays as it is, and may be extended in several ways. No items: itself.
+        (`ctxbench.index.versions`). This catalog stays as it is, and may be extended in several ways. Nothing: itself.
+
+        Args:
+            items: what is added.
+            ends: items that have ended: their new `until` by position. Hashes over that, and `hash`, start anew.
 
         Raises:
             InputError: an item's identity is there already, or occurs twice; all such pairs are listed.
         """
-        added = tuple(items)
-        if not added:
+        added, ends, here = tuple(items), ends or {}, list(self._items)
+        if not added and not ends:
             return self
+        for position, until in ends.items():
+            here[position] = replace(here[position], until=until)
         whole = Catalog(())
-        whole._items = self._items + added
+        whole._items = (*here, *added)
         whole._position = self._position.copy()
         whole._place(added, first=len(self))
         whole._digests = {
             names: _hashed(added, names, digest.copy(), n_items=len(whole), before=prefix)
             # a copy, which CPython makes in one step: another thread may ask for one more hash meanwhile
             for names, (digest, prefix) in list(self._digests.items())
+            if not ends or (names and "until" not in names)
         }
-        whole._facts_before = self.__dict__.get("facts", self._facts_before)
+        before = self.__dict__.get("facts", self._facts_before)
+        whole._facts_before = None if before is None else before.ended(ends)
         whole.kept = self.kept
         if "ids" in self.__dict__:
             whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)

@@ -32,7 +32,7 @@ from ctxbench.stores.memories import (
 
 BATCH = 1_000  # memories a transaction
 RECENT = 100  # files that a request says were opened last
-KEPT = 64  # workspaces whose last catalog is kept, so that one that only grew is extended and keeps its indexes
+KEPT = 64  # workspaces whose last catalog is kept, so that one that grew is extended and keeps its indexes
 
 
 class BaseStore(ABC):
@@ -107,12 +107,14 @@ class BaseStore(ABC):
         with self._transaction(reads=True):
             revision, altered = self._state(workspace)
             last, mark, catalog = self._kept.pop(workspace, (-1, 0, Catalog(())))
-            if last < altered or not mark:
+            anew = last < altered or not mark
+            if not anew and last < revision:
+                rows, mark = self._added(workspace, mark)
+                anew = any(row.version > 1 and self._links(workspace, row.id) for row in rows)
+                catalog = catalog if anew else memory_catalog(rows, before=catalog)
+            if anew:
                 rows, mark = self._added(workspace, 0)
                 catalog = memory_catalog(rows, self._links(workspace))
-            elif last < revision:
-                rows, mark = self._added(workspace, mark)
-                catalog = memory_catalog(rows, before=catalog)
             self._kept[workspace] = revision, mark, catalog
             while len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
@@ -222,7 +224,7 @@ class BaseStore(ABC):
 
     @abstractmethod
     def _state(self, workspace: str) -> tuple[int, int]:
-        """The revision of a workspace, and what it was at the last write that was no insert."""
+        """The revision of a workspace, and what it was when something was last deleted, related or unrelated."""
 
     @abstractmethod
     def _added(self, workspace: str, mark: int) -> tuple[list[Memory], int]:

@@ -25,7 +25,7 @@ class _Workspace:
     links: dict[Relationship, None] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)  # as they were recorded
     revision: int = 0
-    altered: int = 0  # the revision at the last write that was no insert
+    altered: int = 0  # the revision when something was last deleted, related or unrelated
 
     def put(self, memory: Memory) -> None:
         self.versions[memory.id, memory.version] = _copied(memory)
@@ -107,7 +107,7 @@ class DictStore(BaseStore):
         room = self._all[new.workspace]
         room.put(ended)
         room.put(new)
-        room.alter()
+        room.revision += 1
 
     def _relate(self, relationship: Relationship, *, there: bool) -> bool:
         for end in (relationship.source, relationship.target):

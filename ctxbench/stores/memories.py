@@ -289,7 +289,7 @@ def memory_catalog(
     Args:
         memories: versions in the order in which they were added.
         relationships: between them.
-        before: a catalog to extend; none of its items may have changed since.
+        before: a catalog to extend; nothing but the ends of succeeded versions may have changed since.
     """
     rows = tuple(memories)
     versions: dict[str, list[Memory]] = defaultdict(list)
@@ -311,4 +311,8 @@ def memory_catalog(
         )
         for row in rows
     ]
-    return Catalog(items) if before is None else before.extended(items)
+    if before is None:
+        return Catalog(items)
+    succeeded = (row for row in rows if row.version > 1)
+    places = ((before.find(item_key(replace(row, version=row.version - 1))), str(row.created)) for row in succeeded)
+    return before.extended(items, ends={place: end for place, end in places if place is not None})

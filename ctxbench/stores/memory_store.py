@@ -71,7 +71,8 @@ class MemoryStore(Protocol):
         """Every version as an item `<type>:<id>@<version>`, in the order in which they were added.
 
         A file's title is its id, the path. The catalog is the same object until something but events is written there.
-        After nothing but inserts it extends the one before, so that indexes are carried on.
+        After inserts, and updates of what has no relationships, it extends the one before, so that indexes are carried
+        on.
         """
 
     def record(self, event: Event, *more: Event) -> None:

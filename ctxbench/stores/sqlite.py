@@ -32,6 +32,7 @@ _COLUMNS = ("version", "content", "kind", "confidence", "created", "conversation
 _PLAIN = attrgetter(*_COLUMNS[:-1])  # metadata is written as JSON
 _ADD_MEMORY = "INSERT INTO memories (key, workspace, id, type) VALUES (?, ?, ?, ?)"
 _ADD_VERSION = f"INSERT INTO versions (workspace, memory, {', '.join(_COLUMNS)}) VALUES (?, ?{', ?' * 9})"  # noqa: S608
+_GROWN = "UPDATE workspaces SET revision = revision + 1 WHERE key = ?"
 _VERSIONS = f"SELECT seq, id, type, {', '.join(_COLUMNS)} FROM versions JOIN memories ON key = memory "  # noqa: S608
 _EVENT = ("kind", "user", "conversation", "at", "useful", "metadata")
 _ADD_EVENT = f"INSERT INTO events (workspace, memory, {', '.join(_EVENT)}) VALUES (?, ?{', ?' * 6})"  # noqa: S608
@@ -277,7 +278,7 @@ class SqliteStore(BaseStore):
         return self._open().execute(statement, given)
 
     def _room(self, workspace: str) -> tuple[int, int, int]:
-        """The key of a workspace, its revision, and that at the last write that was no insert."""
+        """The key of a workspace, its revision, and that at the last write after which a catalog is made anew."""
         found = self._sql("SELECT key, revision, altered FROM workspaces WHERE name = ?", _asked(workspace)).fetchone()
         if found is None:
             raise unknown("unknown workspace", workspace, self.workspaces())
@@ -308,7 +309,7 @@ class SqliteStore(BaseStore):
         db.executemany(_ADD_MEMORY, [(key, place, row.id, row.type) for place, key, row in keyed])
         db.executemany(_ADD_VERSION, [_values(row, place, key) for place, key, row in keyed])
         changed = [(place,) for place in places.values()]
-        db.executemany("UPDATE workspaces SET revision = revision + 1 WHERE key = ?", changed)
+        db.executemany(_GROWN, changed)
 
     def _versions(self, workspace: str, id_: str) -> list[Memory]:
         _, key = self._place(workspace, id_)
@@ -331,7 +332,7 @@ class SqliteStore(BaseStore):
         place, key = self._place(new.workspace, new.id)
         self._sql("UPDATE versions SET until = ? WHERE memory = ? AND version = ?", ended.until, key, ended.version)
         self._sql(_ADD_VERSION, *_values(new, place, key))
-        self._alter(place)
+        self._sql(_GROWN, place)
 
     def _relate(self, relationship: Relationship, *, there: bool) -> bool:
         place, source = self._place(relationship.workspace, relationship.source)
@@ -355,7 +356,7 @@ class SqliteStore(BaseStore):
         for one in events:
             place, key = self._place(one.workspace, one.id)
             self._sql(_ADD_EVENT, place, key, *(getattr(one, name) for name in _EVENT[:-1]), json.dumps(one.metadata))
-            self._sql("UPDATE workspaces SET revision = revision + 1 WHERE key = ?", place)
+            self._sql(_GROWN, place)
 
     def _events(self, workspace: str, **of: str | None) -> Iterator[Event]:
         where = "".join(f" AND events.{name} IS ?" for name in of)
@@ -369,7 +370,7 @@ class SqliteStore(BaseStore):
         return self._room(workspace)[1:]
 
     def _alter(self, place: int) -> None:
-        """Note a write that was no insert."""
+        """Note a write after which a catalog is made anew."""
         self._sql("UPDATE workspaces SET revision = revision + 1, altered = revision + 1 WHERE key = ?", place)
 
 

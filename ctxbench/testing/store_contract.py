@@ -139,8 +139,13 @@ def _grown(store: MemoryStore) -> Found:
     yield "whether inserts count", store.revision("one") > revision, True
     yield "what it extends", [n for n, _ in second.prefixes("search_text")], [1]
     yield "the catalog before", [item.name for item in first], ["a@1"]
+    store.update("one", "b", at=_LATER, content="new")
+    third = store.catalog("one")
+    yield "what it extends after an update", [n for n, _ in third.prefixes("search_text")], [3, 1]
+    yield "ends after an update", [item.until for item in third], [None, _LATER, None, None]
+    yield "the catalog before an update", [item.until for item in second], [None, None, None]
     store.relate(_link("a", "b"))
-    yield "the catalog after a relationship", store.catalog("one").hash == second.hash, False
+    yield "the catalog after a relationship", store.catalog("one").hash == third.hash, False
 
 
 def _refused(store: MemoryStore) -> Found:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -208,6 +209,39 @@ class TestExtended:
         assert (catalog.hash, catalog.hash_of(*FIELDS), catalog.ids) == (anew.hash, anew.hash_of(*FIELDS), anew.ids)
         assert [catalog.position(item.key) for item in anew] == list(range(len(anew)))
         assert facts_of(catalog) == facts_of(anew)
+
+    @PROPERTY
+    @given(grown(), st.sets(st.sampled_from(["hash", "some", "until", "ids", "facts"])), st.data())
+    def test_so_is_one_whose_items_ended(self, parts, asked, data):
+        catalog, anew = Catalog([]), []
+        for part in parts:
+            for name in data.draw(st.sets(st.sampled_from(sorted(asked)))) if asked else ():
+                hashed = {"some": FIELDS, "until": ("name", "until")}.get(name)
+                _ = catalog.hash_of(*hashed) if hashed else getattr(catalog, name)
+            days = st.sampled_from(["2024-02-01", "2025-01-01"])
+            ends = data.draw(st.dictionaries(st.integers(0, len(anew) - 1), days, max_size=3)) if anew else {}
+            before, rows = catalog, list(catalog)
+            anew = [replace(item, until=ends.get(place, item.until)) for place, item in enumerate(anew)] + part
+            catalog = catalog.extended(part, ends=ends)
+            assert list(before) == rows
+            assert before.facts.until.tolist() == Catalog(rows).facts.until.tolist()
+        other = Catalog(anew)
+        assert list(catalog) == anew
+        for names in (FIELDS, ("name", "until")):
+            assert catalog.hash_of(*names) == other.hash_of(*names)
+        assert (catalog.hash, catalog.ids) == (other.hash, other.ids)
+        assert facts_of(catalog) == facts_of(other)
+
+    def test_of_what_ended_only_the_hashes_over_its_end_start_anew(self):
+        catalog = Catalog([tool("a"), tool("b")])
+        known = catalog.hash_of("name")
+        _ = catalog.hash, catalog.hash_of("name", "until")
+        ended = catalog.extended([tool("c")], ends={0: "2025-01-01"})
+        assert [item.until for item in ended] == ["2025-01-01", None, None]
+        assert list(ended.prefixes("name")) == [(2, known)]
+        assert list(ended.prefixes("name", "until")) == []
+        assert catalog.extended([], ends={}) is catalog
+        assert catalog.extended([], ends={1: "2025-01-01"})[1].until == "2025-01-01"
 
     def test_what_was_computed_is_carried_on_and_not_computed_again(self):
         read = []
