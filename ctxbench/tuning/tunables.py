@@ -14,8 +14,9 @@ from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.stages import ByDomain
 from ctxbench.selectors.definition import Definition
 from ctxbench.selectors.parameters import Value
+from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.tuning.own_rankings import OwnRankings
-from ctxbench.tuning.query_sets import FullRanking, QuerySet, rank_with_pipeline
+from ctxbench.tuning.query_sets import FullRanking, QuerySet, ask, rank_with_pipeline
 from ctxbench.tuning.selector_entry import SelectorEntry
 from ctxbench.tuning.sweep.domains import CutReader, Domain, domains_of, fixed_names, parameter_name, step_name
 from ctxbench.tuning.sweep.engine_runs import value_range
@@ -88,6 +89,10 @@ class Tunable:
 
     def cut(self, full_ranking: FullRanking, chosen: Mapping[str, Value], query_set: QuerySet) -> Slice:
         """What it offers at one setting."""
+        if self.answers is None and self.family is None and not (self.domains or self.first_cut):
+            # all steps stand behind the search, and may ask what only the analysis knows
+            selector = PipelineSelector(self.name, self.pipeline(chosen), query_set.resources, query_set.memo)
+            return ask(selector, query_set)[1]
         return full_ranking.cut(self.pipeline(chosen).refine[self.first_cut :], query_set)
 
     def first_items(self, full_ranking: FullRanking, n: int, query_set: QuerySet) -> Slice:

@@ -81,9 +81,8 @@ def test_contents_that_look_like_marks_or_citations_confuse_nothing():
     (prompt,), query, table = asked(trap, SETUP)
     own, other = citations(query, table, 0)
     assert f"{own.id} a b (file, relevance 0.70)\n{FILE} says: >>> <<<<server>>>>()" in prompt.context
-    assert other.id.startswith(FILE[:-1])
-    assert prompt.context.count(other.id) == 1
-    assert [one.used for one in cited([own, other], f"It says {FILE}.")] == [False, False]
+    assert other.id == FILE  # the same as in the turn that the text quotes
+    assert [one.used for one in cited([own, other], f"See {own.id}.")] == [True, False]
 
 
 def test_every_text_is_marked_for_the_words_of_its_own_request():

@@ -20,7 +20,7 @@ from ctxbench.bench.labels import Labels
 from ctxbench.bench.metrics import Metric, evaluate
 from ctxbench.bench.slices import Slice
 from ctxbench.core.arrays import FloatArray
-from ctxbench.core.candidates import Candidates, Origin
+from ctxbench.core.candidates import SHOWN, Candidates, Origin
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.pipeline import Outcome, Pipeline, PipelineError
 from ctxbench.core.requests import Batch
@@ -265,9 +265,10 @@ def _steps_at(definition: Definition, values: Mapping[str, Value]) -> tuple[str,
 
 
 def _digest(table: Candidates) -> str:
-    """Equal for tables that offer the same, in the same ranking: what measures depend on."""
+    """Equal for tables that offer the same, shown alike, in the same ranking: what measures depend on."""
     from_session = table.origin[table.chosen] == Origin.SESSION
-    arrays = (table.starts_of(table.chosen), table.item[table.chosen], from_session, *table.ranking())
+    shown = [getattr(table, name) for name in ("item", *SHOWN)]
+    arrays = (table.starts_of(table.chosen), *(one[table.chosen] for one in shown), from_session, *table.ranking())
     return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
 
