@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from replay import Figures, replayed
 
 import ctxbench
 from ctxbench.bench.metrics import parse_metric
@@ -193,6 +194,26 @@ def weight_lines() -> tuple[str, str, str]:
         f"| dense beside all five | {one.compared.other:.3f} | {one.compared.other - all_five.compared.other:+.3f} |"
     )
     return "\n".join(rows), _told(best), _told(dense)
+
+
+def cache(found: Figures) -> str:
+    """The section on the cache."""
+    own, document = found.hits / found.asked, found.document_hits / found.asked
+    return f"""
+## The cache of `ctxbench serve`
+
+The requests of `threads` in order of time, each previewed and then built, one in ten built again; before one build in
+three something is written (`experiments/assembly/replay.py`).
+
+| | ours | by thread alone, as documented |
+|---|---:|---:|
+| asked | {found.asked} | {found.asked} |
+| answered from the cache | {found.hits} ({own:.0%}) | {found.document_hits} ({document:.0%}) |
+| of these wrong | {found.wrong} | {found.document_wrong} |
+
+Of {found.unchanged} builds since whose preview nothing was written {found.unchanged_hits} come from the cache, of
+{found.written} after a write none but {found.written - found.written_misses}. The document asks for 30%.
+"""
 
 
 def _sure(told_apart: bool) -> str:

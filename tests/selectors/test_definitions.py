@@ -521,6 +521,7 @@ class TestKinds:
             ("needs: large", "needs: n", 4, "parameter n needs 'n', which is no other parameter"),
             ("needs: large", "needs: top", 4, "parameter n needs a value that top cannot have: top must be"),
             ("needs: large", "needs: [large]", 4, "parameter n: needs must name a parameter that is true or false, or"),
+            ("needs: large", "tuned: never", 4, "parameter n: tuned must be true or false, got 'never'"),
             ("{retriever: lucene}", "{retriever: lucen}", 6, "parameter k needs a value that retriever cannot have"),
             ("{retriever: lucene}", "{}", 6, "parameter k: needs must name a parameter that"),
             ("{retriever: lucene}", "{retriever: [lucene, 5]}", 6, "parameter k needs a value that retriever cannot"),

@@ -53,6 +53,7 @@ SETTINGS = {
     ],
     "bm25": [{"n": 0}, {"n": 4}, {"n": 4, "b": 0.1}],
     "hybrid": [{"n": 3}],
+    "assembly": [{}, {"tokens": 700, "reserved": 600}, {"characters": 20}],
 }
 
 

@@ -347,3 +347,10 @@ def test_a_cut_in_front_of_it_is_tried(tunable, selector, ahead):
     one = tunable(selector([ahead, *RANKED_ANEW], {"n": {"default": 5, "range": [1, 9]}}))
     assert (one.first_cut, one.family) == (0, None)
     assert one.tried_values == {"n": tuple(range(1, 10))}
+
+
+def test_a_parameter_that_is_not_tuned_has_its_default_unless_the_policy_lists_values(tunable):
+    own = {"selector": "assembly", "search": {"tokens": [1000, 2000], "full_text": [5], "characters": [500]}}
+    assert tunable(own).tried_values == {"tokens": (1000, 2000), "full_text": (5,), "characters": (500,)}
+    listed = {**own, "search": {**own["search"], "recent": [0, 5]}}
+    assert tunable(listed).tried_values["recent"] == (0, 5)

@@ -202,6 +202,21 @@ def test_no_selection_is_measured_twice(monkeypatch):
     assert (runs.runs, runs.selections, len(calls)) == (2, 1, 1)
 
 
+def test_the_same_items_shown_in_part_are_another_selection(tmp_path):
+    path = tmp_path / "cut.yaml"
+    path.write_text(
+        "name: cut\nparameters:\n  characters: {default: 100, range: [1, 1000]}\n"
+        "pipeline:\n  retrieve: dense\n  refine:\n    - first: {n: 5}\n"
+        "    - excerpts: {characters: $characters, types: [rule, reference, file, message]}\n",
+        "utf-8",
+    )
+    cut = read_definition(path)
+    runs = runner(selector=cut)
+    for values in ({"characters": 10}, {"characters": 40}, {"characters": 1000}):
+        assert same(runs.values(values), by_running(LABELS, values, cut))
+    assert runs.selections == 3
+
+
 def test_a_setting_that_cannot_be_built_is_told_before_any_runs(tmp_path):
     path = tmp_path / "odd.yaml"
     text = "name: odd\nparameters:\n  n: {default: 1, range: [-5, 5]}\n"
