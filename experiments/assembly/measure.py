@@ -277,9 +277,8 @@ def main() -> int:
         },
         "test",
     )
-    write_atomic(
-        ROOT / "reports" / "assembly.md", page((columns, weights, with_dense), sources, lengths, fits, indexes, final)
-    )
+    text = page((columns, weights, with_dense), sources, lengths, fits, indexes, final)
+    write_atomic(ROOT / "reports" / "assembly.md", text + cache(replayed()))
     return 0
 
 
