@@ -48,7 +48,7 @@ class PostgresServer:
             command = ("setpriv", f"--reuid={UNPRIVILEGED}", "--regid=nogroup", "--clear-groups", *command)
         environment = {**os.environ, "HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
         told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        done = subprocess.run(command, cwd=self.folder, env=environment, check=False, **told)
+        done = subprocess.run(command, cwd=self.folder, env=environment, check=False, timeout=120, **told)
         assert done.returncode == 0, done.stdout.decode(errors="replace")
 
 
@@ -69,9 +69,9 @@ def main(command: Sequence[str]) -> int:
     """Run a command with the address of a server in its environment."""
     found = programs()
     if found is None:
-        return subprocess.call(command)
+        return subprocess.call(command, timeout=None)
     with running_server(found) as server:
-        return subprocess.call(command, env={**os.environ, "CTXBENCH_POSTGRES": server.address})
+        return subprocess.call(command, env={**os.environ, "CTXBENCH_POSTGRES": server.address}, timeout=None)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from ctxbench.data.datasets import read_dataset
 def _history():
     """The commit that the files are taken from; a shallow clone has none."""
     commit = ["git", "-C", str(make_threads.ROOT), "cat-file", "-e", f"{make_threads.COMMIT}^{{commit}}"]
-    if subprocess.run(commit, check=False, capture_output=True).returncode:
+    if subprocess.run(commit, check=False, capture_output=True, timeout=60).returncode:
         pytest.skip(f"commit {make_threads.COMMIT} is not in this clone")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from ctxbench.index import postgres as module
 from ctxbench.index.postgres import PostgresIndex
 from ctxbench.index.text_index import TextIndexError
+from tests.children import child
 from tests.index.test_text_index import file, matching
 from tests.postgres_server import programs, running_server
 
@@ -65,7 +67,7 @@ def test_without_psycopg():
         "from ctxbench.index.postgres import PostgresIndex\n"
         "try: PostgresIndex()\nexcept Exception as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == (
         "text_index:postgres: it needs psycopg, which is not installed; run: pip install 'ctxbench[postgres]'\n"
     )
@@ -155,8 +157,10 @@ def test_two_come_first_at_once(database):
         "files = [Item(type='file', name=f'{n}', text='word') for n in range(300)]\n"
         "print(len(set(PostgresIndex().rows(files).tolist())))"
     )
-    several = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [one.communicate()[0] for one in several] == ["300\n"] * 3
+    with ExitStack() as ends:
+        command = [sys.executable, "-c", script]
+        several = [ends.enter_context(child(command, stdout=subprocess.PIPE, text=True)) for _ in range(3)]
+        assert [one.communicate(timeout=120)[0] for one in several] == ["300\n"] * 3
     assert execute(database, "SELECT count(*) FROM ctxbench.files", dbname="own") == [(300,)]
 
 

@@ -95,7 +95,7 @@ def test_threads_add_and_search_side_by_side(index):
     for one in threads:
         one.start()
     for one in threads:
-        one.join()
+        one.join(timeout=120)
     assert faults == []
     assert found == [10, 10, 10, 10]
     assert len(set(index.rows(files).tolist())) == 40

@@ -162,7 +162,7 @@ def test_words_are_found_while_names_are_compared(monkeypatch):
     searching.join(10)
     found = not searching.is_alive()
     done.set()
-    comparing.join()
+    comparing.join(timeout=120)
     assert found
 
 

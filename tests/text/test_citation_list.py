@@ -39,7 +39,12 @@ class TestIds:
         code += "print(*citation_ids([ItemKey('file', None, 'docs/setup.md')]))"
         found = {
             subprocess.run(
-                [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+                [sys.executable, "-c", code],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=60,
+                env={"PYTHONHASHSEED": seed},
             ).stdout.strip()
             for seed in ("1", "2")
         }
