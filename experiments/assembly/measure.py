@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -157,9 +157,9 @@ def fitted(columns: tuple[str, ...]) -> tuple[dict[str, float], WeightFigures]:
     return weights, world.measure(OBJECTIVE, FOLDS)
 
 
-def at_budgets(make: Callable[[int], Mapping[str, Any]]) -> Mapping[str, Any]:
+def at_budgets(make: Callable[[int], Mapping[str, Any]], budgets: Sequence[int] = BUDGETS) -> Mapping[str, Any]:
     """Selectors at each budget."""
-    return {f"{name}, {tokens:,} tokens": one for tokens in BUDGETS for name, one in make(tokens + RESERVED).items()}
+    return {f"{name}, {tokens:,} tokens": one for tokens in budgets for name, one in make(tokens + RESERVED).items()}
 
 
 def documents(tokens: int) -> dict[str, Any]:
@@ -257,7 +257,8 @@ def main() -> int:
                 "`knapsack`": assembly(tokens=tokens),
                 "`greedy`, the document's rules": filled("greedy", tokens),
                 "`greedy`, by density alone": filled("greedy", tokens, type_share=None, stop_share=None),
-            }
+            },
+            (BUDGETS[1], BUDGETS[-1]),
         ),
         "tuning",
     )
