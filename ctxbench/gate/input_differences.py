@@ -11,7 +11,7 @@ from ctxbench.gate.description_differences import description_differences
 from ctxbench.gate.flat_steps import FlatStep, flat_steps
 from ctxbench.gate.item_edit_texts import NAME_FIELDS, differing, edited_fields
 from ctxbench.gate.questions import items_without_scope, scopes_of
-from ctxbench.gate.setting_differences import SettingDifference, told_together
+from ctxbench.gate.setting_differences import SettingDifference, differing_values, told_together
 from ctxbench.gate.snapshots import Identity, SelectorSnapshot
 from ctxbench.gate.value_texts import NONE, short_hash, shown_value
 
@@ -198,16 +198,19 @@ def _step_settings(before: Sequence[FlatStep], after: Sequence[FlatStep]) -> Ite
             yield SettingDifference(name=path, path=path, step=path, was=was, now=now, scoring=scores)
             continue
         for older, newer, own in ((old.values, new.values, True), (old.source, new.source, False)):
-            for name in differing(older, newer):
+            found = {name: differing_values(older.get(name), newer.get(name)) for name in differing(older, newer)}
+            for name, (keys, was, now) in ((name, one) for name, several in found.items() for one in several):
+                where = ".".join((path, name, *keys))
                 yield SettingDifference(
-                    name=f"{path}.{name}",
-                    path=f"{path}.{name}",
-                    was=short_hash(older.get(name)),
-                    now=short_hash(newer.get(name)),
+                    name=where,
+                    path=where,
+                    was=short_hash(was),
+                    now=short_hash(now),
                     scoring=new.scores,
                     code=not own and name != "content",  # what stands in a file that a step reads is the user's own
                     step=path,
                     parameter=name if own else "",
+                    keys=keys if own else (),
                     words=f"the file that {path} reads is another" if not own and name == "content" else "",
                 )
     kept = [path for path in olds if path in news]
@@ -223,7 +226,7 @@ def _with_user_names(
     """Settings under the names of the selector's parameters, where one was changed between the same two values."""
     changed = {name: (shown_value(before.get(name)), shown_value(after.get(name))) for name in differing(before, after)}
     for one in settings:
-        last = one.parameter.lower()
+        last = (one.keys[-1].rpartition(".")[2] if one.keys else one.parameter).lower()
         alike = [name for name, values in changed.items() if last and values == (one.was, one.now)]
         suited = [name for name in alike if name.lower().endswith(last)] or (alike if len(alike) == 1 else [])
         if len(suited) > 1:  # two domains may have the same change of the same parameter

@@ -20,9 +20,11 @@ from ctxbench.gate.input_differences import server_of
 from ctxbench.gate.item_prices import grown_price, is_found_again
 from ctxbench.gate.model import Cause, CauseKind, Change, Remedy
 from ctxbench.gate.replay import Candidate, ReplayCase, can_replay, replay_cuts, with_values
+from ctxbench.gate.setting_differences import with_value_of
 from ctxbench.gate.snapshot_pair import ChangeContext, QueryCandidates, SnapshotPair
 from ctxbench.gate.snapshots import SelectorSnapshot
 from ctxbench.gate.value_texts import NONE, shortened
+from ctxbench.io.json_files import dump_json
 from ctxbench.text.chunking.item_chunks import ItemChunking, searched
 from ctxbench.text.original_rules import query_chunks
 
@@ -87,12 +89,12 @@ def agreeing_remedies(changes: Sequence[Change], pair: SnapshotPair) -> tuple[Ch
     Where one is to be set back for some losses, and a wider cut would mend others, setting it back is the remedy of
     those as well, if it is enough for them; else it is said that more is needed than to set it back.
     """
-    backs = {one.remedy.changed: one.remedy for one in changes if one.cause.kind is CauseKind.PARAMETER}
-    backs.pop((), None)
+    told = [one.remedy for one in changes if one.cause.kind is CauseKind.PARAMETER and one.remedy.changed]
+    backs = {dump_json(one.changed): one for one in told}
 
     def agreeing(one: Change) -> Change:
         set_to = {(path, name) for path, name, _ in one.remedy.changed}
-        alike = (back for held, back in backs.items() if set_to & {(path, name) for path, name, _ in held})
+        alike = (back for back in backs.values() if set_to & {(path, name) for path, name, _ in back.changed})
         back = next(alike, None)
         if back is None or one.cause.kind is CauseKind.PARAMETER:
             return one
@@ -207,13 +209,17 @@ def _undo_settings(cause: Cause, pair: SnapshotPair) -> str:
 def _settings_of_base(cause: Cause, pair: SnapshotPair) -> tuple[tuple[str, str, Any], ...]:
     """What sets the parameters of cuts back that a cause names; empty where it names another setting, too."""
     own = [one for one in pair.inputs.settings if one.name in cause.subjects]
-    base = {one.path: one.values for one in pair.steps[0] or ()}
+    base, head = ({one.path: one.values for one in side or ()} for side in pair.steps)
     # how many chunks stand before an item is not kept, so that another topK cannot be tried
     cuts = [one for one in own if not one.scoring and one.parameter != "topK"]
     known = [one for one in cuts if one.parameter in base.get(one.step, {})]
     if not own or len(known) < len(own) or pair.inputs.tokens is not None:
         return ()
-    return tuple((one.step, one.parameter, base[one.step][one.parameter]) for one in known)
+    back: dict[tuple[str, str], Any] = {}
+    for one in known:
+        at, was = (one.step, one.parameter), base[one.step][one.parameter]
+        back[at] = with_value_of(back.get(at, head.get(one.step, {}).get(one.parameter)), was, one.keys)
+    return tuple((path, name, value) for (path, name), value in back.items())
 
 
 def _widen_cut(change: ChangeContext, pair: SnapshotPair) -> Remedy:

@@ -22,7 +22,7 @@ from ctxbench.core.errors import UserError
 from ctxbench.core.rules import Rule
 from ctxbench.gate.flat_steps import FlatStep
 from ctxbench.gate.input_differences import ORDER
-from ctxbench.gate.setting_differences import SettingDifference
+from ctxbench.gate.setting_differences import SettingDifference, with_value_of
 from ctxbench.steps.cut import TOP_K
 
 REPLAYED = ("standard", "first", "margin", "gap", "at_least", "per_chunk", "budget")
@@ -192,7 +192,7 @@ def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -
 def with_setting(
     steps: Sequence[FlatStep], other: Sequence[FlatStep], setting: SettingDifference
 ) -> tuple[FlatStep, ...]:
-    """Give steps one setting of the other side: a parameter, a whole step, or the order of steps.
+    """Give steps one setting of the other side: a parameter or a key of it, a whole step, or the order of steps.
 
     Args:
         steps: changed.
@@ -211,8 +211,12 @@ def with_setting(
         return (*steps[:at], theirs[path], *steps[at:])
     if path in ours and path not in theirs:
         return tuple(one for one in steps if one.path != path)
-    told = {name: theirs[path].values[name]} if path in theirs and name in theirs[path].values else {}
-    return tuple(with_values(one, {**one.values, **told}) if told and one.path == path else one for one in steps)
+    held = theirs[path].values if path in theirs else {}
+    if name not in held:
+        return tuple(steps)
+    own = next(one.values.get(name) for one in steps if one.path == path)
+    value = with_value_of(own, held[name], setting.keys)
+    return tuple(with_values(one, {**one.values, name: value}) if one.path == path else one for one in steps)
 
 
 def with_values(step: FlatStep, values: Mapping[str, Any]) -> FlatStep:

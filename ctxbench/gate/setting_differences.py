@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ctxbench.gate.item_edit_texts import differing
 from ctxbench.gate.value_texts import first_ids
+
+_MOST_KEYS = 20  # of a mapping that are told one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +18,10 @@ class SettingDifference:
 
     Attributes:
         name: as the user knows it: of the selector's parameter where one has the same two values, else the path.
-        path: `refine.standard.topN`; a step as a whole where it was added or taken out; `ORDER` where steps moved.
+        path: `refine.standard.topN`, `refine.linear.weights.age` for a key of a mapping; a step as a whole where it was
+            added or taken out; `ORDER` where steps moved.
         step, parameter: the path of its step, and which parameter of that it is; empty where it is of none.
+        keys: where in the parameter's value, from the outer mapping inwards; none where it is about all of the value.
         was, now: values as text; `none` where there is none.
         scoring: whether it decides scores; else what is kept of them.
         code: whether it is no setting of the user's, but the version or the code of something.
@@ -34,6 +40,7 @@ class SettingDifference:
     words: str = ""
     step: str = ""
     parameter: str = ""
+    keys: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     beside: bool = False
 
@@ -57,3 +64,33 @@ def told_together(settings: Sequence[SettingDifference]) -> tuple[SettingDiffere
     words = f"{len(files)} source files edited ({first_ids(files)}); the answers are the same"
     together = in_words(files[0], about[0].path, words, files=tuple(files))
     return (*(one for one in settings if not one.files), together)
+
+
+def differing_values(was: Any, now: Any) -> list[tuple[tuple[str, ...], Any, Any]]:
+    """What differs in the values of one setting: the keys that lead to it, and the two values there.
+
+    Of two mappings each key that differs is told by itself, None where a side lacks it, and mappings in them likewise.
+    Of anything else, and of mappings that differ in more than `_MOST_KEYS` keys, there is one difference without keys,
+    of mappings only of the keys that differ.
+    """
+    if not (isinstance(was, Mapping) and isinstance(now, Mapping)):
+        return [((), was, now)]
+    names = differing(was, now)
+    found = [
+        ((name, *keys), before, after)
+        for name in names
+        for keys, before, after in differing_values(was.get(name), now.get(name))
+    ]
+    if len(found) > _MOST_KEYS:
+        before, after = ({name: side[name] for name in names if name in side} for side in (was, now))
+        return [((), before, after)]
+    return found or [((), was, now)]  # a key without a value is told as it stands
+
+
+def with_value_of(value: Any, other: Any, keys: Sequence[str]) -> Any:
+    """A setting's value with what some keys lead to taken from another value of it; without it where that has none."""
+    if not keys:
+        return other
+    key, *inner = keys
+    rest = {name: held for name, held in value.items() if name != key}
+    return {**value, key: with_value_of(value.get(key), other[key], inner)} if key in other else rest
