@@ -67,7 +67,8 @@ def run(
             service.prepare()  # who asks meanwhile waits
             host, port = listening.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-            say(f"workspace {workspace} of {place} at {url}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
+            what = f"workspace {workspace} of {place} by {selector} at {url}"
+            say(f"{what}, described at {url}/openapi.json; Ctrl-C ends it", err=True)
             given: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
             settings = uvicorn.Config(web_app(service, access), timeout_graceful_shutdown=_GRACE, **given)
             uvicorn.Server(settings).run([listening])

@@ -285,6 +285,8 @@ def _candidate_row(one: Offered, rule: int | None = None) -> list[Any]:
     if rule is not None:
         out.append(rule)
     more = {name: getattr(one, name) for name, usual in _DEFAULTS.items() if getattr(one, name) != usual}
+    if rule is None and one.tokens is not None:
+        more["tokens"] = one.tokens  # of the part that is shown
     return [*out, more] if more else out
 
 
@@ -310,13 +312,15 @@ def _candidate_from_row(row: Any, rules: Sequence[Rule | None] | None) -> Offere
         origin=more.get("origin", "search"),
         rule=rule,
         via=more.get("via"),
+        tokens=_whole(more, "tokens") if "tokens" in more else None,
     )
 
 
-def _extras(more: Any) -> Mapping[str, str]:
-    if not isinstance(more, dict) or not all(key in _DEFAULTS and isinstance(one, str) for key, one in more.items()):
-        raise RowError(f"expected an object with mode, origin or via behind a candidate, got {more!r}")
-    return more
+def _extras(more: Any) -> Mapping[str, Any]:
+    texts = {key: one for key, one in more.items() if key != "tokens"} if isinstance(more, dict) else {"": None}
+    if not all(key in _DEFAULTS and isinstance(one, str) for key, one in texts.items()):
+        raise RowError(f"expected an object with mode, origin, via or tokens behind a candidate, got {more!r}")
+    return dict(more)
 
 
 def is_number(value: Any) -> bool:

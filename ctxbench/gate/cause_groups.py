@@ -12,6 +12,7 @@ import numpy as np
 
 from ctxbench.bench.metrics import parse_metric
 from ctxbench.data.datasets.row_groups import connected_rows, group_pairs
+from ctxbench.gate.answer_prices import answer_tokens, shown_tokens
 from ctxbench.gate.check_settings import PRICES
 from ctxbench.gate.comparability import Comparability
 from ctxbench.gate.model import Cause, CauseGroup, CauseKind, Change, PriceChange, Remedy
@@ -50,7 +51,7 @@ def cost_key(group: CauseGroup) -> tuple[int, int, int, int, str, str, tuple[str
 
 
 def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> CauseGroup:
-    added = [-pair.base.items[one.item].tokens if one.lost else pair.head.items[one.item].tokens for one in changes]
+    added = [-_price(one, pair.base) if one.lost else _price(one, pair.head) for one in changes]
     lost = {one.query for one in changes if one.lost and one.required}
     queries = sorted({one.query for one in changes}, key=lambda query: (query not in lost, pair.query_places[query]))
     return CauseGroup(
@@ -62,6 +63,12 @@ def _group(cause: Cause, changes: Sequence[Change], pair: SnapshotPair) -> Cause
         queries=tuple(queries),
         remedy=_group_remedy([one.remedy for one in changes if one.lost and one.required]),
     )
+
+
+def _price(change: Change, side: SelectorSnapshot) -> int:
+    """What the item of a change costs its query on the side that offers it."""
+    offered = (one for one in side.answers[change.query].offered if one.id == change.item)
+    return next((shown_tokens(one, side) for one in offered), side.items[change.item].tokens)
 
 
 def _group_remedy(given: Sequence[Remedy]) -> Remedy:
@@ -144,8 +151,7 @@ def _offer_tokens(answer: AnswerFact | None, side: SelectorSnapshot, *, session:
     """The prompt tokens of an answer; NaN where there is none."""
     if answer is None or answer.error:
         return math.nan
-    there = [one.id for one in answer.offered if session or one.origin != "session"]
-    return float(sum(side.items[one].tokens for one in there if one in side.items))
+    return float(answer_tokens(answer, side, session=session))
 
 
 def price_changes(

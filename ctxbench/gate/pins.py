@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ctxbench.core.errors import Fault, suggest
 from ctxbench.core.item_suggestions import suggest_items
+from ctxbench.gate.answer_prices import answer_tokens
 from ctxbench.gate.cause_texts import told_cause
 from ctxbench.gate.check_settings import Pin
 from ctxbench.gate.model import Cause, Change, PinFailure
@@ -121,7 +122,7 @@ def _violations(
     if pin.at_most_items is not None and len(added) > pin.at_most_items:
         yield ITEMS, f"{count(len(added), 'item')} offered, {len(added) - pin.at_most_items} too many"
     if pin.at_most_tokens is not None:
-        tokens = sum(snapshot.items[one].tokens for one in added if one in snapshot.items)
+        tokens = answer_tokens(fact, snapshot)
         if tokens > pin.at_most_tokens:
             yield TOKENS, f"{count(tokens, 'token')} offered, {tokens - pin.at_most_tokens:,} too many"
 

@@ -24,7 +24,7 @@ NO_RELEVANCE, NO_ROOM, WORTH_LESS, TYPE_SHARE, ENOUGH = (
 _WORDS = {
     NO_RELEVANCE: "its score is not above 0, so it adds nothing",
     NO_ROOM: "does not fit into tokens={tokens} less reserved={reserved}",
-    WORTH_LESS: "what is worth more fills tokens={tokens} less reserved={reserved}",
+    WORTH_LESS: "others are worth more together within tokens={tokens} less reserved={reserved}",
     TYPE_SHARE: "its type has more than type_share={type_share} of what is chosen",
     ENOUGH: "stop_items={stop_items} or more items fill stop_share={stop_share} of the budget",
 }

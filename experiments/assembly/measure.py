@@ -87,6 +87,9 @@ class Table:
         if len(failed):
             raise SystemExit(f"{failed.iloc[0]['selector']}: {failed.iloc[0]['error']}")
         threads = {query.id: str(query.group) for query in open_dataset(DATASET).queries}
+        asked = frame[frame["completeness"].notna()]
+        named = {threads[query] for query in asked["query"]}
+        self.requests = f"{asked['query'].nunique()} requests of {len(named)} threads that need something"
         self.rows: dict[str, Row] = {}
         for name in selectors:
             own = frame[frame["selector"] == name]
@@ -304,9 +307,8 @@ def page(
     )
     whole = final.rows["`hybrid`, 5 whole items"]
     paid = {n: final.change(f"`assembly`, {n:,} tokens", f"the document's weights, {n:,} tokens") for n in BUDGETS}
-    weighted = "\n".join(f"| {n:,} | {one} |" for n, one in paid.items())
     more = {n: final.change(f"{EMBEDDINGS}, {n:,} tokens", f"`assembly`, {n:,} tokens") for n in BUDGETS}
-    dense = "\n".join(f"| {n:,} | {one} |" for n, one in more.items())
+    changes = "\n".join(f"| {n:,} | {paid[n]} | {more[n]} |" for n in BUDGETS)
     answer = (
         f"**Take {EMBEDDINGS}: within {middle:,} tokens its context is complete for {best.complete:.0f}% of the "
         f"requests of unseen threads, at {best.tokens:,.0f} tokens; without a model of embeddings for "
@@ -321,8 +323,10 @@ def page(
 {answer}
 
 Complete is a context that shows all that a request needs: of each required file or message the words that the label
-quotes, so an excerpt that leaves them out does not count. Intervals are of 95%, and requests of one thread count
-together. Tokens are those of what is shown, by `o200k_base`. {_sure(more[middle].low > 0)}
+quotes, so an excerpt that leaves them out does not count. Intervals are of 95%, over {final.requests};
+those of one thread count together. Tokens are those of what is shown, by `o200k_base`; heads with ids and sources,
+about a sixth more, count in the budget, which is `tokens` less `reserved`.
+{_sure(more[middle].low > 0)}
 
 ## On threads that nothing was chosen on
 
@@ -333,17 +337,12 @@ ten files by full text, its greedy rules, which leave room unused); *the documen
 {head}
 {final.lines()}
 
-What the fitted weights are worth at equal tokens, against the document's, in points of completeness:
+Points of completeness at equal tokens: what the fitted weights are worth, against the document's, and what the preset
+`embeddings` adds, which also ranks by the similarity of embeddings and needs a model for it.
 
-| tokens | change |
-|---:|---:|
-{weighted}
-
-What the preset `embeddings` adds, which also ranks by the similarity of embeddings and needs a model for it:
-
-| tokens | change |
-|---:|---:|
-{dense}
+| tokens | fitted weights | embeddings beside them |
+|---:|---:|---:|
+{changes}
 
 ## What each source pays
 
@@ -362,13 +361,14 @@ document's cosine; dense is `similarity.score`, the cosine of embeddings.
 |---|---:|---:|
 {columns}
 
-The weights found: {weights}; with dense beside them {with_dense}. `assembly` and its preset `embeddings` ship them,
-rounded.
+None of these differences has an interval, and those of `recency`, `source` and BM25 are as small as chance would make
+them; the columns are the document's. The weights found, which `assembly` and its preset `embeddings` ship, rounded:
+{weights}; with dense beside them {with_dense}.
 
 ## What an excerpt costs
 
-The window with the most of the request's words, within {full} for all items: short ones miss the words that
-answer, long ones leave room for few files.
+The window with the most of the request's words, within {full} for all items. Short ones leave room unused, since no
+more items are found; long ones leave room for few.
 
 {head}
 {lengths.lines()}
@@ -378,13 +378,14 @@ answer, long ones leave room for few files.
 {head}
 {fits.lines()}
 
-`knapsack` finds the highest sum of relevance that fits. That is not the same as completeness: many short items of
-little relevance outweigh a long one of much.
+By density alone as many items are chosen; the document's two rules stop earlier, and leave room that would be of use.
 
 ## Which text index
 
 {with_change}
 {indexes.lines(base="`full_text` in SQLite")}
+
+Both find the same files for a word (`tests/index`), so what differs is the order: `ts_rank` does not weigh rare words.
 
 ## How it was made, and what does not hold
 

@@ -121,14 +121,14 @@ class TestKnapsack:
     def test_what_is_worth_most_together_is_chosen(self):
         table, tokens = filled(Knapsack(tokens=15, reserved=5), self.ITEMS, self.SCORES)
         assert (chosen(table), tokens) == ([1, 2], 10)
-        assert set(rules(table).values()) == {"what is worth more fills tokens=15 less reserved=5"}
+        assert set(rules(table).values()) == {"others are worth more together within tokens=15 less reserved=5"}
 
     def test_what_alone_is_too_large_is_told_apart_from_what_others_displace(self):
         table, _ = filled(Knapsack(tokens=8, reserved=0), self.ITEMS, self.SCORES)
         assert chosen(table) == [1, 3]
         assert rules(table) == {
             0: "does not fit into tokens=8 less reserved=0",
-            2: "what is worth more fills tokens=8 less reserved=0",
+            2: "others are worth more together within tokens=8 less reserved=0",
         }
 
     @pytest.mark.parametrize("step", [Knapsack(), Greedy()])
