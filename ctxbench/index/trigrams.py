@@ -5,6 +5,7 @@ Source: PostgreSQL, contrib/pg_trgm (`similarity`, `word_similarity`), against w
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,25 +43,22 @@ class TrigramSets:
         self.size = np.empty(0, dtype=np.int64)
         self._sets: list[IntArray | None] = []
         self._long: dict[int, str] = {}
-        self._number: dict[int, int] = {}  # of each trigram of short texts
-        self._trigram, self._owner = np.empty((2, 0), dtype=np.int64)  # of each that a short text has
+        self._owners: dict[int, array[int]] = {}  # by trigram the short texts that have it
 
     def add(self, texts: Sequence[str]) -> None:
         """Add some texts behind those here."""
-        first, size, trigram, owner = len(self._sets), [], [], []
+        first, size = len(self._sets), []
         for row, text in enumerate(texts, first):
             own = np.unique(trigrams(text[:_BEGINNING]))
             if len(text) <= _BEGINNING:
-                trigram += [self._number.setdefault(one, len(self._number)) for one in own.tolist()]
-                owner += [row] * len(own)
+                for one in own.tolist():
+                    self._owners.setdefault(one, array("q")).append(row)
                 self._sets.append(own)
             else:  # its last word may be cut, and end in a trigram that the text does not have
                 self._long[row], own = text, own[1:]
                 self._sets.append(None)
             size.append(len(own))
         self.size = np.append(self.size, np.array(size, dtype=np.int64))
-        self._trigram = np.append(self._trigram, np.array(trigram, dtype=np.int64))
-        self._owner = np.append(self._owner, np.array(owner, dtype=np.int64))
 
     def of(self, row: int) -> IntArray:
         """Those of a text, rising."""
@@ -72,9 +70,8 @@ class TrigramSets:
 
     def shared(self, asked: IntArray, *, most: float) -> IntArray:
         """How many of some distinct trigrams each text has, shape (n_texts,); 0 of a long one with more than `most`."""
-        among = np.zeros(len(self._number), dtype=np.bool_)
-        among[[self._number[one] for one in asked.tolist() if one in self._number]] = True
-        shared = np.bincount(self._owner[among[self._trigram]], minlength=len(self.size))
+        owners = [self._owners[one] for one in asked.tolist() if one in self._owners]
+        shared = np.bincount(np.concatenate([np.empty(0, np.int64), *owners]), minlength=len(self.size))
         few = np.flatnonzero(self.size <= most).tolist() if self._long else []
         held = {row: own for row in few if row in self._long and len(own := self.of(row)) <= most}
         if held:
