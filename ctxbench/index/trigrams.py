@@ -17,6 +17,7 @@ from ctxbench.index.words import composed
 
 _BITS = 21  # of a character
 _TOGETHER = 500  # stretches that are compared at once
+_HELD = 200_000  # trigrams of a text, once a path, that are compared at once
 _BEGINNING = 2000  # characters of a text, which mostly tell that it has too many trigrams to be similar
 
 
@@ -112,8 +113,11 @@ class TrigramIndex:
         by_path = np.zeros_like(by_content)
         stretches = Stretches(ordered)
         likely = self._paths.shared(asked, most=np.inf) > threshold * self._paths.size
-        for row in np.flatnonzero(likely).tolist():
-            by_path[row] = stretches.similarity(self._paths.of(row), threshold)
+        rows = np.flatnonzero(likely).tolist()
+        at_once = max(_HELD // max(len(ordered), 1), 1)
+        for first in range(0, len(rows), at_once):
+            own = rows[first : first + at_once]
+            by_path[own] = stretches.similarities([self._paths.of(row) for row in own], threshold)
         return above(np.maximum(by_content, by_path), threshold)
 
 
@@ -135,24 +139,33 @@ class Stretches:
         self._before[-1] = len(text)  # behind the text nothing is new
         self._before[order[1:][again]] = order[:-1][again]
 
-    def similarity(self, part: IntArray, threshold: float) -> float:
-        """The greatest similarity of some distinct trigrams to those of any stretch, 0 to 1.
+    def similarities(self, parts: Sequence[IntArray], threshold: float) -> FloatArray:
+        """The greatest similarity of each part, distinct trigrams, to those of any stretch, 0 to 1, shape (n_parts,).
 
-        Where it is not above the threshold, it may be less. Stretches of more than `len(part)` / threshold trigrams are
-        passed over, which without repeats are below it; below a threshold of 0.1 those of ten times as many. pg_trgm,
-        which never takes back a beginning, overlooks the best stretch now and then: of 9,000 pairs of a path and a line
-        of text 8 differed, by at most 0.005.
+        Where it is not above the threshold, it may be less. Stretches of more trigrams than the part has / threshold
+        are passed over, which without repeats are below it; below a threshold of 0.1 those of ten times as many.
+        pg_trgm, which never takes back a beginning, overlooks the best stretch now and then: of 9,000 pairs of a path
+        and a line of text 8 differed, by at most 0.005.
         """
-        held = np.append(_within(self._distinct, part)[self._number], False)
-        begin = np.flatnonzero(held)  # the best stretch begins and ends where one is
-        longest, few = int(len(part) / max(threshold, 0.1)) + 1, int(threshold * len(part))
-        until = begin[few:]
-        begin = begin[: len(until)][until - begin[: len(until)] < longest]
-        best = 0.0
-        for first in range(0, len(begin), _TOGETHER):
-            own = begin[first : first + _TOGETHER, None]
-            place = np.minimum(own + np.arange(longest), len(held) - 1)
-            new = self._before[place] < own
-            size, common = np.cumsum(new, axis=1), np.cumsum(new & held[place], axis=1)
-            best = max(best, float((common / (len(part) + size - common)).max()))
+        size = np.array([len(part) for part in parts], dtype=np.int64)
+        some = np.concatenate([np.empty(0, dtype=np.int64), *parts])
+        place = np.searchsorted(self._distinct, some)
+        there = np.append(self._distinct, -1)[place] == some
+        among = np.zeros((len(parts), len(self._distinct)), dtype=np.bool_)
+        among[np.repeat(np.arange(len(parts)), size)[there], place[there]] = True
+        held = np.append(among[:, self._number], np.zeros((len(parts), 1), dtype=np.bool_), axis=1)
+        longest = (size / max(threshold, 0.1)).astype(np.int64) + 1
+        owner, first = np.nonzero(held)  # the best stretch begins and ends where one is
+        until = np.arange(len(owner)) + (threshold * size).astype(np.int64)[owner]
+        last = np.minimum(until, len(owner) - 1)
+        near = (until == last) & (owner[last] == owner) & (first[last] - first < longest[owner])
+        owner, first, best = owner[near], first[near], np.zeros(len(parts))
+        for at in range(0, len(owner), _TOGETHER):
+            own, begin = owner[at : at + _TOGETHER], first[at : at + _TOGETHER, None]
+            along = np.arange(longest[own].max())
+            place = np.minimum(begin + along, held.shape[1] - 1)
+            new = self._before[place] < begin
+            distinct, common = np.cumsum(new, axis=1), np.cumsum(new & held[own[:, None], place], axis=1)
+            share = common / (size[own, None] + distinct - common)
+            np.maximum.at(best, own, np.where(along < longest[own, None], share, 0.0).max(axis=1))
         return best

@@ -11,12 +11,12 @@ import pytest
 
 from ctxbench.index.fts5 import Fts5Index
 from ctxbench.index.postgres import PostgresIndex
-from ctxbench.index.trigrams import Stretches, TrigramSets, trigrams
+from ctxbench.index.trigrams import Stretches, TrigramIndex, TrigramSets, trigrams
 from tests.index.test_text_index import file
 
 
 def word_similarity(part, whole):
-    return Stretches(whole).similarity(part, 0.0)
+    return Stretches(whole).similarities([part], 0.0)[0]
 
 
 def letters(text):
@@ -131,7 +131,7 @@ def test_what_is_above_the_threshold_is_told_as_without_one(threshold):
             part, whole = np.unique(trigrams(one)), trigrams(other + one[:20] + other)
             best, found = (
                 stretches(set(letters(one)), letters(other + one[:20] + other)),
-                Stretches(whole).similarity(part, threshold),
+                Stretches(whole).similarities([part], threshold)[0],
             )
             assert found == pytest.approx(best) if best > threshold else found <= threshold
 
@@ -140,10 +140,24 @@ def test_a_long_message_takes_no_more_room_for_all_its_stretches():
     whole = trigrams("the test of the cache " * 1000)  # 16,000 trigrams that the name holds: all pairs take 2 GB
     tracemalloc.start()
     try:
-        assert Stretches(whole).similarity(np.unique(trigrams("test/the_cache.py")), 0.3) > 0.7
+        assert Stretches(whole).similarities([np.unique(trigrams("test/the_cache.py"))], 0.3)[0] > 0.7
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_many_paths_at_once_take_little_room_and_are_compared_as_each_alone():
+    index, text = TrigramIndex(), "the test of the cache " * 300 + "and more of the same"
+    paths = [f"test/{n}/the_cache.py" for n in range(2000)]
+    index.similar([(paths[0], "")], text, measure="word_similarity", threshold=0.3)
+    tracemalloc.start()
+    try:
+        found = index.similar([(path, "") for path in paths], text, measure="word_similarity", threshold=0.3)
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()
+    alone = [Stretches(trigrams(text)).similarities([np.unique(trigrams(path))], 0.3)[0] for path in paths[:20]]
+    assert found[:20].astype(np.float32).tolist() == np.array(alone, dtype=np.float32).tolist()
 
 
 def test_words_are_found_while_names_are_compared(monkeypatch):
