@@ -9,6 +9,7 @@ from typing import Any
 
 from ctxbench.cli.output import print_json
 from ctxbench.core.errors import ParameterError, StorageError, check_range, suggest
+from ctxbench.core.installation import install_command
 from ctxbench.data.datasets.dataset import name_of_path
 from ctxbench.data.datasets.writer import create_dataset
 from ctxbench.data.feedback_labels import feedback_dataset
@@ -48,7 +49,7 @@ def run(
 
         from ctxbench.server.web_app import LOOPBACK, Access, web_app
     except ImportError:
-        raise ParameterError("serving takes the extra `server`: `pip install 'ctxbench[server]'`") from None
+        raise ParameterError(f"serving takes the extra `server`: {install_command('server')}") from None
     check_range("--port", at[1], 0, 65_535)
     file, user = who
     if file is not None and user is not None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import check_choice
+from ctxbench.core.installation import install_command
 from ctxbench.core.items import Item
 from ctxbench.index.text_index import MEASURES, START, STOP, TextIndexError, above, path_of, spans
 from ctxbench.index.words import composed, phrases, separated
@@ -172,7 +173,7 @@ def _psycopg() -> Any:
     try:
         import psycopg
     except ImportError:
-        _refuse("it needs psycopg, which is not installed", "run: pip install 'ctxbench[postgres]'")
+        _refuse("it needs psycopg, which is not installed", f"run: {install_command('postgres')}")
     return psycopg
 
 

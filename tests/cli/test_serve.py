@@ -17,6 +17,7 @@ import pytest
 
 import ctxbench
 from ctxbench.cli.app import main
+from ctxbench.core.installation import install_command
 from ctxbench.stores.memories import Memory
 from ctxbench.stores.sqlite import SqliteStore
 from tests.children import child
@@ -140,7 +141,7 @@ def test_a_store_that_is_not_there_is_no_new_one(tmp_path, capsys):
 def test_without_its_extra_it_says_what_to_install(place, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, _, said = run(capsys, "serve", place, "-w", "home")
-    assert (code, said) == (2, "error: serving takes the extra `server`: `pip install 'ctxbench[server]'`\n")
+    assert (code, said) == (2, f"error: serving takes the extra `server`: {install_command('server')}\n")
 
 
 def test_labels_are_told_with_what_is_to_do_and_as_json(place, tmp_path, capsys):

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
+from ctxbench.core.installation import install_command
 from ctxbench.index import postgres as module
 from ctxbench.index.postgres import PostgresIndex
 from ctxbench.index.text_index import TextIndexError
@@ -69,7 +70,7 @@ def test_without_psycopg():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == (
-        "text_index:postgres: it needs psycopg, which is not installed; run: pip install 'ctxbench[postgres]'\n"
+        f"text_index:postgres: it needs psycopg, which is not installed; run: {install_command('postgres')}\n"
     )
 
 
