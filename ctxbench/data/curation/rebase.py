@@ -287,17 +287,19 @@ class _Rebaser:
             available = scopes[query.scope]
         elif available is not None:
             available = self._keys(available, f"query {query.id}, available")
-        where = f"query {query.id}, uses"
-        uses = {new: count for key, count in request.uses for new in self._keys([key], where)}
         return replace(
             request,
             session=self._session(query),
             removed=self._keys(request.removed, f"query {query.id}, removed"),
             explicit=self._keys(request.explicit, f"query {query.id}, explicit"),
             recent=self._keys(request.recent, f"query {query.id}, recent"),
-            uses=tuple(uses.items()),
+            uses=tuple(self._uses(query).items()),
             available=available,
         )
+
+    def _uses(self, query: DatasetQuery) -> dict[ItemKey, int]:
+        where = f"query {query.id}, uses"
+        return {new: count for key, count in query.request.uses for new in self._keys([key], where)}
 
     def _session(self, query: DatasetQuery) -> tuple[SessionItem, ...] | None:
         if query.request.session is None:
