@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -97,18 +97,21 @@ class Candidates:
     notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
-        n = len(self.item)
-        for name in (*ROW_ARRAYS, "start"):
-            object.__setattr__(self, name, frozen(getattr(self, name).view()))  # the caller's own stays as it is
-        object.__setattr__(self, "columns", {name: frozen(column.view()) for name, column in self.columns.items()})
-        for name, array in {**{name: getattr(self, name) for name in ROW_ARRAYS}, **self.columns}.items():
+        n, arrays = len(self.item), {name: _held(getattr(self, name)) for name in (*ROW_ARRAYS, "start")}
+        for name, array in arrays.items():
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "columns", {name: _held(column) for name, column in self.columns.items()})
+        start = arrays.pop("start")
+        for name, array in (*arrays.items(), *self.columns.items()):
             if array.shape != (n,):
                 raise SelectorError(f"candidates: {name} has shape {array.shape}, expected ({n},)")
-        if self.start[0] != 0 or self.start[-1] != n or np.any(np.diff(self.start) < 0):
+        if start[0] != 0 or start[-1] != n or (start[1:] < start[:-1]).any():
             raise SelectorError(f"candidates: start must rise from 0 to {n}")
-        nan = np.isnan(self.score)
-        self._refuse(nan & (self.origin != Origin.SESSION), "has a NaN score; a score must be a number")
-        self._refuse((self.tier == 0) != (self.origin == Origin.SESSION), "stands in a tier that is not its own")
+        if not n:
+            return
+        nan, held = np.isnan(self.score), self.origin == Origin.SESSION
+        self._refuse(nan & ~held, "has a NaN score; a score must be a number")
+        self._refuse((self.tier == 0) != held, "stands in a tier that is not its own")
         self._refuse((self.shown_to < 0) & (self.shown_from != 0), "shows a part without an end")
         self._refuse(~self.whole & (self.tokens < 0), "shows a part, but not what it costs; use `showing`")
         self._refuse(self._repeated(), "stands twice; an item may stand once in a request")
@@ -209,6 +212,7 @@ class Candidates:
         return cls(start=starts_by_request(request, n_requests), **in_order(request, _filled(item, given), {}))
 
     @classmethod
+    @lru_cache
     def empty(cls, n_requests: int) -> Candidates:
         """A table without rows."""
         none = np.empty(0, dtype=np.int64)
@@ -297,6 +301,11 @@ ROW_ARRAYS = (
 )
 # what is not given; -1 in other columns
 _EMPTY = {"origin": int(Origin.SEARCH), "mode": int(Mode.AGENT), "out": 0, "shown_from": 0}
+
+
+def _held(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array read-only; the caller's own stays as it is."""
+    return frozen(array.view()) if array.flags.writeable else array
 
 
 def brought_in(table: Candidates, request: IntArray, item: IntArray, **given: npt.NDArray[np.generic]) -> Candidates:

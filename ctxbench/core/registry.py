@@ -247,7 +247,7 @@ def build(kind: str, name: str, parameters: Mapping[str, Any]) -> Any:
 
 
 def _made(strategy: Any, name: str, parameters: Mapping[str, Any]) -> Any:
-    hints = typing.get_type_hints(strategy)
+    hints = _hints(strategy)
     known = {f.name: f for f in dataclasses.fields(strategy) if f.init}
     for key, value in parameters.items():
         if key not in known:

@@ -69,9 +69,11 @@ def between_characters(text: str, place: int) -> bool:
     if not 0 < place < len(text):
         return True
     before, after = text[place - 1], text[place]
+    if before.isascii() and after.isascii():
+        return (before, after) != ("\r", "\n")
     if unicodedata.category(after).startswith("M") or ord(after) in _SELECTORS or ord(after) in _SKIN_TONES:
         return False
-    if _JOINER in (before, after) or (before, after) == ("\r", "\n"):
+    if _JOINER in (before, after):
         return False
     if ord(before) in _FLAGS and ord(after) in _FLAGS:
         first = place - 1

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from ctxbench.core.notes import Note
 
 T = TypeVar("T")
+
+
+class _Threads:
+    """Threads that stay for the next call: to start one takes as long as a search. A process ends without them."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._free = 0  # threads that wait, less the calls that wait for one
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function, which raises nothing, in a thread of its own."""
+        with self._lock:
+            self._free -= 1
+            if new := self._free < 0:
+                self._free = 0
+        self._calls.put(function)
+        if new:
+            threading.Thread(target=self._work, name="ctxbench source", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            self._calls.get()()
+            with self._lock:
+                self._free += 1
+
+
+_threads = _Threads()
+if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_threads.__init__)  # type: ignore[misc]
 
 
 def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tuple[dict[str, T], tuple[Note, ...]]:
@@ -35,7 +67,7 @@ def side_by_side(calls: Mapping[str, Callable[[], T]], *, seconds: float) -> tup
             done.put((name, None, error))
 
     for name, call in calls.items():
-        threading.Thread(target=make, args=(name, call), name=name, daemon=True).start()
+        _threads.call(partial(make, name, call))
     end = time.monotonic() + seconds
     returned: dict[str, T] = {}
     notes: dict[str, Note] = {}

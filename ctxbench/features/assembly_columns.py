@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import mul
 from typing import ClassVar
 
 import numpy as np
@@ -87,6 +88,8 @@ class AssemblyScores(RequestFamily):
 
 def _cosine(one: Mapping[str, float], other: Mapping[str, float]) -> float:
     """Of two vectors by word, in [0, 1]; 0 where one is empty."""
-    dot = math.fsum(value * other[word] for word, value in one.items() if word in other)
-    lengths = [math.sqrt(math.fsum(value * value for value in side.values())) for side in (one, other)]
-    return min(dot / (lengths[0] * lengths[1]), 1.0) if dot else 0.0
+    dot = math.fsum([value * other[word] for word, value in one.items() if word in other])
+    if not dot:
+        return 0.0
+    lengths = [math.sqrt(math.fsum(map(mul, side.values(), side.values()))) for side in (one, other)]
+    return min(dot / (lengths[0] * lengths[1]), 1.0)

@@ -52,8 +52,11 @@ class DocumentFrequency:
         Source: scikit-learn, `TfidfTransformer` with `smooth_idf`, which never gives 0.
         """
         counts, n_items = self._counts(visible), int(np.count_nonzero(visible))
-        numbers = ((word, self._number.get(word, len(counts))) for word in wanted)
-        return {word: _weight(n_items, int(counts[n]) if n < len(counts) else 0) for word, n in numbers}
+        asked = list(wanted)
+        number = np.array([self._number.get(word, len(counts)) for word in asked], dtype=np.int64)
+        held, counted = np.zeros_like(number), number < len(counts)
+        held[counted] = counts[number[counted]]
+        return {word: _weight(n_items, n) for word, n in zip(asked, held.tolist(), strict=True)}
 
     def _counts(self, visible: BoolArray) -> IntArray:
         before, counts = self._last

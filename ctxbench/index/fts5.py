@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sqlite3
 import threading
 import weakref
@@ -17,14 +16,21 @@ import numpy.typing as npt
 
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.items import Item
-from ctxbench.index.text_index import PATH_WEIGHT, START, STOP, TextIndexError, path_of, spans
+from ctxbench.index.stem_marks import TOKENIZER, StemMarks
+from ctxbench.index.text_index import PATH_WEIGHT, TextIndexError, path_of
 from ctxbench.index.trigrams import TrigramIndex
-from ctxbench.index.words import composed, phrases, separated
+from ctxbench.index.words import composed, phrases
 
 _K1, _B = 1.2, 0.75  # those of FTS5
 _KEPT = 4_000_000  # rows of words that are kept for the next request; 8 bytes each
-_PIECE = re.compile("(?s:.{1,20000})[^ ]*")  # of a text to mark: FTS5 copies what it has at every mark
-_WORDS = "tokenize = \"porter unicode61 remove_diacritics 2 categories 'L* N* Co M*'\""
+_MANY, _COMMON = 1000, 0.2  # rows from which on the words are looked up that this share of them holds
+_WHOLE = 1e17  # scores are taken as whole numbers of its parts: short to write, and the highest are below 2 ** 63
+# All rows as one: at each the module takes the interpreter's lock anew, and waits 5 ms for it if other threads run.
+_ONE_WORD = """
+    SELECT group_concat(row, ' '), group_concat(score, ' ') FROM (
+        SELECT rowid AS row, CAST(? * bm25(files, ?, 1.0) AS INTEGER) AS score
+        FROM files WHERE files MATCH ? AND rowid >= ? LIMIT -1  -- a limit, or `bm25` would be asked of the group
+    )"""
 
 
 class _Held(NamedTuple):
@@ -49,10 +55,10 @@ class Fts5Index:
     def __init__(self) -> None:
         self._lock, self._comparing = threading.RLock(), threading.Lock()
         self._db = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        weakref.finalize(self, self._db.close)
+        weakref.finalize(self, self._db.close).atexit = False  # a thread that is late may be in it then
         try:
-            self._db.execute(f"CREATE VIRTUAL TABLE files USING fts5(path, content, content = '', {_WORDS})")
-            self._db.execute(f"CREATE VIRTUAL TABLE marked USING fts5(content, {_WORDS})")
+            self._db.execute(f"CREATE VIRTUAL TABLE files USING fts5(path, content, content = '', {TOKENIZER})")
+            self._db.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(files, row)")
         except sqlite3.OperationalError as error:
             what = f"text_index:fts5: SQLite {sqlite3.sqlite_version} of this Python was built without FTS5 ({error})"
             raise TextIndexError(f"{what}; use another Python, or text_index:postgres") from None
@@ -61,8 +67,7 @@ class Fts5Index:
         self._length = np.empty(0, dtype=np.int64)  # words of each row
         self._held: OrderedDict[tuple[str, ...], _Held] = OrderedDict()
         self._n_held = 0
-        self._trigrams = TrigramIndex()
-        self._marked_for, self._marked = "", dict[str, list[tuple[int, int]]]()  # the last words, and texts
+        self._trigrams, self._stems = TrigramIndex(), StemMarks()
 
     def rows(self, items: Sequence[Item]) -> IntArray:
         """See `TextIndex.rows`."""
@@ -78,25 +83,26 @@ class Fts5Index:
             self._length = np.concatenate([self._length, lengths])
             self._texts += new
             self._row.update((one, row) for row, one in enumerate(new, first))
+            if len(new) > max(first, _MANY):
+                self._hold_common()
             return np.array([self._row[one] for one in texts], dtype=np.int64)
 
     def scores(self, words: Sequence[str], among: IntArray, *, every: bool) -> FloatArray:
         """See `TextIndex.scores`."""
         asked = phrases(words)
-        score, matched = np.zeros(len(among)), np.zeros(len(among), dtype=np.int64)
+        if not len(among):
+            return np.zeros(0)
         with self._lock:
-            held = [self._holding(phrase) for phrase in asked]
-            length, of_row = self._length[among], np.zeros(len(self._length))
-        norm = _K1 * (1 - _B + _B * length / max(float(length.mean()), 1.0)) if len(among) else score
-        for one in held:
-            of_row[one.row] = one.often
-            count = of_row[among]
-            of_row[one.row] = 0.0
-            rows = np.flatnonzero(count)
-            rarity = math.log(1 + (len(among) - len(rows) + 0.5) / (len(rows) + 0.5))
-            score[rows] += rarity * count[rows] * (_K1 + 1) / (count[rows] + norm[rows])
-            matched[rows] += 1
-        return np.where(matched == len(asked), score, 0.0) if every else score
+            held, length = [self._holding(phrase) for phrase in asked], self._length
+        norm = _K1 * (1 - _B + _B * length / max(float(length[among].mean()), 1.0))
+        repeats = np.bincount(among, minlength=len(length))
+        score, matched = np.zeros(len(length)), np.zeros(len(length), dtype=np.int64)
+        for row, often in ((one.row, one.often) for one in held):
+            n_holding = int(repeats[row].sum())
+            rarity = math.log(1 + (len(among) - n_holding + 0.5) / (n_holding + 0.5))
+            score[row] += rarity * often * (_K1 + 1) / (often + norm[row])
+            matched[row] += 1
+        return np.where(matched == len(asked), score, 0.0)[among] if every else score[among]
 
     def similar(self, text: str, among: IntArray, *, measure: str, threshold: float) -> FloatArray:
         """See `TextIndex.similar`."""
@@ -104,30 +110,8 @@ class Fts5Index:
             return self._trigrams.similar(self._texts, text, measure=measure, threshold=threshold)[among]
 
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
-        """See `TextIndex.marks`; a word of several parts is marked as one, where they stand side by side in a piece."""
-        asked = " OR ".join(map(_quoted, phrases(words)))
-        if not asked:
-            return [[] for _ in texts]
-        with self._lock:
-            if asked != self._marked_for:  # one request marks the same excerpts for their prices and for the prompt
-                self._marked_for, self._marked = asked, {}
-            if new := [text for text in dict.fromkeys(texts) if text not in self._marked]:
-                self._marked.update(zip(new, self._marks(new, asked), strict=True))
-            return [list(self._marked[text]) for text in texts]
-
-    def _marks(self, texts: Sequence[str], asked: str) -> list[list[tuple[int, int]]]:
-        """As `marks`, by a query."""
-        found: list[list[tuple[int, int]]] = [[] for _ in texts]
-        with self._transaction():
-            pieces = [(row, one) for row, text in enumerate(texts) for one in _PIECE.finditer(separated(text))]
-            given = ((place, one[0]) for place, (_, one) in enumerate(pieces))
-            self._db.executemany("INSERT INTO marked (rowid, content) VALUES (?, ?)", given)
-            query = "SELECT rowid, highlight(marked, 0, ?, ?) FROM marked WHERE marked MATCH ?"
-            for place, text in sorted(self._db.execute(query, (START, STOP, asked)).fetchall()):
-                row, piece = pieces[place]
-                found[row] += [(first + piece.start(), end + piece.start()) for first, end in spans(text)]
-            self._db.execute("DELETE FROM marked")
-        return found
+        """See `TextIndex.marks`."""
+        return self._stems.marks(texts, words)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -140,21 +124,28 @@ class Fts5Index:
             raise
         self._db.execute("COMMIT")
 
+    def _hold_common(self) -> None:
+        """Look up, before anybody waits for it, the words that many rows hold: each takes as long as ten others."""
+        common = "SELECT term FROM terms WHERE doc >= ?"
+        for (term,) in self._db.execute(common, (_COMMON * len(self._length),)).fetchall():
+            if term and self._stems.stems([term]) == (term,):  # some stems have another stem in turn
+                self._holding((term,))
+
     def _holding(self, phrase: tuple[str, ...]) -> _Held:
-        """The rows that hold a phrase."""
-        none = np.empty(0, dtype=np.int32)
-        held = self._held.pop(phrase, _Held(0, none, none))
+        """The rows that hold a phrase, or one of the same stems."""
+        none, key = np.empty(0, dtype=np.int32), self._stems.stems(phrase)
+        held = self._held.pop(key, _Held(0, none, none))
         self._n_held -= len(held.row)
         n_rows = len(self._length)
         if held.n_rows < n_rows:
-            query = "SELECT rowid, bm25(files, ?, 1.0) FROM files WHERE files MATCH ? AND rowid >= ?"
-            found = self._db.execute(query, (PATH_WEIGHT, _quoted(phrase), held.n_rows)).fetchall()
-            if found:
-                row, score = np.array(found, dtype=np.float64).T
-                count = self._counts(row.astype(np.int64), -score, len(held.row) + len(found))
+            asked = (-_WHOLE, PATH_WEIGHT, _quoted(phrase), held.n_rows)
+            rows, scores = self._db.execute(_ONE_WORD, asked).fetchone()
+            if rows:
+                row, score = (np.array(one.split(), dtype=np.int64) for one in (rows, scores))
+                count = self._counts(row, score / _WHOLE, len(held.row) + len(row))
                 held = _Held(n_rows, np.append(held.row, row.astype(np.int32)), np.append(held.often, count))
             held = held._replace(n_rows=n_rows)
-        self._held[phrase] = held
+        self._held[key] = held
         self._n_held += len(held.row)
         while self._n_held > _KEPT and len(self._held) > 1:
             self._n_held -= len(self._held.popitem(last=False)[1].row)

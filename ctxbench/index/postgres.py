@@ -18,7 +18,7 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import check_choice
 from ctxbench.core.installation import install_command
 from ctxbench.core.items import Item
-from ctxbench.index.text_index import MEASURES, START, STOP, TextIndexError, above, path_of, spans
+from ctxbench.index.text_index import MEASURES, TextIndexError, above, path_of
 from ctxbench.index.words import composed, phrases, separated
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ _SAFE = 300_000  # bytes of text whose tsvector is below PostgreSQL's limit of 1
 _LIMIT = 1_000_000  # bytes of a tsvector, some less than that limit
 _WORD = 8  # bytes that a word takes beside its letters: two of its length, two of how many places, two a place
 _TOGETHER = 500  # texts that are sent at once
+_START, _STOP = "\x01", "\x02"  # round a match; no separated text holds them
+_MARKED = re.compile(f"{_START}[^{_STOP}]*{_STOP}")
 # a configuration of our own takes off English endings as `english` does, and keeps function words, so that a phrase can
 # hold some; they are left out of what is asked
 _SETUP = """
@@ -133,10 +135,10 @@ class PostgresIndex:
             f"FROM {_QUERY.format('any')}, unnest(%s::text[]) WITH ORDINALITY AS texts (text, place) ORDER BY place"
         )
         given = [_Sent(text) for text in texts]
-        how = f'StartSel="{START}", StopSel="{STOP}", HighlightAll=true'
+        how = f'StartSel="{_START}", StopSel="{_STOP}", HighlightAll=true'
         sent = (how, asked, [one.text for one in given])
         marked = self._run(lambda one: one.execute(query, sent).fetchall())
-        return [one.original(spans(text)) for one, (text,) in zip(given, marked, strict=True)]
+        return [one.original(_spans(text)) for one, (text,) in zip(given, marked, strict=True)]
 
     def _by_row(self, query: str, given: tuple[Any, ...], among: IntArray) -> FloatArray:
         """What a query says of some rows, shape (n,), 0 where it says nothing."""
@@ -268,6 +270,11 @@ class _Sent:
         places = [bisect_right(self._sent, first) - 1 for first, _ in spans]
         shifts = [self._original[place] - self._sent[place] for place in places]
         return [(first + shift, end + shift) for (first, end), shift in zip(spans, shifts, strict=True)]
+
+
+def _spans(marked: str) -> list[tuple[int, int]]:
+    """Where the parts between `_START` and `_STOP` stand in a text without these."""
+    return [(one.start() - 2 * n, one.end() - 2 - 2 * n) for n, one in enumerate(_MARKED.finditer(marked))]
 
 
 def _stored(path: str, content: str) -> tuple[str, str, str | None]:

@@ -24,6 +24,8 @@ def ranked_by(scores: Sequence[FloatArray], found: Iterable[BoolArray], *, depth
     items, ranks = [], []
     for score, mask in zip(scores, found, strict=True):
         held = np.flatnonzero(mask)
+        if 0 < depth < len(held):  # the rest need not be put in order
+            held = held[score[held] >= np.partition(score[held], len(held) - depth)[len(held) - depth]]
         best = held[np.lexsort((held, -score[held]))][:depth]
         items.append(best)
         ranks.append(np.arange(len(best), dtype=np.int64))

@@ -16,7 +16,6 @@ from ctxbench.index.versions import row_over
 
 PATH_WEIGHT = 10.0  # a word in the path counts as often as this in the content, as PostgreSQL's A beside its D
 MEASURES = ("similarity", "word_similarity")
-START, STOP = "\x01", "\x02"  # round a match; no separated text holds them
 
 
 class TextIndexError(UserError):
@@ -74,21 +73,20 @@ def path_of(item: Item) -> str:
     return item.title or item.name
 
 
-def rows_of(catalog: Catalog, resources: Resources, name: str) -> IntArray:
-    """The rows of a catalog's items in the text index of a name, shape (n_items,); those known before stay."""
+def rows_of(catalog: Catalog, resources: Resources, name: str, types: Sequence[str]) -> IntArray:
+    """The rows of a catalog's items of some types in the text index of a name, shape (n_items,); -1 of others.
+
+    Those known before stay.
+    """
     index: TextIndex = resources.get(name)
-    return row_over(catalog, resources, name, over=("name", "title", "text"), make=index.rows)
 
+    def rows(items: Sequence[Item]) -> IntArray:
+        found = np.full(len(items), -1, dtype=np.int64)
+        typed = [place for place, item in enumerate(items) if item.type in types]
+        found[typed] = index.rows([items[place] for place in typed]) if typed else -1
+        return found
 
-def spans(marked: str) -> list[tuple[int, int]]:
-    """Where the parts between `START` and `STOP` stand in a text without these."""
-    head, *parts = marked.split(START)
-    found, at = [], len(head)
-    for part in parts:
-        inner, _, rest = part.partition(STOP)
-        found.append((at, at + len(inner)))
-        at += len(inner) + len(rest)
-    return found
+    return row_over(catalog, resources, (name, *types), over=("type", "name", "title", "text"), make=rows)
 
 
 def above(similarity: npt.NDArray[np.float32], threshold: float) -> FloatArray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ctxbench.core.candidates import Candidates
+from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.selection import Prompt, chosen_items
 from ctxbench.core.shown import part_of, text_shown
@@ -44,23 +45,21 @@ class Citations(Strategy):
 
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Sequence[Prompt]:
         """Build one prompt a request."""
-        prompts = []
-        for place, texts in enumerate(self._texts(query, candidates, resources)):
+        prompts, chosen = [], [chosen_items(query, candidates, place) for place in range(len(query.batch))]
+        for place, texts in enumerate(self._texts(query, candidates, chosen, resources)):
             context = "\n\n".join(map(_written, citations(query, candidates, place), texts))
-            tools = [item for item, _ in chosen_items(query, candidates, place) if item.type == "tool"]
+            tools = [item for item, _ in chosen[place] if item.type == "tool"]
             given = {"system": self.system, "context": context}
             prompts.append(Prompt.around(query.batch.requests[place], [context] if context else [], tools, **given))
         return prompts
 
-    def _texts(self, query: Query, candidates: Candidates, resources: Resources) -> list[list[str]]:
+    def _texts(
+        self, query: Query, candidates: Candidates, chosen: Sequence[Sequence[tuple[Item, int]]], resources: Resources
+    ) -> list[list[str]]:
         """What is shown of the items of each request but tools, with its matches marked; the same text once."""
         shown = [
-            [
-                text_shown(item, part_of(candidates, row))
-                for item, row in chosen_items(query, candidates, place)
-                if item.type != "tool"
-            ]
-            for place in range(len(query.batch))
+            [text_shown(item, part_of(candidates, row)) for item, row in items if item.type != "tool"]
+            for items in chosen
         ]
         if not self.marks or not any(shown):
             return shown

@@ -60,7 +60,7 @@ class _InTextIndex(Strategy):
         batch = query.batch
         if not self.n:
             return Candidates.empty(len(batch))
-        rows, index = rows_of(batch.catalog, resources, *self.uses), resources.get(*self.uses)
+        rows, index = rows_of(batch.catalog, resources, self.uses[0], self.types), resources.get(*self.uses)
         typed = batch.catalog.facts.type.among(self.types)
         scores, found = [], []
         for request, (visible, eligible) in enumerate(zip(batch.visible, batch.eligible, strict=True)):

@@ -118,7 +118,8 @@ def marked(text: str, marks: Sequence[tuple[int, int]]) -> str:
         text: any.
         marks: `[from, to)`, rising, none within another.
     """
-    width = max(3, *(len(run) + 1 for run in _RUNS.findall(text)), 0)
+    runs = _RUNS.findall(text) if "<<<" in text or ">>>" in text else ()
+    width = max(3, *(len(run) + 1 for run in runs), 0)
     parts, last = [], 0
     for start, end in marks:
         parts += [text[last:start], "<" * width, text[start:end], ">" * width]

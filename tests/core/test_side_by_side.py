@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, replace
 
@@ -82,6 +85,31 @@ def test_side_by_side_finds_what_one_after_the_other_does(batch):
     live = pipeline.run(batch, testing.mock_resources(), live=True)
     same(live.candidates, pipeline.run(batch, testing.mock_resources()).candidates)
     assert live.trace == ()
+
+
+def test_threads_are_used_again_and_one_that_is_late_has_no_part_in_that(gate):
+    names = [[*"abc"], [*"abcd"], [*"abc"]]
+    calls = [dict.fromkeys(some, threading.get_ident) for some in names]
+    before = set().union(*(side_by_side(some, seconds=20)[0].values() for some in calls * 20))
+    assert side_by_side({"late": lambda: gate.wait(30)}, seconds=0.1)[0] == {}
+    n_threads = threading.active_count()
+    for _ in range(20):
+        assert list(side_by_side(calls[1], seconds=20)[0]) == names[1]
+    assert threading.active_count() <= n_threads + 1  # in place of the late one
+    assert len(before) <= 4 + 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork processes")
+def test_a_forked_process_has_threads_of_its_own():
+    program = """
+import os, threading
+from ctxbench.core.side_by_side import side_by_side
+side_by_side({"a": threading.get_ident, "b": threading.get_ident}, seconds=20)
+if (child := os.fork()) == 0:
+    os._exit(0 if len(side_by_side({"a": threading.get_ident, "b": threading.get_ident}, seconds=5)[0]) == 2 else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
 
 
 def test_a_source_that_is_late_is_left_out_with_a_note(batch, gate):

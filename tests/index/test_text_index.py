@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import random
 import re
+import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,7 +20,8 @@ from ctxbench.core.items import Item
 from ctxbench.index.fts5 import Fts5Index
 from ctxbench.index.postgres import PostgresIndex
 from ctxbench.index.resources import TextIndexes
-from ctxbench.index.words import FUNCTION_WORDS, composed, phrases
+from ctxbench.index.stem_marks import TOKENIZER, StemMarks, _kept
+from ctxbench.index.words import FUNCTION_WORDS, composed, phrases, separated
 
 ROOT = Path(__file__).parents[2]
 
@@ -233,6 +237,43 @@ def test_words_asked_last_are_kept_up_to_a_number_of_rows(monkeypatch):
     assert index._n_held == 20
 
 
+def test_words_that_many_rows_hold_are_looked_up_when_these_are_added(monkeypatch):
+    files = [file(f"{n}.py", f"shared {'rows' if n % 3 else 'files'} happily w{n}") for n in range(30)]
+    plain, asked = Fts5Index(), Fts5Index._holding
+    monkeypatch.setattr("ctxbench.index.fts5._MANY", 20)
+    found = []
+    monkeypatch.setattr(Fts5Index, "_holding", lambda self, phrase: found.append(phrase) or asked(self, phrase))
+    index = Fts5Index()
+    among = index.rows(files)
+    assert sorted(found) == [("file",), ("happili",), ("py",), ("row",), ("share",)]
+    index.rows([file("more.py", "rows")])
+    assert len(found) == 5  # a few more wait until somebody asks
+    rows = np.array([0, 4, 4, 29])
+    for words in (["shared"], ["row", "w4"], ["happy", "files", "sharing"], ["w29"]):
+        for every in (False, True):
+            expected = plain.scores(words, plain.rows(files)[rows], every=every)
+            np.testing.assert_array_equal(index.scores(words, among[rows], every=every), expected)
+
+
+def test_a_process_ends_while_a_search_goes_on():
+    program = """
+import threading, time
+from ctxbench.core.items import Item
+from ctxbench.index.fts5 import Fts5Index
+index = Fts5Index()
+rows = index.rows([Item(type="file", name=str(n), text="word " * 2000 + str(n)) for n in range(400)])
+def search():
+    while True:
+        index._held.clear()
+        index.scores(["word"], rows, every=False)
+for _ in range(2):
+    threading.Thread(target=search, daemon=True).start()
+time.sleep(0.2)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_what_is_interrupted_leaves_no_row_behind(index, monkeypatch):
     def failing(text):
         if text == "broken":
@@ -275,19 +316,78 @@ def test_marks_survive_blanks_long_words_and_what_looks_like_a_mark(index):
 
 
 def test_a_text_that_is_marked_again_for_the_same_words_is_not_searched_again(monkeypatch):
-    index, asked, search = Fts5Index(), [], Fts5Index._marks
-    monkeypatch.setattr(Fts5Index, "_marks", lambda self, texts, to: asked.append(texts) or search(self, texts, to))
+    index, asked, search = Fts5Index(), [], StemMarks._of_text
+    monkeypatch.setattr(
+        StemMarks, "_of_text", lambda self, text, to: asked.append(text.strip()) or search(self, text, to)
+    )
     first = index.marks(["a cat", "a dog"], ["cat"])
     first[0].append((3, 4))  # whoever asks may change what they are given
     assert index.marks(["a dog", "cats", "a cat", "cats"], ["cat"]) == [[], [(0, 4)], [(2, 5)], [(0, 4)]]
     assert index.marks(["a cat", "a dog"], ["dog"]) == [[], [(2, 5)]]
     assert index.marks(["a cat"], ["cat"]) == [[(2, 5)]]
-    assert asked == [
-        ["a cat", "a dog"],
-        ["cats"],
-        ["a cat", "a dog"],
-        ["a cat"],
-    ]  # no more than the last words' are kept
+    assert asked == ["a cat", "a dog", "cats", "a cat", "a dog", "a cat"]  # no more than the last words' are kept
+
+
+def highlighted(texts, words):
+    """Where FTS5 itself marks any of some words in each text."""
+    db = sqlite3.connect(":memory:")
+    db.execute(f"CREATE VIRTUAL TABLE marked USING fts5(content, {TOKENIZER})")
+    db.executemany("INSERT INTO marked (rowid, content) VALUES (?, ?)", enumerate(map(separated, texts)))
+    asked = " OR ".join(f'"{" ".join(phrase)}"' for phrase in phrases(words))
+    query = "SELECT rowid, highlight(marked, 0, '\x01', '\x02') FROM marked WHERE marked MATCH ?"
+    found = [[] for _ in texts]
+    for row, text in db.execute(query, (asked,)) if asked else ():
+        at, open_ = 0, 0
+        for char in text:
+            if char == "\x01":
+                open_ = at
+            elif char == "\x02":
+                found[row].append((open_, at))
+            else:
+                at += 1
+    db.close()
+    return found
+
+
+def test_marks_are_those_of_fts5_in_files_of_this_project():
+    generator, index = random.Random(22), Fts5Index()
+    paths = sorted(path for folder in ("ctxbench", "tests", "reports") for path in (ROOT / folder).rglob("*.[pm][yd]"))
+    texts = [path.read_text("utf-8") for path in generator.sample(paths, 150)]
+    said = [words for text in texts if len(words := text.split()) > 9]
+    n_marks = 0
+    for _ in range(40):
+        words = [*generator.choice(said)[:5], *(generator.choice(generator.choice(said)) for _ in range(5))]
+        some = [text[generator.randrange(len(text) + 1) :] for text in generator.sample(texts, 20)]
+        found = index.marks(some, words)
+        assert found == highlighted(some, words)
+        n_marks += sum(map(len, found))
+    assert n_marks > 5_000
+
+
+@pytest.mark.parametrize(
+    "alphabet", ["ab s", "eéèE\u0301 d", "aийИ\u0306 s_", "lbites ye"], ids=["plain", "é", "й", "-ble"]
+)
+def test_marks_are_those_of_fts5_in_drawn_texts(alphabet):
+    generator, index = random.Random(23), Fts5Index()
+    for _ in range(400):
+        texts = ["".join(generator.choices(alphabet, k=generator.randrange(40))) for _ in range(5)]
+        words = ["".join(generator.choices(alphabet, k=generator.randrange(1, 9))) for _ in range(4)]
+        words = [word for word in words if all(part[0].isalnum() for part in separated(word).split())]  # no bare accent
+        assert index.marks(texts, words) == highlighted(texts, words), (texts, words)
+
+
+def test_every_word_begins_with_what_is_kept_of_its_stem():
+    paths = (path for folder in ("ctxbench", "tests", "reports", "datasets") for path in (ROOT / folder).rglob("*.*"))
+    read = (path.read_text("utf-8") for path in paths if path.suffix in (".py", ".md", ".jsonl"))
+    words = {word for text in read for word in separated(text).split() if word.isascii()}
+    endings = (
+        "able ability ibility bility ational ied ies ingly iveness ization bling ated izing ably y e es eed ing logy"
+    )
+    words |= {word[:length] + end for word in sorted(words)[::20] for length in (3, 5) for end in endings.split()}
+    marks = StemMarks()
+    marks._learn(words)
+    assert [(word, stem) for word, stem in marks._stem.items() if not word.startswith(_kept(stem))] == []
+    assert len(words) > 40_000
 
 
 def test_many_words_at_once(index):

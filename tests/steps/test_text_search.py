@@ -111,7 +111,7 @@ def test_versions_of_a_file_are_found_by_its_path():
     assert found(FullText(), ask("notes.md new"), items=versions) == [["a/notes.md@2", "a/notes.md@1"]]
 
 
-def test_a_message_or_a_changed_file_adds_its_own_row(index):
+def test_a_changed_file_adds_its_own_row_and_a_message_none(index):
     resources, catalog = mock_resources(), Catalog(FILES)
     text_index = resources.get(f"text_index:{index}")
     given = []
@@ -122,10 +122,11 @@ def test_a_message_or_a_changed_file_adds_its_own_row(index):
 
     search(catalog)
     search(catalog.extended([file("new.py", "cache")]))
+    search(catalog.extended([Item(type="message", name="m2", text="cache")]))
     search(Catalog([*FILES, file("b.py", "cache")]))
-    assert [len(given[0]), given[1], len(given[2])] == [6, ["new.py"], 7]
+    assert [len(given[0]), given[1], len(given[2])] == [5, ["new.py"], 6]
     if index == "fts5":
-        assert len(text_index._texts) == 8  # of what is given a third time nothing is added twice
+        assert len(text_index._texts) == 7  # of what is given a third time nothing is added twice
 
 
 @pytest.mark.parametrize(
