@@ -29,7 +29,7 @@ from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.memories import Memory
 from ctxbench.stores.sqlite import SqliteStore
 
-FILES, CHARACTERS, MESSAGES, WARM, ROUNDS = 10_000, 7_500, 1_000, 60, 200
+FILES, CHARACTERS, MESSAGES, WARM, ROUNDS = 10_000, 7_500, 1_000, 60, 600
 ROOT = Path(__file__).parents[2]
 UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 THREADS = 50
