@@ -125,8 +125,9 @@ class GitRepository:
         self.root: Path | None = None
         self.inside = ""
         if bare == b"false" and working == b"true":
-            self.root = Path(os.fsdecode(self._git("rev-parse", "--show-toplevel").rstrip(b"\n")))
-            self.inside = os.fsdecode(self._git("rev-parse", "--show-prefix").rstrip(b"\n"))
+            top = self._git("rev-parse", "--show-toplevel").removesuffix(b"\n")
+            self.root = Path(os.path.realpath(os.fsdecode(top)))
+            self.inside = os.fsdecode(self._git("rev-parse", "--show-prefix").removesuffix(b"\n"))
 
     def resolve(self, name: str = "HEAD") -> str:
         """The hash of the commit that a branch, a tag, a hash or `HEAD~3` names.
@@ -147,6 +148,19 @@ class GitRepository:
         raise ParameterError(
             f"no commit {name!r} in {self.path}: expected a branch, a tag or a hash{suggest(name, filter(None, refs))}"
         )
+
+    def head(self) -> str | None:
+        """The hash of the commit that is checked out; None before the first one."""
+        found = self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return None if found.returncode else found.stdout.decode().strip()
+
+    def working_files(self) -> list[str]:
+        """Paths in the working tree: of tracked files, which may be gone, and of others that are not ignored.
+
+        A submodule is one path; a repository that is not tracked ends in a slash. Symbolic links are among them.
+        """
+        data = self._git("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--full-name")
+        return list(dict.fromkeys(map(os.fsdecode, data.split(b"\0")[:-1])))  # a path in conflict comes thrice
 
     def entries(self, commit: str) -> list[TreeEntry]:
         """Everything that a commit's tree holds, by path as git orders it; paths that are not UTF-8 with surrogates.
@@ -172,9 +186,14 @@ class GitRepository:
 
     def sizes(self, shas: Iterable[str]) -> dict[str, int]:
         """The sizes of blobs in bytes; those that a partial clone lacks are left out."""
-        asked = list(dict.fromkeys(shas))
-        rows = self._git("cat-file", "--batch-check=%(objectname) %(objectsize)", given=_lines(asked)).splitlines()
-        return {sha.decode(): int(size) for sha, size in (row.split(b" ") for row in rows) if size != b"missing"}
+        asked = dict.fromkeys(shas)
+        form = "--batch-check=%(objectname) %(objectsize)"
+        if self.partial:  # asked for one that it lacks, git would stop, as it may not fetch
+            data = self._git("cat-file", "--batch-all-objects", "--unordered", form)
+        else:
+            data = self._git("cat-file", form, given=_lines(asked))
+        rows = (row.split(b" ") for row in data.splitlines())
+        return {found: int(size) for sha, size in rows if size != b"missing" and (found := sha.decode()) in asked}
 
     def blobs(self, shas: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Blobs, or commits as git stores them, in the order they are asked for, each as often as it is.
