@@ -1,6 +1,7 @@
 """Which files import which: in small trees that show each rule, and on this project against Python's own finder."""
 
 import ast
+import functools
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -165,7 +166,8 @@ def test_modules_that_rust_declares():
 
 SCRIPTS = {
     "package.json": '{"name": "all", "workspaces": ["packages/*"]}',
-    "tsconfig.json": '{ // of all\n "compilerOptions": {"baseUrl": ".", "paths": {"@lib/*": ["web/lib/*"], "@one": ["web/a.ts"],}}}',
+    "tsconfig.json": """{ // of all
+        "compilerOptions": {"baseUrl": ".", "paths": {"@lib/*": ["web/lib/*"], "@one": ["web/a.ts"],}}}""",
     "web/tsconfig.json": '{"extends": "../tsconfig"}',
     "web/a.ts": "",
     "web/b.tsx": "",
@@ -178,7 +180,8 @@ SCRIPTS = {
     "packages/one/package.json": '{"name": "@me/one", "main": "dist/one.js"}',
     "packages/one/src/index.ts": "",
     "packages/one/src/part.ts": "",
-    "packages/two/package.json": '{"name": "two", "exports": {".": {"import": "./lib/main.mjs"}, "./sub": "./lib/s.js"}}',
+    "packages/two/package.json": """{
+        "name": "two", "exports": {".": {"import": "./lib/main.mjs"}, "./sub": "./lib/s.js"}}""",
     "packages/two/lib/main.mjs": "",
     "packages/two/lib/s.js": "",
     "fixtures/react/package.json": '{"name": "react", "main": "index.js"}',
@@ -272,6 +275,7 @@ def test_java():
     }
 
 
+@functools.cache
 def found_by_python(name, roots):
     """The file that Python's own finder gives a dotted name, without running a package on the way."""
     path, spec = [str(root) for root in roots], None
@@ -286,9 +290,8 @@ def found_by_python(name, roots):
 
 def imports_by_python(path):
     """What a file of this project imports from it, by its own parser and finder."""
-    roots, own = [path.parent, ROOT], path.relative_to(ROOT).parts[:-1]
-    if (path.parent / "__init__.py").exists():
-        roots = [ROOT]
+    in_package = (path.parent / "__init__.py").exists()
+    roots, own = (ROOT,) if in_package else (path.parent, ROOT), path.relative_to(ROOT).parts[:-1]
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (found_by_python(one.name, roots) for one in node.names)
