@@ -232,6 +232,19 @@ def test_a_damaged_repository_is_said(checkout):
         GitRepository(checkout.root)
 
 
+def test_replaced_commits_and_grafts_change_no_history(checkout):
+    put(checkout.root / "x", "1")
+    first = checkout.commit("Begin")
+    put(checkout.root / "x", "2")
+    second = checkout.commit("Go on", day=2)
+    wanted = GitRepository(checkout.root).first_parents(second, 9)
+    assert [one.sha for one in wanted] == [first, second]
+    checkout.run("replace", "--graft", second)
+    put(checkout.root / ".git" / "info" / "grafts", f"{second}\n")
+    assert checkout.run("rev-list", "--first-parent", "HEAD") == second  # so the traps are real ones
+    assert GitRepository(checkout.root).first_parents(second, 9) == wanted
+
+
 def test_without_git_it_is_said(checkout, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StorageError, match=r"git cannot be run .* install it"):
