@@ -242,7 +242,7 @@ class GitRepository:
             LineCommit(
                 sha=sha,
                 parents=tuple(parents.split()),
-                time=int(time),
+                time=int(time or 0),  # a damaged commit has none
                 author=author,
                 message=message,
                 changes=() if sha in ends else changes[sha],
