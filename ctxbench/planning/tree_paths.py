@@ -20,7 +20,7 @@ class TreePaths:
         self._by_name: dict[str, list[tuple[str, int]]] = {}
         for place, item in enumerate(items):
             if item.type == "file":
-                path = item.title or item.name
+                path = item.path
                 self._by_name.setdefault(path.rpartition("/")[2], []).append((path, place))
 
     def called(self, name: str, visible: BoolArray) -> tuple[str, ...]:
