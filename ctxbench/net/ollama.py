@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ctxbench.net.chat import ChatModel, Message, token_count
 from ctxbench.net.openai_server import OpenAIServer, ServerError
 
+_PORT = 11434
+
 
 class OllamaServer(OpenAIServer):
-    """Posts to `<address>/<path>` as `OpenAIServer` does; the address is `OLLAMA_HOST`, which may leave out `http://`."""
+    """Posts to `<address>/<path>` as `OpenAIServer` does; the address is `OLLAMA_HOST`, which may leave out
+    `http://` and the port; the key is `OLLAMA_API_KEY`, which a server of your own does not need."""
 
     variable: ClassVar[str] = "OLLAMA_HOST"
     key: ClassVar[str] = "OLLAMA_API_KEY"
-    default: ClassVar[str] = "http://localhost:11434"
+    default: ClassVar[str] = f"http://localhost:{_PORT}"
     kind: ClassVar[str] = "an Ollama server"
     ends: ClassVar[str] = "without its /api"
 
     @classmethod
     def base(cls) -> str:
-        """What the environment says, with the `http://` that Ollama itself does not ask for."""
+        """What the environment says, with the `http://` and the port that Ollama itself does not ask for."""
         said = super().base()
-        return said if "://" in said else f"http://{said}"
+        port = "" if "://" in said or re.search(r":\d+(?:/|$)", said) else f":{_PORT}"
+        return said if "://" in said else f"http://{said.rstrip('/')}{port}"
 
 
 class OllamaModel(ChatModel):

@@ -13,21 +13,23 @@ from ctxbench.planning.request_intent import QueryIntent
 
 DEEPEST, MOST_TERMS, LONGEST_TERM = 5, 30, 200
 _DEPTHS = {"simple": 1, "medium": 2, "complex": 3}
-_RELATED = {  # what stands in code, for what people say
-    "auth": "authentication authenticate authorization authorisation auth login session",
-    "config": "configuration config configure settings options",
-    "database": "database db migration schema sql",
-    "docs": "documentation docs readme",
-    "error": "error errors exception exceptions",
-    "cache": "cache caching cached",
-    "log": "logging logger log logs",
-    "parse": "parser parsing parse lexer grammar",
-    "mail": "email mail mails smtp",
-    "pay": "payment payments billing invoice checkout",
-    "permission": "permission permissions role roles access",
-    "search": "search index query",
-    "user": "user users account profile",
-}
+_RELATED = [  # what people say, and as the last three of a line what may stand in code for any of it
+    line.split()
+    for line in (
+        "authentication authenticate authorization authorisation auth login session",
+        "configuration configure config settings options",
+        "database sql db schema migration",
+        "documentation docs readme",
+        "errors exceptions error exception",
+        "caching cached cache",
+        "logging logs log logger",
+        "parsing parse parser lexer grammar",
+        "email mails mail smtp",
+        "payments pay payment billing invoice",
+        "permissions roles permission role access",
+        "users accounts user account profile",
+    )
+]
 _COMMON = frozenset(("make", "change", "implement", "create", "update", "please", "should", "code", "file", "function"))
 _TESTS = re.compile(r"\b(?:tests?|specs?|tested|coverage|fixtures?)\b|(?<![^\W_])tests?_", re.IGNORECASE)
 
@@ -161,10 +163,9 @@ def heuristic_plan(text: str, intent: QueryIntent) -> ContextPlan | None:
     paths = tuple(dict.fromkeys(head for head, _, _ in heads if head))
     symbols = tuple(dict.fromkeys(name for _, _, name in heads if re.fullmatch(r"[^\W\d]\S*", name)))
     said = [word for word in intent.keywords if word not in _COMMON]
-    related = [one for word in said for first, row in _RELATED.items() if word in row.split() for one in (first, word)]
-    more = [one for first in dict.fromkeys(related) for one in _RELATED.get(first, "").split()[-3:]]
-    keywords = tuple(dict.fromkeys((*intent.keywords, *related, *more)))[:MOST_TERMS]
-    words = [word for word in dict.fromkeys((*said, *related, *more)) if re.fullmatch(r"[^\W_]+", word)]
+    more = [one for word in said for row in _RELATED if word in row for one in row[-3:]]
+    keywords = tuple(dict.fromkeys((*intent.keywords, *more)))[:MOST_TERMS]
+    words = [word for word in (*said, *more) if re.fullmatch(r"[^\W_]+", word)]
     patterns = tuple(dict.fromkeys((*paths, *words)))[:MOST_TERMS]
     if not (keywords or symbols or patterns):
         return None

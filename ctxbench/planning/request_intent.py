@@ -18,7 +18,7 @@ _OPENING = 3.0  # what a word counts that opens the request, beside 1 anywhere e
 _ACTIONS: dict[ActionName, tuple[str, str]] = {  # what counts where it opens the request, and anywhere
     "debug": (
         r"""
-        fix\w*|debug\w*|repair|diagnose|investigate|troubleshoot|solve|resolve|bug|error\S*|failed|
+        fix\w*|debug\w*|repair|prevent|avoid|ensure|correct|handle|diagnose|investigate|troubleshoot|solve|resolve|bug|error\S*|failed|
         traceback|panic\S*""",
         r"""
         crash\w*|fail(?:s|ed|ing|ure)?|bugs?|broken|breaks|wrong\w*|fix|flaky|leaks?|deadlock|hangs?|
@@ -47,7 +47,7 @@ _ACTIONS: dict[ActionName, tuple[str, str]] = {  # what counts where it opens th
         r"""
         refactor\S*|rename|split|extract|move|clean|simplify|inline|restructure|reorgani[sz]e|decouple|
         unify|dedupe|convert|merge|pull|dry|flatten|group|break|standardi[sz]e|separate|sort|remove dead|
-        get rid|tidy|untangle""",
+        get rid|tidy|untangle|reword|moderni[sz]e|reuse""",
         r"""
         refactor\w*|rename|split|extract|out of|duplicated|duplication|no functional changes?|
         easier to (?:follow|read|understand)|separate|not depend|behaviou?r must stay|dead code|
@@ -66,7 +66,7 @@ _ACTIONS: dict[ActionName, tuple[str, str]] = {  # what counts where it opens th
         r"""
         make|change|update|bump|increase|decrease|set|switch|replace|allow|use|drop|upgrade|extend|respect|
         require|remove|limit|pin|turn|have|migrate|instead|treat|cache|when|move from|compress|adapt|send|
-        adjust|enable|disable|let|default""",
+        adjust|enable|disable|let|default|adopt|improve|optimi[sz]e|reduce|skip|ignore""",
         r"""
         should|must|instead of|rather than|by default|from \S+ to|to \d+|no longer|as well as|change|update|
         adapt""",
@@ -150,7 +150,10 @@ def _flat(pattern: str) -> str:
 
 
 _PATTERNS = {
-    action: (re.compile(rf"(?:{_flat(opening)})(?!\w)"), re.compile(rf"(?<!\w)(?:{_flat(anywhere)})(?!\w)"))
+    action: (
+        re.compile(rf"(?:{_flat(opening)})(?:s|e?d|ing)?(?!\w)"),
+        re.compile(rf"(?<!\w)(?:{_flat(anywhere)})(?!\w)"),
+    )
     for action, (opening, anywhere) in _ACTIONS.items()
 }
 

@@ -14,7 +14,7 @@ LABELLED = [
     json.loads(line) for line in Path(__file__).with_name("code_requests.jsonl").read_text("utf-8").splitlines()
 ]
 HELD_OUT = [row for row in LABELLED if row["split"] == "held out"]
-RIGHT = {"action": 131, "scope": 137, "complexity": 121}  # what planning/README.md says of the 150 held out
+RIGHT = {"action": 130, "scope": 137, "complexity": 121}  # what planning/README.md says of the 150 held out
 MAJORITY = {"action": 41, "scope": 77, "complexity": 107}
 
 
@@ -64,6 +64,7 @@ def test_a_blank_request_has_neither_keywords_nor_names():
         ("Could you explain the scheduler?", "explain"),
         ("The list should be sorted", "modify"),
         ("we need a progress bar", "create"),
+        ("Added a progress bar", "create"),
         ("the window flickers", "debug"),  # no word of the tables: who says what happens reports a fault
     ],
 )

@@ -13,6 +13,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
+from ctxbench.net.ollama import OllamaServer
 from ctxbench.planning.model_planner import PROMPT
 from ctxbench.steps.code_request import DEFAULT_MODEL, Intent, Plan
 from ctxbench.testing import check_step, mock_resources
@@ -114,6 +115,20 @@ def test_the_environment_names_the_model_and_a_host_without_scheme(server, monke
     monkeypatch.setenv("OLLAMA_HOST", server.place.removesuffix("/v1"))
     assert planned("add a login").plan[0]["planner"] == "ollama:tiny"
     assert planned("add a login", step=Plan("ollama", "other")).plan[0]["planner"] == "ollama:other"
+
+
+@pytest.mark.parametrize(
+    ("said", "base"),
+    [
+        ("", "http://localhost:11434"),
+        ("box", "http://box:11434"),
+        ("box:80/", "http://box:80"),
+        ("https://box/ollama", "https://box/ollama"),
+    ],
+)
+def test_a_host_is_read_as_ollama_reads_it(monkeypatch, said, base):
+    monkeypatch.setenv("OLLAMA_HOST", said)
+    assert OllamaServer.base() == base
 
 
 def test_a_plan_is_kept_by_text_and_model(server, monkeypatch):
