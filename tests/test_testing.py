@@ -90,6 +90,7 @@ PARAMETERS = {
     "sentences": [{"limit": 7}, {"rule": "marked"}],
     "clauses": [{"shortest": 1, "limit": 20}],
     "windows": [{"size": 20, "overlap": 9, "unit": "characters"}],
+    "plan": [{"planner": "scan"}],
     "history": [{"turns": 1, "decay": 0.25, "rule": {"windows": {"size": 2, "overlap": 1}}}],
     "tool_results": [{"tools": ["create_issue"], "rule": "marked", "weight": 2.0, "limit": 1}],
     "expansion": [
