@@ -1,0 +1,33 @@
+import pytest
+
+from ctxbench.index.code.languages import language_of
+
+
+@pytest.mark.parametrize(
+    ("path", "language"),
+    [
+        ("src/a.py", "python"),
+        ("a.pyi", "python"),
+        ("crates/x/src/lib.rs", "rust"),
+        ("a.ts", "typescript"),
+        ("a.d.ts", "typescript"),
+        ("a.tsx", "tsx"),
+        ("a.mjs", "javascript"),
+        ("cmd/main.go", "go"),
+        ("src/main/java/A.java", "java"),
+        ("README.md", "markdown"),
+        ("pyproject.toml", "toml"),
+        ("go.mod", "gomod"),
+        ("Makefile", "make"),
+        ("build/Dockerfile", "docker"),
+        ("A.PY", "python"),
+        ("LICENSE", "text"),
+    ],
+)
+def test_a_language_is_told_by_the_name(path, language):
+    assert language_of(path) == language
+
+
+@pytest.mark.parametrize("path", ["", "x", ".py", "folder.py/x", "a.unheard", "a."])
+def test_an_unknown_name_has_none(path):
+    assert language_of(path) is None
