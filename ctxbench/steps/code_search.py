@@ -130,7 +130,8 @@ class PathPattern(_CodeSearch):
     or `click/core.py`. Beside that, the score is in [0, 1]: with a plan the share of its `file_patterns` that the path
     matches (`*auth*`, and `auth` alike; letters of either case), without the share of the request's words that stand in
     the path, each weighed by how rare it is in the paths that the request sees; identifiers are split, English endings
-    taken off. Each item counts as one chunk. Cost: linear in the paths. Source: document 002, "Scan for files".
+    taken off. What has neither is not found, so a blank request finds nothing. Each item counts as one chunk. Cost:
+    linear in the paths. Source: document 002, "Scan for files".
     """
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
@@ -158,8 +159,8 @@ class EntryPoints(_CodeSearch):
     The nth kind of name scores 1 / n: main files (`main.*`, `__main__.py`, `Main.java`, `Program.cs`), then `lib.rs`,
     `app.*`, `cli.*`, `server.*`, `manage.py`, `wsgi.py` and `asgi.py`, then `index.*`, `mod.rs` and `__init__.py`. That
     is divided by 1 + the number of folders above it, of which `src` and `cmd` do not count. Tests and examples are left
-    out. What a plan's strategy `EntryPointBased` names scores 2. Each item counts as one chunk. Cost: linear in the
-    paths. Source: document 002, "Entry point: main.rs".
+    out. What a plan's strategy `EntryPointBased` names scores 2. Where no name fits, nothing is found. Each item counts as
+    one chunk. Cost: linear in the paths. Source: document 002, "Entry point: main.rs".
     """
 
     n: int = 5
