@@ -64,6 +64,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "feature": {
         "assembly": "ctxbench.features.assembly_columns:AssemblyScores",
+        "code": "ctxbench.features.code_columns:CodeFit",
         "conversation": "ctxbench.features.memory_columns:InConversation",
         "item": "ctxbench.features.built_in:Items",
         "labelled": "ctxbench.features.built_in:SimilarRequests",

@@ -23,6 +23,10 @@ COMMIT, CHANGES = "commit", "changes"
 """The kind of a message that is a commit, and the type of its links to what it changed."""
 DAY = 86_400_000_000
 """In microseconds."""
+LARGEST = 20
+"""A commit of more files says nothing of which of them belong together."""
+DOUBT = 2
+"""Commits that nobody made, but that every share counts as made without the other file: one commit proves little."""
 _RULE = WordRule(split=True, stop=True, stem=True)
 
 
@@ -125,6 +129,22 @@ class CommitHistory:
         out[best] = like[best]
         shared = [max(one, 1) ** spread for one in self.files.tolist()]  # one by one: the same bits anywhere
         return np.divide(out, np.array(shared, dtype=np.float64))
+
+    def together(self, item: int, seen: BoolArray) -> FloatArray:
+        """How often each item's place changed where one item's did: commits of both / (commits of the one + `DOUBT`).
+
+        Args:
+            item: position of the one; 0 at its own place.
+            seen: the commits that count, shape (n_commits,), but for those of more than `LARGEST` files.
+
+        Returns:
+            Shape (n_items,), in [0, 1).
+        """
+        own = np.zeros(len(self.commit), dtype=np.float64)
+        own[self._owner[self.touched == self.place[item]]] = 1.0
+        own[~seen | (self.files > LARGEST)] = 0.0
+        share = self.votes(own) / (own.sum() + DOUBT)
+        return np.where(self.place == self.place[item], 0.0, share)
 
     def fresh(self, batch: Batch, request: int, half_life: float) -> FloatArray:
         """2 ** (-age / half_life) of each commit that a request sees, shape (n_commits,); 0 of others.

@@ -159,8 +159,8 @@ class EntryPoints(_CodeSearch):
     The nth kind of name scores 1 / n: main files (`main.*`, `__main__.py`, `Main.java`, `Program.cs`), then `lib.rs`,
     `app.*`, `cli.*`, `server.*`, `manage.py`, `wsgi.py` and `asgi.py`, then `index.*`, `mod.rs` and `__init__.py`. That
     is divided by 1 + the number of folders above it, of which `src` and `cmd` do not count. Tests and examples are left
-    out. What a plan's strategy `EntryPointBased` names scores 2. Where no name fits, nothing is found. Each item counts as
-    one chunk. Cost: linear in the paths. Source: document 002, "Entry point: main.rs".
+    out. What a plan's strategy `EntryPointBased` names scores 2. Where no name fits, nothing is found. Each item
+    counts as one chunk. Cost: linear in the paths. Source: document 002, "Entry point: main.rs".
     """
 
     n: int = 5
