@@ -5,8 +5,7 @@ from __future__ import annotations
 _BY_ENDING = {
     "python": "py pyi pyw",
     "rust": "rs",
-    "typescript": "ts mts cts",
-    "tsx": "tsx",
+    "typescript": "ts tsx mts cts",
     "javascript": "js jsx mjs cjs",
     "go": "go",
     "java": "java",
@@ -80,7 +79,7 @@ _ENDINGS = {ending: language for language, endings in _BY_ENDING.items() for end
 
 
 def language_of(path: str) -> str | None:
-    """The language of a file: `python`, `rust`, `typescript`, `tsx`, `markdown`, `toml` and so on.
+    """The language of a file: `python`, `rust`, `typescript`, `markdown`, `toml` and so on.
 
     Args:
         path: with `/` between folders; only its last part counts, and its case does not.

@@ -11,7 +11,7 @@ from ctxbench.index.code.languages import language_of
         ("crates/x/src/lib.rs", "rust"),
         ("a.ts", "typescript"),
         ("a.d.ts", "typescript"),
-        ("a.tsx", "tsx"),
+        ("a.tsx", "typescript"),
         ("a.mjs", "javascript"),
         ("cmd/main.go", "go"),
         ("src/main/java/A.java", "java"),

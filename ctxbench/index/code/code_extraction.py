@@ -1,0 +1,270 @@
+"""Code facts from a syntax tree: one walk over what a grammar's query captured, the same for every language."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ctxbench.index.code.code_records import CodeFacts, Definition
+from ctxbench.index.code.grammars import Grammar
+from ctxbench.index.code.import_syntax import ABOVE, COMMENTS, node_text, read_imports
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    Captures = dict[str, list[Node]]
+
+_LONGEST = 300  # characters of a signature or a doc line
+_CLASS_LIKE = ("class", "interface", "scope")
+_FUNCTIONS = ("function", "method")
+_WRAPPERS = (  # a definition that is all such a node holds begins where the node does
+    *("decorated_definition", "export_statement", "expression_statement", "ambient_declaration"),
+    *("lexical_declaration", "variable_declaration", "type_declaration", "const_declaration", "var_declaration"),
+)
+_MARKS = " \t\r\n/*!#;<>-="  # what a doc line begins or ends with and is none of its words
+_QUOTES = re.compile(r"""^[a-zA-Z]*("{3}|'{3}|"|')|("{3}|'{3}|"|')$""")
+_SPACE = re.compile(r"\s+")
+_BRACKET = re.compile(r"(?<=[(\[]) |,? (?=[)\]])")
+_LICENCE = re.compile(r"copyright|licen[cs]e|spdx|-\*-|^!|eslint|@ts-|^use strict", re.IGNORECASE)
+_TYPE_NAME = re.compile(r"^[\s&*]*(?:dyn\s+)?(?:\w+(?:::|\.))*(\w+)")
+
+
+def extracted(content: str, language: str, grammar: Grammar) -> CodeFacts:
+    """The facts of a file's content, by its grammar. Where a part does not fit the grammar, those of the rest."""
+    data = content.encode("utf-8", "surrogatepass")
+    root = grammar.parse(data).root_node
+    found = grammar.captures(root)
+    scopes = _scopes(found)
+    own = {one.name_node.start_byte for one in scopes if one.name_node is not None}
+    return CodeFacts(
+        language=language,
+        doc=_file_doc(root, language),
+        package=next((node_text(node) for node in found.get("package", ())), ""),
+        definitions=_definitions(scopes, data, ascii_only=len(data) == len(content)),
+        imports=tuple(read_imports(found.get("import", ()), language)),
+        references=_references(found, own),
+        implements=_implements(found, scopes),
+        parsed=not root.has_error,
+    )
+
+
+class _Scope:
+    """What a capture says gives a name to what stands in it."""
+
+    def __init__(self, kind: str, node: Node) -> None:
+        self.kind, self.node = kind, node
+        self.start, self.end = node.byte_range
+        self.name_node = _name_node(node, kind)
+        self.path = ""  # dotted; empty for what is left out
+
+    @property
+    def name(self) -> str:
+        if self.name_node is None:
+            return ""
+        text = node_text(self.name_node).strip("\"'`")
+        if self.kind == "scope":
+            found = _TYPE_NAME.match(text)
+            return found[1] if found else ""
+        if self.node.type == "assignment_expression":  # `exports.a`, `A.prototype.b`
+            text = text.removeprefix("module.").removeprefix("exports.").replace(".prototype.", ".")
+            return text if re.fullmatch(r"[\w$.]+", text) else ""
+        receiver = self.node.child_by_field_name("receiver")  # of a Go method
+        if receiver is not None:
+            found = re.search(r"(\w+)\s*(?:\[[^\]]*\])?\s*\)$", node_text(receiver))
+            return f"{found[1]}.{text}" if found else text
+        return text
+
+
+def _name_node(node: Node, kind: str) -> Node | None:
+    fields = ("type",) if kind == "scope" else ("name", "left", "key", "property")
+    return next((one for field in fields if (one := node.child_by_field_name(field)) is not None), None)
+
+
+def _scopes(found: Captures) -> list[_Scope]:
+    """Definitions and scopes in order of place, each with its dotted name."""
+    by_node: dict[tuple[int, int], _Scope] = {}
+    for capture in sorted(found, key=("def.constant", "def.class").__contains__):  # the more special first
+        kind = "scope" if capture == "scope" else capture.removeprefix("def.")
+        if kind != capture or kind == "scope":
+            for node in found[capture]:
+                if node.byte_range not in by_node:
+                    by_node[node.byte_range] = _Scope(kind, node)
+    scopes = sorted(by_node.values(), key=lambda one: (one.start, -one.end))
+    outer: list[_Scope] = []
+    for one in scopes:
+        while outer and outer[-1].end <= one.start:
+            outer.pop()
+        inside = outer[-1] if outer else None
+        if inside is None or (inside.path and inside.kind not in _FUNCTIONS):
+            name = one.name
+            one.path = f"{inside.path}.{name}" if inside and name else name
+            if one.kind == "function" and "." in one.path and (inside is None or inside.kind != "module"):
+                one.kind = "method"
+        outer.append(one)
+    return scopes
+
+
+def _definitions(scopes: list[_Scope], data: bytes, *, ascii_only: bool) -> tuple[Definition, ...]:
+    place: Callable[[int], int] = _same if ascii_only else _CharacterPlaces(data)
+    seen: Counter[str] = Counter()
+    made = []
+    for one in scopes:
+        if not one.path or one.kind == "scope":
+            continue
+        seen[one.path] += 1
+        whole = _widened(one.node)
+        first, comments = _with_above(whole)
+        made.append(
+            Definition(
+                name=one.path if seen[one.path] == 1 else f"{one.path}#{seen[one.path]}",
+                kind=one.kind,
+                start=place(first.start_byte),
+                end=place(whole.end_byte),
+                first_line=first.start_point[0] + 1,
+                last_line=whole.end_point[0] + (whole.end_point[1] > 0 or whole.end_byte == first.start_byte),
+                signature=_signature(one, whole, data),
+                doc=_docstring(one.node) or _comment_line(comments),
+            )
+        )
+    return tuple(made)
+
+
+def _same(byte: int) -> int:
+    return byte
+
+
+class _CharacterPlaces:
+    """Places in characters from places in bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._known = [(0, 0)]
+
+    def __call__(self, byte: int) -> int:
+        at = bisect_right(self._known, (byte, byte))
+        start, characters = self._known[at - 1]
+        characters += len(self._data[start:byte].decode("utf-8", "surrogatepass"))
+        if start != byte:
+            self._known.insert(at, (byte, characters))
+        return characters
+
+
+def _widened(node: Node) -> Node:
+    """The node with what it alone stands in: decorators, `export`, `const`."""
+    parent = node.parent
+    while parent is not None and parent.type in _WRAPPERS:
+        inner = [one for one in parent.named_children if one.type not in ABOVE]
+        if parent.type != "expression_statement" and parent.type != "export_statement" and len(inner) > 1:
+            break
+        node, parent = parent, parent.parent
+    return node
+
+
+def _with_above(node: Node) -> tuple[Node, list[Node]]:
+    """The first node of the attributes and comments directly above a node, and the comments among them."""
+    first, comments = node, []
+    above = node.prev_sibling
+    while (
+        above is not None
+        and above.type in ABOVE
+        and above.end_point[0] + (above.end_point[1] > 0) >= (first.start_point[0])
+    ):
+        if node_text(above).startswith(("//!", "/*!")):
+            break  # of the file (Rust)
+        before = above.prev_sibling
+        if before is not None and before.end_point[0] == above.start_point[0] and before.end_point[1] > 0:
+            break  # a comment behind code
+        if above.type in COMMENTS:
+            comments.append(above)
+        first, above = above, before
+    return first, comments[::-1]
+
+
+def _signature(one: _Scope, whole: Node, data: bytes) -> str:
+    node = one.node
+    start = node.start_byte if whole.type == "decorated_definition" else whole.start_byte
+    if one.kind == "constant":
+        return _line(data[start : whole.end_byte].decode("utf-8", "replace").strip().partition("\n")[0])
+    body = node.child_by_field_name("body")
+    for field in ("value", "right"):
+        inner = node.child_by_field_name(field)
+        if body is None and inner is not None:
+            body = inner.child_by_field_name("body")
+    text = data[start : whole.end_byte if body is None else body.start_byte].decode("utf-8", "replace")
+    if body is None and one.kind not in _FUNCTIONS:
+        text = text.partition("{")[0]
+    return _BRACKET.sub("", _line(text.rstrip().rstrip("{:;")))
+
+
+def _line(text: str) -> str:
+    """A text on one line, cut where it is long."""
+    text = _SPACE.sub(" ", text).strip()
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _first_words(lines: Iterable[str], *, but: re.Pattern[str] | None = None) -> str:
+    """The first line that has a letter, without the marks of comments."""
+    for line in lines:
+        text = line.strip(_MARKS)
+        if any(map(str.isalpha, text)) and not (but and but.search(text)):
+            return _line(text)
+    return ""
+
+
+def _comment_line(comments: list[Node], but: re.Pattern[str] | None = None) -> str:
+    return _first_words((line for one in comments for line in node_text(one).splitlines()), but=but)
+
+
+def _docstring(node: Node) -> str:
+    """The first line of the string that a body begins with (Python)."""
+    body = node if node.type == "module" else node.child_by_field_name("body")
+    first = next((one for one in body.named_children if one.type != "comment"), None) if body is not None else None
+    inner = first.named_child(0) if first is not None and first.type == "expression_statement" else None
+    if inner is None or inner.type != "string":
+        return ""
+    return _first_words(_QUOTES.sub("", node_text(inner)).splitlines())
+
+
+def _file_doc(root: Node, language: str) -> str:
+    if language == "python":
+        return _docstring(root)
+    top = []
+    for node in root.children:
+        if node.type in COMMENTS:
+            top.append(node)
+        elif node.type not in ("hash_bang_line", "package_clause") or top:
+            break
+    if any(_LICENCE.search(node_text(one)) for one in top[:1]):  # its lines go together
+        block = [one for one, after in zip(top, [*top[1:], None], strict=True) if after is None or _gap(one, after)]
+        top = top[top.index(block[0]) + 1 :] if block else []
+    return _comment_line(top, _LICENCE)
+
+
+def _gap(one: Node, after: Node) -> bool:
+    return bool(after.start_point[0] > one.end_point[0] + 1)
+
+
+def _references(found: Captures, own: set[int]) -> tuple[str, ...]:
+    """Names used, each once, by first use; the names that definitions have of themselves are none."""
+    first: dict[str, int] = {}
+    for capture in ("ref", "cap"):
+        for node in found.get(capture, ()):
+            place = node.start_byte
+            if place in own:
+                continue
+            name = node_text(node)
+            if (capture == "ref" or name[:1].isupper()) and place < first.get(name, place + 1):
+                first[name] = place
+    return tuple(sorted(first, key=first.__getitem__))
+
+
+def _implements(found: Captures, scopes: list[_Scope]) -> tuple[tuple[str, str], ...]:
+    pairs: dict[tuple[str, str], None] = {}
+    for base in sorted(found.get("base", ()), key=lambda node: node.start_byte):
+        around = [one for one in scopes if one.start <= base.start_byte < one.end and one.kind in _CLASS_LIKE]
+        if around and around[-1].path:
+            pairs[around[-1].path, _line(node_text(base))] = None
+    return tuple(pairs)

@@ -1,0 +1,151 @@
+"""Code facts of files: computed once for each text, and kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ctxbench.core.errors import StorageError
+from ctxbench.index.code.code_extraction import extracted
+from ctxbench.index.code.code_records import CodeFacts, Definition, Import
+from ctxbench.index.code.grammars import GRAMMARS, grammar, grammar_name, grammar_version
+from ctxbench.index.code.languages import language_of
+from ctxbench.io.cache import cache_dir
+from ctxbench.io.checked_rows import CheckedRows
+
+_LARGEST = 1_000_000  # characters of a file whose syntax is looked into
+_LONGEST_LINE = 5_000  # characters; what has longer ones was made by a program
+_FORM = "1"  # goes up with whatever changes the facts of a text, beside a query
+_MOST = 50_000  # texts whose facts stay in memory
+_BATCH = 500  # texts whose facts are written at once, so that a run that is stopped keeps most
+_log = logging.getLogger(__name__)
+_known: dict[bytes, CodeFacts] = {}  # by `_key`; the oldest leave first
+
+
+def code_facts(path: str, content: str) -> CodeFacts:
+    """The facts of one file.
+
+    Args:
+        path: tells the language, and nothing else.
+        content: the whole text.
+
+    Returns:
+        What its grammar finds. Where its language has no grammar or it is not installed, over 1,000,000 characters,
+        or with a line of over 5,000 (minified): the doc line alone, and `left_out` says why.
+    """
+    return all_code_facts({path: content})[path]
+
+
+def all_code_facts(contents: Mapping[str, str]) -> dict[str, CodeFacts]:
+    """The facts of many files, by path; as `code_facts` of each, but read from the cache at once. Empty in, empty out.
+
+    They are kept in `code-1.sqlite` of the cache folder, by text and grammar version. Where nothing can be read or
+    written there, they are computed each time.
+    """
+    facts: dict[str, CodeFacts] = {}
+    keys: dict[str, bytes] = {}
+    for path, content in contents.items():
+        name = grammar_name(path)
+        why = _left_out(name, content)
+        if why or name is None:
+            facts[path] = CodeFacts(language_of(path), doc=_plain_doc(content), left_out=why)
+        else:
+            keys[path] = _key(name, content)
+    if keys:
+        _look_up(keys, contents)
+    facts |= {path: _known[key] for path, key in keys.items()}
+    while len(_known) > _MOST:
+        _known.pop(next(iter(_known)), None)
+    return {path: facts[path] for path in contents}
+
+
+def _left_out(name: str | None, content: str) -> str:
+    if name is None:
+        return "no grammar for its language"
+    if len(content) > _LARGEST:
+        return f"over {_LARGEST:,} characters"
+    if len(content) > _LONGEST_LINE and max(map(len, content.split("\n"))) > _LONGEST_LINE:
+        return f"a line of over {_LONGEST_LINE:,} characters"
+    return "" if grammar(name) is not None else "its grammar is not installed"
+
+
+def _plain_doc(content: str) -> str:
+    """The first line that has a letter, without marks of headings and comments."""
+    for line in content[:_LONGEST_LINE].splitlines():
+        text = line.strip(" \t#=*/<!->;%")
+        if any(map(str.isalpha, text)):
+            return text[:300]
+    return ""
+
+
+def _key(name: str, content: str) -> bytes:
+    made_by = f"{_FORM}\0{GRAMMARS[name].query}\0{grammar_version(name)}\0"
+    return hashlib.sha256(made_by.encode() + content.encode("utf-8", "surrogatepass")).digest()
+
+
+def _look_up(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> None:
+    """Bring the facts of all keys into memory: from the cache, else from the text."""
+    rows = CheckedRows(cache_dir() / "code-1.sqlite", "facts")
+    try:
+        missing = [key for key in dict.fromkeys(keys.values()) if key not in _known]
+        for key, value in _read(rows, missing).items():
+            _known[key] = _from_json(value)
+        made: dict[bytes, bytes] = {}
+        for path, key in keys.items():
+            if key in _known:
+                continue
+            name = grammar_name(path) or ""
+            loaded = grammar(name)
+            if loaded is not None:  # `_left_out` has asked before
+                _known[key] = extracted(contents[path], language_of(path) or name, loaded)
+                made[key] = _to_json(_known[key])
+            if len(made) == _BATCH:
+                _write(rows, made)
+                made = {}
+        _write(rows, made)
+    finally:
+        rows.close()
+
+
+def _read(rows: CheckedRows, keys: list[bytes]) -> dict[bytes, bytes]:
+    try:
+        return rows.get(keys) if keys else {}
+    except StorageError as error:
+        _log.warning("%s; code facts are computed again", error)
+        return {}
+
+
+def _write(rows: CheckedRows, made: Mapping[bytes, bytes]) -> None:
+    try:
+        if made and rows.writable:
+            rows.put(made)
+    except StorageError as error:
+        _log.warning("%s; code facts are not kept", error)
+
+
+def _to_json(facts: CodeFacts) -> bytes:
+    """All fields in order, records as lists."""
+    definitions = [
+        (d.name, d.kind, d.start, d.end, d.first_line, d.last_line, d.signature, d.doc) for d in facts.definitions
+    ]
+    imports = [(i.target, i.names, i.level, i.kind, i.line) for i in facts.imports]
+    row = (facts.language, facts.doc, facts.package, definitions, imports, facts.references, facts.implements)
+    return json.dumps([*row, facts.parsed], ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _from_json(value: bytes) -> CodeFacts:
+    row: list[Any] = json.loads(value.decode("utf-8", "surrogatepass"))
+    language, doc, package, definitions, imports, references, implements, parsed = row
+    return CodeFacts(
+        language=language,
+        doc=doc,
+        package=package,
+        definitions=tuple(Definition(*one) for one in definitions),
+        imports=tuple(Import(target, tuple(names), *others) for target, names, *others in imports),
+        references=tuple(references),
+        implements=tuple((name, base) for name, base in implements),
+        parsed=parsed,
+    )

@@ -1,0 +1,154 @@
+"""What each language's syntax says is imported, as it is written; which files that are, other modules find."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ctxbench.index.code.code_records import Import
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+COMMENTS = ("comment", "line_comment", "block_comment")
+"""Kinds of nodes that are comments, in all grammars."""
+ABOVE = (*COMMENTS, "attribute_item", "decorator")
+"""Kinds of nodes above a definition that belong to it."""
+_SPACE = re.compile(r"\s+")
+_PATH = re.compile(r'^#\[path\s*=\s*"([^"]+)"')
+
+
+def node_text(node: Node | None) -> str:
+    """The source of a node; empty for none."""
+    return (node.text or b"").decode("utf-8", "replace") if node is not None else ""
+
+
+def read_imports(nodes: Iterable[Node], language: str) -> Iterator[Import]:
+    """The imports that nodes of a language's syntax tree are, by place."""
+    read = {"python": _python_import, "rust": _rust_import, "go": _go_import, "java": _java_import}
+    for node in sorted(nodes, key=lambda one: one.start_byte):
+        yield from read.get(language, _script_import)(node, node.start_point[0] + 1)
+
+
+def _python_import(node: Node, line: int) -> Iterator[Import]:
+    names = [one.child_by_field_name("name") or one for one in node.children_by_field_name("name")]
+    if node.type == "import_statement":
+        yield from (Import(node_text(one), line=line) for one in names)
+        return
+    module = node.child_by_field_name("module_name")
+    dotted = node_text(module) if module is not None else ""
+    target = _SPACE.sub("", dotted)
+    every = any(one.type == "wildcard_import" for one in node.named_children)
+    taken = ("*",) if every else tuple(node_text(one) for one in names)
+    yield Import(target.lstrip("."), taken, len(target) - len(target.lstrip(".")), "from", line)
+
+
+def _script_import(node: Node, line: int) -> Iterator[Import]:
+    source = node.child_by_field_name("source")
+    kind, names = "import", list[str]()
+    if node.type == "call_expression":
+        called = node_text(node.child_by_field_name("function"))
+        if called not in ("require", "import"):
+            return
+        kind, arguments = called, node.child_by_field_name("arguments")
+        source = arguments.named_child(0) if arguments is not None else None
+    for clause in node.named_children if node.type != "call_expression" else ():
+        if clause.type == "import_require_clause":
+            source = clause.child_by_field_name("source")
+        for one in clause.named_children:
+            if one.type == "named_imports":
+                names += [node_text(name) for each in one.named_children if (name := each.child_by_field_name("name"))]
+            elif one.type in ("export_specifier", "identifier"):
+                names.append(node_text(one.child_by_field_name("name") or one) if "_" in one.type else "default")
+            elif one.type == "namespace_import":
+                names.append("*")
+    if source is not None:
+        yield Import(node_text(source)[1:-1], tuple(names), kind=kind, line=line)
+
+
+def _go_import(node: Node, line: int) -> Iterator[Import]:
+    path = node.child_by_field_name("path")
+    if path is not None:
+        yield Import(node_text(path)[1:-1], line=line)
+
+
+def _java_import(node: Node, line: int) -> Iterator[Import]:
+    text = "".join(node_text(one) for one in node.named_children if one.type in ("identifier", "scoped_identifier"))
+    every = ("*",) if any(one.type == "asterisk" for one in node.named_children) else ()
+    static = any(one.type == "static" for one in node.children)
+    yield Import(text, every, kind="static" if static else "import", line=line)
+
+
+def _rust_import(node: Node, line: int) -> Iterator[Import]:
+    around = []  # inline modules, from the innermost
+    parent = node.parent
+    while parent is not None:
+        if parent.type == "mod_item":
+            around.append(node_text(parent.child_by_field_name("name")))
+        parent = parent.parent
+    inside = around[::-1]
+    if node.type in ("scoped_identifier", "scoped_type_identifier"):  # `crate::a::f()` in code
+        yield from _rust_path(node, line, inside)
+        return
+    if node.type == "mod_item":
+        if node.child_by_field_name("body") is None:
+            name = "::".join([*inside, node_text(node.child_by_field_name("name"))])
+            matches = (_PATH.search(text) for text in _attributes(node))
+            place = next((match[1] for match in matches if match), "")
+            yield Import(name, (place,) if place else (), kind="path" if place else "mod", line=line)
+        return
+    if node.type == "extern_crate_declaration":
+        yield Import(node_text(node.child_by_field_name("name")), kind="use", line=line)
+        return
+    argument = node.child_by_field_name("argument")
+    for path in _use_paths(argument) if argument is not None else ():
+        yield Import(_without_inline(path, inside), kind="use", line=line)
+
+
+def _rust_path(node: Node, line: int, inside: list[str]) -> Iterator[Import]:
+    """The whole path that begins with a node; none in a `use`, which is read as one."""
+    whole, parent = node, node.parent
+    while parent is not None and parent.type in ("scoped_identifier", "scoped_type_identifier", "generic_type"):
+        whole, parent = parent, parent.parent
+    while parent is not None:
+        if parent.type in ("use_declaration", "visibility_modifier"):
+            return
+        parent = parent.parent
+    path = _SPACE.sub("", node_text(whole)).partition("<")[0].removesuffix("::")
+    yield Import(_without_inline(path, inside), kind="use", line=line)
+
+
+def _without_inline(path: str, inside: list[str]) -> str:
+    """A path as the file itself would write it: `super::x` in its inline module is its own `self::x`."""
+    parts, up = path.split("::"), [*inside]
+    if parts[0] not in ("self", "super") or not inside:
+        return path
+    parts = parts[parts[0] == "self" :]
+    while parts and parts[0] == "super" and up:
+        parts, up = parts[1:], up[:-1]
+    start = [] if parts and parts[0] == "super" else ["self"]
+    return "::".join([*start, *up, *parts])
+
+
+def _attributes(node: Node) -> Iterator[str]:
+    above = node.prev_sibling
+    while above is not None and above.type in ABOVE:
+        yield node_text(above)
+        above = above.prev_sibling
+
+
+def _use_paths(node: Node) -> Iterator[str]:
+    """All paths of a `use` tree: `a::{b, c::*}` is `a::b` and `a::c::*`."""
+    if node.type == "use_list":
+        for one in node.named_children:
+            yield from _use_paths(one)
+    elif node.type == "scoped_use_list":
+        before, inner = node.child_by_field_name("path"), node.child_by_field_name("list")
+        start = f"{node_text(before)}::" if before is not None else ""
+        for path in _use_paths(inner) if inner is not None else ():
+            yield start + path
+    elif node.type == "use_as_clause":
+        yield node_text(node.child_by_field_name("path"))
+    elif node.type not in COMMENTS:
+        yield _SPACE.sub("", node_text(node)).removeprefix("::")

@@ -1,0 +1,11 @@
+import pytest
+
+from ctxbench.index.code import code_facts
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """An empty cache of code facts, in memory and on disk."""
+    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(code_facts, "_known", {})
+    return tmp_path / "cache"

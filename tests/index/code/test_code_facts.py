@@ -1,0 +1,106 @@
+"""What is kept of code facts, and what has none."""
+
+import logging
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from ctxbench.index.code import code_facts as facts_module
+from ctxbench.index.code import grammars
+from ctxbench.index.code.code_facts import all_code_facts, code_facts
+from ctxbench.index.code.code_records import CodeFacts
+
+TEXT = "import a.b\nfrom . import c as d\nclass A(B):\n    def f(self, é): return g('\ud800')\n"
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The texts whose syntax was looked into."""
+    seen = []
+    real = facts_module.extracted
+    monkeypatch.setattr(facts_module, "extracted", lambda text, *more: seen.append(text) or real(text, *more))
+    return seen
+
+
+def test_facts_of_a_text_are_computed_once_a_process(counted):
+    one, two = all_code_facts({"a.py": TEXT, "b/c.py": TEXT}).values()
+    assert code_facts("d.py", TEXT) == one == two
+    assert len(counted) == 1
+
+
+def test_facts_are_read_from_disk_as_they_were(counted, monkeypatch):
+    before = code_facts("a.py", TEXT)
+    monkeypatch.setattr(facts_module, "_known", {})
+    assert code_facts("a.py", TEXT) == before
+    assert len(counted) == 1
+
+
+def test_another_grammar_version_is_other_facts(counted, monkeypatch):
+    code_facts("a.py", TEXT)
+    monkeypatch.setattr(facts_module, "grammar_version", lambda _name: "next")
+    code_facts("a.py", TEXT)
+    assert len(counted) == 2
+
+
+def test_without_a_place_to_keep_them_facts_are_the_same(cache):
+    before = code_facts("a.py", TEXT)
+    facts_module._known.clear()
+    (cache / "code-1.sqlite").unlink()
+    cache.rmdir()
+    cache.write_text("a file, where the folder should be")
+    assert code_facts("a.py", TEXT) == before
+
+
+def test_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(facts_module, "_MOST", 2)
+    assert len(all_code_facts({f"{n}.py": f"x = {n}" for n in range(5)})) == 5
+    assert len(facts_module._known) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "facts"),
+    [
+        ("a.md", "\n# Title #\n", CodeFacts("markdown", doc="Title", left_out="no grammar for its language")),
+        ("x", "", CodeFacts(None, left_out="no grammar for its language")),
+        ("a.py", "# Words\n" + "x=1\n" * 300_000, CodeFacts("python", "Words", left_out="over 1,000,000 characters")),
+        ("a.js", "x=1;" * 1_500, CodeFacts("javascript", "x=1", left_out="a line of over 5,000 characters")),
+    ],
+)
+def test_what_has_no_facts_says_why(path, text, facts):
+    assert code_facts(path, text) == replace(facts, doc=text.strip("\n#; ")[:300] if path == "a.js" else facts.doc)
+
+
+def test_an_empty_file_has_empty_facts():
+    assert code_facts("a.py", "") == CodeFacts("python", parsed=True)
+    assert all_code_facts({}) == {}
+
+
+def test_a_grammar_that_is_not_installed_is_named_once(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "tree_sitter_go", None)
+    grammars.grammar.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING):
+            found = all_code_facts({"a.go": "// Words.\npackage a\n", "b.go": "package b\n"})
+    finally:
+        grammars.grammar.cache_clear()
+    assert found["a.go"] == CodeFacts("go", "Words.", left_out="its grammar is not installed")
+    (said,) = caplog.messages
+    assert said.startswith("tree-sitter-go is not installed")
+    assert "pip install" in said
+    assert "code" in said
+
+
+@pytest.mark.parametrize("text", ["(\n" * 200_000, "def f(:\n" * 50_000, "class A:\n " * 50_000, "'''" * 100_000])
+def test_broken_text_takes_no_longer_than_other(text):
+    start = time.monotonic()
+    code_facts("a.py", text)
+    assert time.monotonic() - start < 20
+
+
+def test_nothing_is_loaded_before_it_is_used():
+    code = "import sys, ctxbench.index.code.code_facts; print(*({'tree_sitter', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == []
