@@ -16,7 +16,7 @@ from ctxbench.core.items import Item
 from ctxbench.core.times import instant
 from ctxbench.features.found import Found, RequestFamily
 from ctxbench.index.commit_history import DAY, commit_history
-from ctxbench.index.item_paths import item_paths, place_of
+from ctxbench.index.item_paths import item_paths, path_in
 from ctxbench.index.path_names import is_test, named_paths
 from ctxbench.index.versions import row_over
 
@@ -93,9 +93,8 @@ def _share(score: FloatArray, eligible: BoolArray) -> FloatArray:
 
 
 def _tests(items: Sequence[Item]) -> FloatArray:
-    places = [place_of(item) for item in items]
-    return np.array([place is not None and is_test(place.partition("::")[0]) for place in places], dtype=np.float64)
+    return np.array([item.is_file and is_test(path_in(item.path)) for item in items], dtype=np.float64)
 
 
 def _sizes(items: Sequence[Item]) -> FloatArray:
-    return np.array([0.0 if place_of(item) is None else math.log1p(len(item.text)) for item in items], np.float64)
+    return np.array([math.log1p(len(item.text)) if item.is_file else 0.0 for item in items], dtype=np.float64)

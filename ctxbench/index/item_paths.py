@@ -17,10 +17,8 @@ from ctxbench.index.path_names import ends_of, entry_score
 from ctxbench.index.versions import index_over
 from ctxbench.index.words import WordRule
 
-CODE_TYPES = ("file", "chunk")
-"""The types of items that stand at a path."""
 PART = "::"
-"""What stands between a path and the name of a definition in it, in the title of a chunk."""
+"""What stands between a path and the name of a definition in it."""
 _RULE = WordRule(split=True, stop=True, stem=True)
 
 
@@ -29,7 +27,7 @@ def place_of(item: Item) -> str | None:
 
     All versions of a file stand at one place.
     """
-    return (item.title or item.name) if item.type in CODE_TYPES else None
+    return item.path if item.is_file else None
 
 
 def path_in(place: str) -> str:

@@ -15,7 +15,7 @@ from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
 from ctxbench.index.commit_history import commit_history
-from ctxbench.index.item_paths import CODE_TYPES, item_paths
+from ctxbench.index.item_paths import item_paths
 from ctxbench.index.path_names import fits_pattern, named_paths
 from ctxbench.index.ranked import ranked_by
 
@@ -32,7 +32,7 @@ class _CodeSearch(Strategy):
         if not self.types:
             raise ParameterError("types must name at least one type of item: file or chunk")
         for one in self.types:
-            check_choice("each of types", one, CODE_TYPES)
+            check_choice("each of types", one, ("file", "chunk"))
 
     @property
     def depth(self) -> int:
