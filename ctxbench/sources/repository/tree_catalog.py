@@ -182,8 +182,8 @@ def _in_working_tree(
     for path in repository.working_files():
         place = root / path
         parent = place.parent
-        if parent not in plain:  # a folder that git knows may have become a link that leads out
-            plain[parent] = os.path.realpath(parent) == str(parent)
+        if parent not in plain:  # it may be a link by now, and an index that was tampered with lead out
+            plain[parent] = os.path.realpath(parent) == str(parent) and parent.is_relative_to(root)
         text, why = ("", path_fault(path)) if plain[parent] else ("", "symlink")
         if not why:
             text, why = _on_disk(place, most_bytes)
