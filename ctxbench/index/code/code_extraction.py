@@ -54,7 +54,7 @@ def extracted(content: str, language: str, grammar: Grammar) -> CodeFacts:
     )
 
 
-class _Scope:
+class _NamingNode:
     """What a capture says gives a name to what stands in it."""
 
     def __init__(self, kind: str, node: Node) -> None:
@@ -86,17 +86,17 @@ def _name_node(node: Node, kind: str) -> Node | None:
     return next((one for field in fields if (one := node.child_by_field_name(field)) is not None), None)
 
 
-def _scopes(found: Captures) -> list[_Scope]:
+def _scopes(found: Captures) -> list[_NamingNode]:
     """Definitions and scopes in order of place, each with its dotted name."""
-    by_node: dict[tuple[int, int], _Scope] = {}
+    by_node: dict[tuple[int, int], _NamingNode] = {}
     for capture in sorted(found, key=("def.constant", "def.class").__contains__):  # the more special first
         kind = "scope" if capture == "scope" else capture.removeprefix("def.")
         if kind != capture or kind == "scope":
             for node in found[capture]:
                 if node.byte_range not in by_node:
-                    by_node[node.byte_range] = _Scope(kind, node)
+                    by_node[node.byte_range] = _NamingNode(kind, node)
     scopes = sorted(by_node.values(), key=lambda one: (one.start, -one.end))
-    outer: list[_Scope] = []
+    outer: list[_NamingNode] = []
     for one in scopes:
         while outer and outer[-1].end <= one.start:
             outer.pop()
@@ -110,7 +110,7 @@ def _scopes(found: Captures) -> list[_Scope]:
     return scopes
 
 
-def _definitions(scopes: list[_Scope], data: bytes, *, ascii_only: bool) -> tuple[Definition, ...]:
+def _definitions(scopes: list[_NamingNode], data: bytes, *, ascii_only: bool) -> tuple[Definition, ...]:
     place: Callable[[int], int] = _same if ascii_only else _CharacterPlaces(data)
     seen: Counter[str] = Counter()
     made = []
@@ -186,7 +186,7 @@ def _with_above(node: Node) -> tuple[Node, list[Node]]:
     return first, comments[::-1]
 
 
-def _signature(one: _Scope, whole: Node, data: bytes) -> str:
+def _signature(one: _NamingNode, whole: Node, data: bytes) -> str:
     node = one.node
     start = node.start_byte if whole.type == "decorated_definition" else whole.start_byte
     if one.kind == "constant":
@@ -264,7 +264,7 @@ def _references(found: Captures, own: set[int]) -> tuple[str, ...]:
     return tuple(sorted(first, key=first.__getitem__))
 
 
-def _implements(found: Captures, scopes: list[_Scope]) -> tuple[tuple[str, str], ...]:
+def _implements(found: Captures, scopes: list[_NamingNode]) -> tuple[tuple[str, str], ...]:
     pairs: dict[tuple[str, str], None] = {}
     for base in sorted(found.get("base", ()), key=lambda node: node.start_byte):
         around = [one for one in scopes if one.start <= base.start_byte < one.end and one.kind in _CLASS_LIKE]
