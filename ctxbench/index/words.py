@@ -14,6 +14,7 @@ from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 
 _WORD = re.compile(r"[^\W_]+")
+_ENDS = re.compile(r"^[\W_]+|[\W_]+$")  # what is no letter or digit, at either end of a word
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # the first: `URLs`
 _COMMON = (
     "a about also am an and any are as at be but by can could did do does for from get give had has have he "
@@ -181,6 +182,15 @@ def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) ->
     return found
 
 
+def keywords(text: str) -> tuple[str, ...]:
+    """The words of more than three letters between white space, in small letters, without `STOP_WORDS`; each once.
+
+    What is no letter or digit is taken off at either end, so that `invoice?` is `invoice`.
+    """
+    bare = (_ENDS.sub("", word) for word in text.lower().split())
+    return tuple(dict.fromkeys(word for word in bare if len(word) > 3 and word not in STOP_WORDS))
+
+
 def asked_words(query: Query, request: int) -> tuple[str, ...]:
     """The words that a request is about: its keywords, else those of its text without `STOP_WORDS`; each once."""
     found = (word for word in words(query.batch.requests[request].text) if word not in STOP_WORDS)
@@ -196,14 +206,15 @@ def field_words(item: Item) -> Mapping[str, list[str]]:
     """The words of each field of an item; fields that it does not have are empty.
 
     Those of a tool's text are left out, as in its search text, and of what is searched by its text alone name and
-    description. Parameters are the names and descriptions in the input schema, at every depth.
+    description. The name of a file is its path, which is left out where its text begins with it. Parameters are the
+    names and descriptions in the input schema, at every depth.
     """
     return {
         "server": name_words(item.server or ""),
-        "name": [] if item.by_text else name_words(item.name),
+        "name": name_words(item.path if item.is_file else "" if item.by_text else item.name),
         "description": [] if item.by_text else words(item.description),
         "parameters": [word for part in _schema_words(item.schema) for word in part],
-        "text": [] if item.type == "tool" else words(item.text),
+        "text": [] if item.type == "tool" else words(item.text.removeprefix(item.path) if item.is_file else item.text),
     }
 
 

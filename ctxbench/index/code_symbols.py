@@ -1,0 +1,139 @@
+"""Names in code: which items define a name, and which use it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, frozen, starts
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.stages import Resources
+from ctxbench.index.code.code_facts import all_code_facts
+from ctxbench.index.code.code_records import CodeFacts
+from ctxbench.index.item_paths import PART, path_in
+from ctxbench.index.versions import index_over
+
+_TOKEN = re.compile(r"(?P<tick>`)?(?P<name>[^\W\d]\w*(?:(?:\.|::|#)[^\W\d]\w*)*)(?P<call>\()?")
+_SPLIT = re.compile(r"\.|::|#")
+_INNER = re.compile(r"[a-z0-9][A-Z]|[^_]_[^_]|[A-Z]{2}.*[a-z]")
+
+
+def code_of(item: Item) -> str:
+    """What stands in a file: the text of an item without its path and the empty line behind it."""
+    return item.text.removeprefix(f"{path_in(item.path)}\n\n")
+
+
+def symbols_in(text: str) -> tuple[str, ...]:
+    """The names of code that a text says, as they stand there, each once: what is written like no word of English.
+
+    That is in back quotes, called (`f(`), of several parts (`a.b`, `a::b`), or in camel or snake case.
+    """
+    found = []
+    for match in _TOKEN.finditer(text):
+        name = match["name"]
+        if match["tick"] or match["call"] or _SPLIT.search(name) or _INNER.search(name):
+            found.append(name)
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CodeSymbols:
+    """Which items of a catalog define and use which names.
+
+    Attributes:
+        number: of every name that is defined: by its last part, `method`, and of `Class.method` whole, too.
+        start, item: CSR by name, the items that define it, rising.
+        use_start, used: CSR by item, the names that it uses and some other item may define, each once.
+    """
+
+    number: Mapping[str, int]
+    start: IntArray
+    item: IntArray
+    use_start: IntArray
+    used: IntArray
+
+    @classmethod
+    def of(cls, items: Sequence[Item]) -> CodeSymbols:
+        """Read them off files, whose definitions are looked up, and chunks, whose names say what they define."""
+        facts = facts_of(items)
+        defined = [_defined(item, facts.get(place)) for place, item in enumerate(items)]
+        number: dict[str, int] = {}
+        owner, name = [], []
+        for place, names in enumerate(defined):
+            for one in names:
+                name.append(number.setdefault(one, len(number)))
+                owner.append(place)
+        by_name = np.argsort(np.array(name, dtype=np.int64), kind="stable")
+        used = [
+            [number[one] for one in facts[place].references if one in number] if place in facts else []
+            for place in range(len(items))
+        ]
+        return cls(
+            number=number,
+            start=frozen(starts(np.bincount(np.array(name, dtype=np.int64), minlength=len(number)))),
+            item=frozen(np.array(owner, dtype=np.int64)[by_name]),
+            use_start=frozen(starts([len(row) for row in used])),
+            used=frozen(np.array([one for row in used for one in row], dtype=np.int64)),
+        )
+
+    def definers(self, name: str, seen: BoolArray) -> IntArray:
+        """The items that define a name, rising: of `a.b.c` those of `b.c`, else those of `c`.
+
+        Args:
+            name: in parts by `.`, `::` or `#`.
+            seen: which items count, shape (n_items,).
+        """
+        parts = _SPLIT.split(name)
+        for own in dict.fromkeys((".".join(parts[-2:]), parts[-1])):
+            row = self.number.get(own)
+            if row is not None:
+                held = self.item[self.start[row] : self.start[row + 1]]
+                if len(held := held[seen[held]]):
+                    return np.asarray(held)
+        return np.empty(0, dtype=np.int64)
+
+    def matches(self, names: Iterable[str], seen: BoolArray) -> FloatArray:
+        """The sum over names of 1 / the items that define it, for each that does; shape (n_items,).
+
+        Args:
+            names: in parts by `.`, `::` or `#`.
+            seen: which items count, shape (n_items,).
+        """
+        out = np.zeros(len(self.use_start) - 1, dtype=np.float64)
+        for name in names:
+            held = self.definers(name, seen)
+            if len(held):
+                out[held] += 1.0 / len(held)
+        return out
+
+
+def facts_of(items: Sequence[Item]) -> dict[int, CodeFacts]:
+    """The facts of those items that are files, by place."""
+    contents = {f"{place}/{item.path}": code_of(item) for place, item in enumerate(items) if item.type == "file"}
+    # a place in front, since several versions may stand at one path, and it is the name that tells the language
+    return {int(key.partition("/")[0]): facts for key, facts in all_code_facts(contents).items()}
+
+
+def _defined(item: Item, facts: CodeFacts | None) -> tuple[str, ...]:
+    """The names that an item defines, each once: whole, and by their last parts."""
+    if facts is not None:
+        dotted = [one.name for one in facts.definitions]
+    else:
+        named = item.path if PART in item.path else item.name
+        dotted = [named.partition(PART)[2].partition("@")[0]] if item.type == "chunk" and PART in named else []
+    bare = [one.partition("#")[0] for one in dotted]
+    return tuple(
+        dict.fromkeys(form for one in bare for form in (one.rpartition(".")[2], ".".join(one.split(".")[-2:])))
+    )
+
+
+def code_symbols(catalog: Catalog, resources: Resources) -> CodeSymbols:
+    """The names of a catalog's code, kept with the resources."""
+    over = ("type", "title", "name", "text")
+    made: CodeSymbols = index_over(
+        catalog, resources, "symbols", over=over, make=lambda: CodeSymbols.of(tuple(catalog))
+    )
+    return made
