@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ctxbench.index.code.code_records import CodeFacts, Definition
+from ctxbench.index.code.code_records import CodeDefinition, CodeFacts
 from ctxbench.index.code.grammars import Grammar
 from ctxbench.index.code.import_syntax import ABOVE, COMMENTS, node_text, read_imports
 
@@ -110,7 +110,7 @@ def _scopes(found: Captures) -> list[_NamingNode]:
     return scopes
 
 
-def _definitions(scopes: list[_NamingNode], data: bytes, *, ascii_only: bool) -> tuple[Definition, ...]:
+def _definitions(scopes: list[_NamingNode], data: bytes, *, ascii_only: bool) -> tuple[CodeDefinition, ...]:
     place: Callable[[int], int] = _same if ascii_only else _CharacterPlaces(data)
     seen: Counter[str] = Counter()
     made = []
@@ -121,7 +121,7 @@ def _definitions(scopes: list[_NamingNode], data: bytes, *, ascii_only: bool) ->
         whole = _widened(one.node)
         first, comments = _with_above(whole)
         made.append(
-            Definition(
+            CodeDefinition(
                 name=one.path if seen[one.path] == 1 else f"{one.path}#{seen[one.path]}",
                 kind=one.kind,
                 start=place(first.start_byte),

@@ -10,7 +10,7 @@ from typing import Any
 
 from ctxbench.core.errors import StorageError
 from ctxbench.index.code.code_extraction import extracted
-from ctxbench.index.code.code_records import CodeFacts, Definition, Import
+from ctxbench.index.code.code_records import CodeDefinition, CodeFacts, Import
 from ctxbench.index.code.grammars import GRAMMARS, grammar, grammar_name, grammar_version
 from ctxbench.index.code.languages import language_of
 from ctxbench.io.cache import cache_dir
@@ -143,7 +143,7 @@ def _from_json(value: bytes) -> CodeFacts:
         language=language,
         doc=doc,
         package=package,
-        definitions=tuple(Definition(*one) for one in definitions),
+        definitions=tuple(CodeDefinition(*one) for one in definitions),
         imports=tuple(Import(target, tuple(names), *others) for target, names, *others in imports),
         references=tuple(references),
         implements=tuple((name, base) for name, base in implements),

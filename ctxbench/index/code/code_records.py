@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class CodeDefinition:
     """A class, function, method or constant that a file defines; none that stands inside a function.
 
     Attributes:
@@ -70,7 +70,7 @@ class CodeFacts:
     language: str | None
     doc: str = ""
     package: str = ""
-    definitions: tuple[Definition, ...] = ()
+    definitions: tuple[CodeDefinition, ...] = ()
     imports: tuple[Import, ...] = ()
     references: tuple[str, ...] = ()
     implements: tuple[tuple[str, str], ...] = ()
