@@ -252,9 +252,13 @@ def _references(found: Captures, own: set[int]) -> tuple[str, ...]:
 
 
 def _implements(found: Captures, scopes: list[_NamingNode]) -> tuple[tuple[str, str], ...]:
+    """(class, base) of what the classes of a file are made of, by place; a class is the nearest node around its base."""
+    paths = {(one.start, one.end): one.path for one in scopes if one.kind in _CLASS_LIKE}
     pairs: dict[tuple[str, str], None] = {}
     for base in sorted(found.get("base", ()), key=lambda node: node.start_byte):
-        around = [one for one in scopes if one.start <= base.start_byte < one.end and one.kind in _CLASS_LIKE]
-        if around and around[-1].path:
-            pairs[around[-1].path, _line(node_text(base))] = None
+        around = base.parent
+        while around is not None and around.byte_range not in paths:
+            around = around.parent
+        if around is not None and paths[around.byte_range]:
+            pairs[paths[around.byte_range], _line(node_text(base))] = None
     return tuple(pairs)

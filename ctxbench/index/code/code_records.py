@@ -12,7 +12,8 @@ class CodeDefinition:
     Attributes:
         name: dotted, from the outermost: `Class.method`; a Rust method by its `impl`'s type, one of Go by its
             receiver's. Unique in a file: a second of the same name (an overload, a setter) ends in `#2`.
-        kind: `class`, `interface` (also a trait), `function`, `method`, `constant`, `type`, `module` or `macro`.
+        kind: `class` (also a struct, an enum), `interface` (also a trait), `function`, `method`, `constant`, `type`,
+            `module` or `macro`.
         start: where it begins in the content, in characters, with its decorators and the comments directly above.
         end: behind its last character.
         first_line: of `start`, from 1.
@@ -40,7 +41,8 @@ class Import:
             Python without the leading dots, so it may be empty.
         names: what is taken from it; empty where the whole is. `*` is all.
         level: of Python, the number of leading dots.
-        kind: `import`, or where a language has several: `mod`, `path` and `use` of Rust, `static` of Java.
+        kind: `import`, or where a language has several: `from` of Python, `mod`, `path` (a `mod` whose file `names`
+            has) and `use` of Rust, `require` of JavaScript, `static` of Java.
         line: from 1.
     """
 
