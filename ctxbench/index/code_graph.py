@@ -111,6 +111,11 @@ class CodeTree:
         return FileEdges.of(np.repeat(file[user], n), end[row], np.repeat(1.0 / n, n), n_files=len(self.item))
 
     @cached_property
+    def users(self) -> FileEdges:
+        """From a file to those that use names which it defines."""
+        return self.uses.turned()
+
+    @cached_property
     def tests(self) -> FileEdges:
         """From a test to the files of the same name and ending, and back."""
         found: dict[tuple[str, str], tuple[list[str], list[str]]] = {}

@@ -16,9 +16,9 @@ from ctxbench.index.code.code_records import CodeFacts
 from ctxbench.index.item_paths import PART, file_path, place_of
 from ctxbench.index.versions import index_over
 
-_TOKEN = re.compile(r"(?P<tick>`)?(?P<name>[^\W\d]\w*(?:(?:\.|::|#)[^\W\d]\w*)*)(?P<call>\()?")
+_TOKEN = re.compile(r"(?P<tick>`)?(?P<name>[^\W\d]\w*(?:(?:\.|::|#)[^\W\d]\w+)*)(?P<call>\()?")
 _SPLIT = re.compile(r"\.|::|#")
-_INNER = re.compile(r"[a-z0-9][A-Z]|[^_]_[^_]|[A-Z]{2}.*[a-z]")
+_INNER = re.compile(r"[a-z0-9][A-Z]|[^_]_[^_]|[A-Z]{2}[a-z]{2}")
 
 
 def code_of(item: Item) -> str:

@@ -147,9 +147,9 @@ class CodeLinks(Strategy):
                 return np.flatnonzero(share), share[share > 0]
 
             return changed_with
-        if self.by == "references":
-            return tree.uses.turned().of_file
-        return {"imports": tree.imports, "tests": tree.tests, "pagerank": tree.links}[self.by].of_file
+        edges = {"imports": "imports", "references": "users", "tests": "tests", "pagerank": "links"}[self.by]
+        found: Neighbours = getattr(tree, edges).of_file
+        return found
 
 
 def _chosen(candidates: Candidates) -> Iterator[tuple[int, IntArray]]:

@@ -12,7 +12,6 @@ from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import whole_texts
 from ctxbench.core.requests import Batch
-from ctxbench.index.code_graph import code_trees
 from ctxbench.selectors.pipelines import PipelineSelector
 from ctxbench.steps.code_links import DISTANCE, CodeLinks
 from ctxbench.testing import check_selector, mock_resources
@@ -105,20 +104,6 @@ def test_files_that_changed_together_score_by_their_share_of_commits():
 
 
 class TestPagerank:
-    def test_ranks_solve_the_equation_of_the_walk(self):
-        batch = Batch.of(TREE, [request("x", 4)])
-        tree = code_trees(TREE, mock_resources()).of(batch.visible[0])
-        n, leads = len(tree.item), {0: 0.5, 1: 1.0}
-        home = np.array([0.5, 1.0] + [0.0] * (n - 2)) / 1.5
-        walk = np.zeros((n, n))  # from a file, to a file
-        for file in range(n):
-            ends, weights = tree.links.of_file(file)
-            walk[file, ends] = weights / weights.sum() if len(ends) else 0.0
-            if not len(ends):
-                walk[file] = home
-        wanted = np.linalg.solve(np.eye(n) - 0.85 * walk.T, 0.15 * home)
-        assert tree.ranks(leads) == pytest.approx(wanted, abs=1e-3)
-
     def test_a_walk_starts_at_what_is_chosen_and_ends_at_the_depth(self):
         near = reached(CodeLinks(by="pagerank", max_files=9), "app/main.py")
         assert {path for path, _ in near} == {"app/paint.py", "app/prompt.py"}
