@@ -91,6 +91,7 @@ PARAMETERS = {
     "sentences": [{"limit": 7}, {"rule": "marked"}],
     "clauses": [{"shortest": 1, "limit": 20}],
     "windows": [{"size": 20, "overlap": 9, "unit": "characters"}],
+    "plan": [{"planner": "scan"}],
     ("analyse", "history"): [{"turns": 1, "decay": 0.25, "rule": {"windows": {"size": 2, "overlap": 1}}}],
     ("retrieve", "history"): [{"commits": 1, "spread": 1.0, "types": ["file", "chunk"]}, {"n": 0}],
     "change": [{"n": 1, "half_life_days": 1.0}],

@@ -144,6 +144,47 @@ def data_capture(
     raise typer.Exit(capture_all(wanted, out=out, as_json=json_))
 
 
+@data_app.command("from-git", cls=Command)
+def data_from_git(
+    repository: Annotated[Path, typer.Argument(metavar="REPO", help="A git repository, also a bare one.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the dataset to this folder; datasets/NAME by default.", show_default=False),
+    ] = None,
+    queries: Annotated[int, typer.Option(help="How many of the newest commits become queries.", min=1)] = 300,
+    commits: Annotated[int, typer.Option(help="How many of the newest commits are looked at.", min=1)] = 5_000,
+    head: Annotated[str, typer.Option(help="The newest commit: a branch, a tag or a hash.")] = "HEAD",
+    view: Annotated[
+        str,
+        typer.Option(help="What items are: files, or definitions (outlines of files, and a chunk each)."),
+    ] = "files",
+    split: Annotated[float, typer.Option(help="The share of the newest queries that are for the test.")] = 0.4,
+    merges: Annotated[
+        bool, typer.Option("--merges", help="Merges whose message says what they bring are queries, too.")
+    ] = False,
+    keep_issues: Annotated[
+        bool, typer.Option("--keep-issues", help="Leave the numbers of issues in the messages.")
+    ] = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Make a labelled dataset of a repository's history.
+
+    A commit's message is a query over the tree before it, and what it changed is required. Merges, reverts, releases,
+    bots, changes of white space or of documentation alone, and commits that only add files are left out.
+
+    For example:
+
+    ctxbench data from-git . --out datasets/history
+    """
+    from ctxbench.cli.from_git_command import write_history
+    from ctxbench.data.from_git.commit_choice import CommitRules
+    from ctxbench.data.from_git.history_dataset import HistorySettings
+
+    rules = CommitRules(queries=queries, merges=merges, keep_issues=keep_issues)
+    settings = HistorySettings(head=head, commits=commits, rules=rules, view=view, test_share=split)
+    write_history(repository, settings, out=out, as_json=json_)
+
+
 data_app.command("from-feedback", cls=Command)(from_feedback)
 data_app.registered_commands += [*label_app.registered_commands, *curate_app.registered_commands]
 data_app.add_typer(import_app, name="import")

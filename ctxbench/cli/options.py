@@ -10,13 +10,18 @@ import typer
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
 CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write every figure to this file, too, as CSV.")]
 MarkdownFile = Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file, too.")]
+_CATALOG = (
+    "The items: an agent file, corpus.jsonl, a dataset's folder or its name, or a git repository: REPO or REPO@COMMIT, "
+    "with :definitions behind it for parts of files."
+)
+CatalogArgument = Annotated[str, typer.Argument(help=_CATALOG)]
 CatalogName = Annotated[
     str,
-    typer.Option("--catalog", "-c", help="The items: an agent file, corpus.jsonl, a dataset's folder, or its name."),
+    typer.Option("--catalog", "-c", help=_CATALOG),
 ]
 OptionalCatalogName = Annotated[
     str | None,
-    typer.Option("--catalog", "-c", help="The items: an agent file, corpus.jsonl, a dataset's folder, or its name."),
+    typer.Option("--catalog", "-c", help=_CATALOG),
 ]
 DatasetName = Annotated[str, typer.Argument(help="A dataset's name or folder.")]
 EmbedderName = Annotated[

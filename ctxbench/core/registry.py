@@ -42,6 +42,8 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "history": "ctxbench.steps.analyse:History",
         "tool_results": "ctxbench.steps.analyse:ToolResults",
         "keywords": "ctxbench.steps.analyse:Keywords",
+        "intent": "ctxbench.steps.code_request:Intent",
+        "plan": "ctxbench.steps.code_request:Plan",
     },
     "retrieve": {
         "dense": "ctxbench.steps.retrieve:Dense",
@@ -139,6 +141,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "resource": {  # `embedder` and `tokens` are made from what whoever opens resources has
         "chat": "ctxbench.net.chat:ChatModel",
         "embedder": "ctxbench.index.resources:TextVectors",
+        "ollama": "ctxbench.net.ollama:OllamaModel",
         "text_index": "ctxbench.index.resources:TextIndexes",
         "tokens": "ctxbench.index.resources:TokenCounts",
     },

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from ctxbench.core.errors import StorageError
 
@@ -50,10 +51,10 @@ class Repository:
         folder = Path(os.path.realpath(path))
         while not folder.is_dir() and folder != folder.parent:
             folder = folder.parent
-        done = _run(folder, "rev-parse", "--show-toplevel")
+        done = run_git(folder, "rev-parse", "--show-toplevel")
         if done.returncode and b"not a git repository" in done.stderr:
             return None
-        return cls(Path(os.path.realpath(_text(_checked(done, folder)).strip())))
+        return cls(Path(os.path.realpath(git_text(checked_output(done, folder)).strip())))
 
     def is_shallow(self) -> bool:
         """Whether the clone lacks older commits."""
@@ -69,12 +70,12 @@ class Repository:
         Raises:
             StorageError: git refuses.
         """
-        if _run(self.root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").returncode:
+        if run_git(self.root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").returncode:
             return []
         newest = () if limit is None else (f"--max-count={limit}",)
         form = "--format=%H%x00%h%x00%cI%x00%B"
         data = self._git("log", "-z", "--date-order", "--encoding=UTF-8", form, *newest, "--", self._inside(folder))
-        fields = _text(data).split("\0")
+        fields = git_text(data).split("\0")
         rows = [fields[place : place + 4] for place in range(0, len(fields) - 3, 4)]
         found = [Commit(hash=h, short=s, date=d, message=m.strip("\n").split("\n")[0]) for h, s, d, m in rows]
         return found[::-1]
@@ -106,7 +107,7 @@ class Repository:
             StorageError: git refuses.
         """
         digest = self.files(commit, file.parent).get(file.name)
-        return None if digest is None else _text(self._contents([digest])[0])
+        return None if digest is None else git_text(self._contents([digest])[0])
 
     def write(self, files: Mapping[str, str], target: Path) -> None:
         """Write files into a folder as git has them: no filters, and line ends as they were committed.
@@ -154,37 +155,67 @@ class Repository:
         return real.relative_to(self.root).as_posix()
 
     def _git(self, *words: str, given: bytes = b"") -> bytes:
-        return _checked(_run(self.root, *words, given=given), self.root)
+        return checked_output(run_git(self.root, *words, given=given), self.root)
 
 
-def _run(folder: Path, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run git in a folder.
+def run_git(
+    folder: Path, *words: str, given: bytes = b"", settings: Sequence[str] = (), only: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git in a folder and wait for it.
+
+    Args:
+        folder: where.
+        words: a command of git and what follows it.
+        given: its input.
+        settings: options that stand before the command.
+        only: its whole environment; None = that of this process.
 
     Raises:
         StorageError: it is not installed.
     """
-    command = ["git", "-C", str(folder), *_SETTINGS, *words]
+    command = ["git", "-C", str(folder), *_SETTINGS, *settings, *words]
     try:
         return subprocess.run(  # noqa: S603 - our own words, and paths that are no options
-            command, check=False, capture_output=True, input=given, env={**os.environ, "LC_ALL": "C"}
+            command, check=False, capture_output=True, input=given, env=only or {**os.environ, "LC_ALL": "C"}
         )
     except OSError as error:
-        raise StorageError(
-            f"git cannot be run ({error.strerror or error}); install it, or put it on PATH: commits are read by it"
-        ) from error
+        raise _not_run(error) from error
 
 
-def _checked(done: subprocess.CompletedProcess[bytes], folder: Path) -> bytes:
+def start_git(
+    folder: Path, *words: str, given: IO[bytes], settings: Sequence[str], only: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start git, which reads from an open file; its output is a pipe, and what it says of faults is dropped.
+
+    Arguments and errors are those of `run_git`.
+    """
+    command = ["git", "-C", str(folder), *_SETTINGS, *settings, *words]
+    try:
+        return subprocess.Popen(  # noqa: S603 - as above
+            command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=only
+        )
+    except OSError as error:
+        raise _not_run(error) from error
+
+
+def _not_run(error: OSError) -> StorageError:
+    return StorageError(
+        f"git cannot be run ({error.strerror or error}); install it, or put it on PATH: commits are read by it"
+    )
+
+
+def checked_output(done: subprocess.CompletedProcess[bytes], folder: Path) -> bytes:
     """What git printed.
 
     Raises:
         StorageError: it failed.
     """
     if done.returncode:
-        said = _text(done.stderr).strip().split("\n")[0].removeprefix("fatal: ") or f"exit code {done.returncode}"
+        said = git_text(done.stderr).strip().split("\n")[0].removeprefix("fatal: ") or f"exit code {done.returncode}"
         raise StorageError(f"git cannot read the repository around {folder}: {said}")
     return done.stdout
 
 
-def _text(data: bytes) -> str:
+def git_text(data: bytes) -> str:
+    """What git printed as text; what is no UTF-8 is replaced."""
     return data.decode("utf-8", "replace")

@@ -233,10 +233,10 @@ def is_agent_file(path: Path | str) -> bool:
 
 
 def open_catalog(name_or_path: str | Path) -> Catalog:
-    """A catalog as users name it: an agent file, or what `read_catalog` takes.
+    """A catalog as users name it: an agent file, what `read_catalog` takes, or a tree as `TreeName.read` takes it.
 
     Raises:
-        StorageError, InputError: as of `AgentFile.catalog` and `read_catalog`.
+        StorageError, InputError, ParameterError: as of `AgentFile.catalog`, `read_catalog` and `open_tree`.
     """
     text = str(name_or_path)
     if text.endswith(_ENDINGS) and Path(text).is_file():
@@ -248,6 +248,12 @@ def open_catalog(name_or_path: str | Path) -> Catalog:
             raise
         place = f"an agent file, a file of items or a folder with {CORPUS}"
         raise InputError([Fault(f"expected a catalog, {place}; {kind}", text)]) from error
+    except StorageError:
+        from ctxbench.sources.repository.tree_catalog import TreeName, open_tree
+
+        if (tree := TreeName.read(text)) is None:
+            raise
+        return open_tree(tree)
 
 
 def read_agent(path: Path) -> AgentFile:

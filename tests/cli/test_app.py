@@ -43,6 +43,7 @@ def test_the_commands_are_those_that_are_documented():
         "data export",
         "data fetch",
         "data from-feedback",
+        "data from-git",
         "data import",
         "data import autorag",
         "data import beir",

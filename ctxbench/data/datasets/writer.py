@@ -96,7 +96,8 @@ def write_files(dataset: Dataset, folder: Path, *, home: Path | None = None) -> 
     card = dataset.card
     agent = card.pop(AGENT, None)
     if agent is None or home is None:
-        write_atomic(folder / CORPUS, dump_jsonl(corpus_rows(dataset.catalog)))
+        # as bytes: one text of all would take four times the room where a single character of it is rare
+        write_atomic(folder / CORPUS, b"".join(dump_jsonl([row]).encode() for row in corpus_rows(dataset.catalog)))
     else:
         counts = {name: count for name, count in card["counts"].items() if name not in ("items", "types")}
         from_card = Path(os.path.relpath(agent, home.absolute())).as_posix()

@@ -1,0 +1,54 @@
+"""`ctxbench data from-git`: a dataset of a repository's history, written and summed up."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+from ctxbench.cli.output import print_json
+from ctxbench.cli.progress import progress
+from ctxbench.data.datasets.dataset import name_of_path
+from ctxbench.data.datasets.writer import create_dataset
+from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
+from ctxbench.io.console import say
+from ctxbench.io.visible import count
+from ctxbench.sources.repository.git_reader import GitRepository
+
+
+def write_history(folder: Path, settings: HistorySettings, *, out: Path | None, as_json: bool) -> None:
+    """Write the dataset of a repository, and say which commits it is made of.
+
+    Raises:
+        UserError: the repository cannot be read, no commit of it is a request, or the folder holds something else.
+    """
+    repository = GitRepository(folder)
+    place = out if out is not None else Path("datasets") / _folder_name(repository.path)
+    settings = replace(settings, name=name_of_path(place, "history"))
+    with progress() as shown:
+        made = history_dataset(repository, settings, notify=shown)
+        create_dataset(made.dataset, place)
+    dataset, choice = made.dataset, made.choice
+    if as_json:
+        told = {"dataset": str(place), "name": dataset.name, "commits": choice.looked_at, "out": dict(choice.out)}
+        print_json({**told, "counts": dataset.counts})
+        return
+    counts = dataset.counts
+    splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
+    say(f"{place}: {count(len(dataset), 'query', 'queries')} ({splits}) of {count(choice.looked_at, 'commit')}")
+    say(
+        f"{count(counts['items'], 'item')}: {', '.join(f'{n:,} {kind}' for kind, n in counts['types'].items())}; "
+        f"{counts['required']:,} required, {counts['helpful']:,} helpful"
+    )
+    if choice.out:
+        say("left out: " + "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items()))
+    name = str(place)
+    say(f"next: `{shlex.join(['ctxbench', 'data', 'show', name])}`")
+    say(f"      `{shlex.join(['ctxbench', 'tune', name])}`")
+
+
+def _folder_name(repository: Path) -> str:
+    """The name of a repository's folder: of a checkout that of the working tree, of a bare one without its ending."""
+    folder = repository.resolve()
+    of_checkout = folder.parent if folder.name == ".git" else folder
+    return name_of_path(of_checkout.with_name(of_checkout.name.removesuffix(".git")), "history")

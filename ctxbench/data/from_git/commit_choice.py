@@ -1,0 +1,172 @@
+"""Which commits of a history are requests, and why the others are none."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ctxbench.index.code.path_kinds import is_side_file
+from ctxbench.sources.repository.commit_messages import clean_message, has_word
+from ctxbench.sources.repository.git_reader import FileChange, LineCommit
+
+MOST_FILES = 10
+MERGE, REVERT, BOT, VERSION = "merges", "reverts", "by bots", "version bumps and releases"
+NO_WORD, REPEATED, NOTHING = "without a word in the message", "repeated messages", "without a change"
+ADDITIONS, DOCUMENTATION, MANY = "only additions", "only documentation or generated files", f"over {MOST_FILES} files"
+FORMATTING, UNREADABLE = "only white space", "no changed file that the catalog can hold"
+
+_REVERT = re.compile(r"^\W*(?:revert(?:s|ed)?\b|back ?out\b)|^This reverts commit\b", re.IGNORECASE | re.MULTILINE)
+_REVERT_LATER = re.compile(r"^This reverts commit\b", re.MULTILINE)
+_BOT = re.compile(
+    r"\[bot\]|\b(?:dependabot|renovate|greenkeeper|pre-commit-ci|github-actions|snyk-bot|pyup|imgbot|allcontributors"
+    r"|semantic-release|weblate)\b|\b\w+[-_ ]bot\b",
+    re.IGNORECASE,
+)
+_V = r"[`'\"]?v?\d+(?:\.\w+)*(?:[-+.]\w+)*[`'\"]?"
+_KIND = r"(?:(?:chore|build|ci|fix|feat|deps?)?(?:\((?:release|deps?(?:-dev)?)\))?!?:?\s*)"  # `chore(deps): `
+_START = (
+    r"(?:(?:prepare|prep|start|begin|cut|tag|make|do|new|back to|set)\s+(?:for\s+)?(?:the\s+)?(?:next\s+|new\s+)*)?"
+)
+_RELEASE = r"(?:release|version|rel|dev(?:elopment)?)\b"
+_DEPENDENCIES = r"(?:dependencies|deps|requirements|lock ?files?|pre-commit hooks?)"
+_VERSION = re.compile(
+    "|".join(
+        (
+            rf"{_KIND}(?:this is |[\w/@.-]+[ -])?{_V}",
+            rf"{_KIND}{_START}{_RELEASE}(?:\s+(?:of|for|to|as|is|version|notes)\b)?\s*:?\s*(?:\S+[ -])?{_V}.*",
+            rf"{_KIND}{_START}{_RELEASE}(?:\s+(?:version|cycle|mode|bump|notes))?",
+            rf"{_KIND}bump(?:s|ed|ing)?\b.*",
+            rf"{_KIND}(?:update|upgrade)s?\s+(?:\S+\s+){{1,4}}(?:from\s+{_V}\s+)?to\s+(?:version\s+)?{_V}",
+            rf"{_KIND}(?:update|upgrade|lock)\s+(?:all\s+)?(?:\w+\s+)?{_DEPENDENCIES}",
+        )
+    ),
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenCommit:
+    """A commit that is a request.
+
+    Attributes:
+        place: in the line of commits.
+        text: its message, cleaned.
+        changes: what it did to files.
+    """
+
+    place: int
+    text: str
+    changes: tuple[FileChange, ...]
+
+    @property
+    def changed(self) -> tuple[FileChange, ...]:
+        """What it did to files that the tree before it holds."""
+        return tuple(change for change in self.changes if change.old_blob is not None)
+
+    @property
+    def blobs(self) -> list[str]:
+        """Those files as they were and as they are."""
+        return [blob for change in self.changed for blob in (change.old_blob, change.new_blob) if blob]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRules:
+    """What makes a commit a request.
+
+    Attributes:
+        queries: at most so many, the newest.
+        merges: a merge counts, too, if its message says what was merged: `Merge pull request ...` alone says nothing.
+        keep_issues: numbers of issues stay in messages.
+    """
+
+    queries: int = 300
+    merges: bool = False
+    keep_issues: bool = False
+
+    def text_of(self, commit: LineCommit) -> str:
+        """A commit's message, cleaned."""
+        return clean_message(commit.message, keep_issues=self.keep_issues)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitChoice:
+    """The commits that are requests, oldest first, and how many of those between them are none, by reason."""
+
+    chosen: tuple[ChosenCommit, ...]
+    out: Mapping[str, int] = field(default_factory=dict)
+    looked_at: int = 0
+
+
+Texts = Callable[[Sequence[str]], Mapping[str, str]]
+"""Gives the texts of blobs by their hashes, without those that no item can have."""
+
+
+def choose_commits(line: Sequence[LineCommit], rules: CommitRules, texts: Texts) -> CommitChoice:
+    """Choose the newest commits that are requests.
+
+    Args:
+        line: commits, oldest first.
+        rules: see there.
+        texts: reads files; asked for those of a few hundred commits at once.
+
+    Returns:
+        The requests, and the reasons of all commits from the oldest of them to the newest commit of the line; where
+        there are none, of all.
+    """
+    candidates: list[ChosenCommit] = []
+    reasons: list[str] = []
+    seen: set[str] = set()
+    for place, commit in enumerate(line):
+        text = rules.text_of(commit)
+        candidate = ChosenCommit(place=place, text=text, changes=commit.changes)
+        reasons.append(_reason(commit, candidate, rules, seen))
+        seen.add(text.casefold())
+        if not reasons[-1]:
+            candidates.append(candidate)
+    chosen: list[ChosenCommit] = []
+    while candidates and len(chosen) < rules.queries:
+        some = candidates[-rules.queries :]
+        del candidates[-len(some) :]
+        known = texts([blob for one in some for blob in one.blobs])
+        for one in reversed(some):
+            reasons[one.place] = _text_reason(one, known)
+            if not reasons[one.place] and len(chosen) < rules.queries:
+                chosen.append(one)
+    first = chosen[-1].place if chosen else 0
+    out = Counter(filter(None, reasons[first:]))
+    return CommitChoice(chosen=tuple(chosen[::-1]), out=dict(out.most_common()), looked_at=len(line) - first)
+
+
+def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, seen: set[str]) -> str:
+    """Why a commit is no request, as far as its message and paths tell; empty if it may be one."""
+    subject, text = next(iter(commit.message.strip().splitlines()), ""), candidate.text
+    paths = [change.path for change in commit.changes]
+    checks = (
+        (MERGE, len(commit.parents) > 1 and not rules.merges),
+        (REVERT, _REVERT.match(subject) or _REVERT_LATER.search(commit.message)),
+        (BOT, _BOT.search(commit.author)),
+        (VERSION, _VERSION.fullmatch(text.split("\n")[0].strip(" .!"))),
+        (NO_WORD, not has_word(text)),
+        (REPEATED, text.casefold() in seen),
+        (NOTHING, not paths),
+        (ADDITIONS, not candidate.changed),
+        (MANY, len(paths) > MOST_FILES),
+        (DOCUMENTATION, all(map(is_side_file, paths))),
+    )
+    return next((reason for reason, applies in checks if applies), "")
+
+
+def _text_reason(one: ChosenCommit, known: Mapping[str, str]) -> str:
+    """Why a commit is no request, as the texts of its files tell; empty if it is one."""
+    pairs = [(known.get(change.old_blob or ""), known.get(change.new_blob or ""), change) for change in one.changed]
+    if all(old is None for old, _, _ in pairs):
+        return UNREADABLE
+    same = (
+        old is not None and new is not None and old != new and "".join(old.split()) == "".join(new.split())
+        for old, new, _ in pairs
+    )
+    if len(one.changes) == len(pairs) and all(same):
+        return FORMATTING
+    return DOCUMENTATION if all(old is None or is_side_file(change.path, old) for old, _, change in pairs) else ""

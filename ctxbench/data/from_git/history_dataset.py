@@ -1,0 +1,273 @@
+"""A labelled dataset of a repository's history: a query a commit, over the tree that the commit was made in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+from ctxbench.bench.metrics.inputs import Grade
+from ctxbench.core.errors import ParameterError, check_choice, check_range
+from ctxbench.core.items import Item
+from ctxbench.core.requests import Request
+from ctxbench.data.datasets.dataset import Dataset
+from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.data.from_git.changed_definitions import changed_definitions
+from ctxbench.data.from_git.commit_choice import ChosenCommit, CommitChoice, CommitRules, choose_commits
+from ctxbench.data.from_git.item_versions import ItemVersions, SeenItems, TimedCommit, VersionedItems
+from ctxbench.data.from_git.tree_stretches import tree_stretches
+from ctxbench.index.code.languages import language_of
+from ctxbench.index.code.path_kinds import is_side_file, is_test_path
+from ctxbench.sources.repository.git_reader import FileChange, GitRepository, LineCommit, line_times
+from ctxbench.sources.repository.tree_items import MOST_BYTES, VIEWS, file_items, iso_time, text_or_fault
+
+NAMED, TESTS = "names a file", "tests"
+_LABELLING = {
+    "files": (
+        "A commit's message is the query, and the files of the tree before it that the commit changed, deleted or "
+        "renamed are required (2); documentation, changelogs, lock files and generated files among them help (1). "
+        "Files that it added cannot be offered. Every other file counts as not needed."
+    ),
+    "definitions": (
+        "A commit's message is the query, and the definitions of the tree before it that hold changed lines are "
+        "required (2): for lines that were only added the one around their place, for lines outside of all the outline "
+        "of their file, which also stands for a file that was only renamed, or deleted. In documentation, changelogs, "
+        "lock files and generated files they help (1). What the commit added cannot be offered. All else counts as not "
+        "needed."
+    ),
+}
+_NOTES = (
+    "Nobody has read the labels: a commit may change what its message does not say, and developers read files that "
+    "they do not change."
+)
+
+Notify = Callable[[str, int, int], None]
+"""Told how far something is: what, how much is done, and of how much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySettings:
+    """What of a history becomes a dataset.
+
+    Attributes:
+        name: of the dataset.
+        head: the newest commit: a branch, a tag or a hash.
+        commits: how many of the newest commits of its first-parent line are looked at, >= 1.
+        rules: which of them are queries.
+        view: items are `files`, or `definitions`: outlines of files, and a chunk for each definition.
+        test_share: the share of the queries, the newest, that are the split `test`, 0 to 1; the others are `tuning`.
+    """
+
+    name: str = "history"
+    head: str = "HEAD"
+    commits: int = 5_000
+    rules: CommitRules = field(default_factory=CommitRules)
+    view: str = "files"
+    test_share: float = 0.4
+
+    def __post_init__(self) -> None:
+        check_choice("view", self.view, VIEWS)
+        check_range("split", self.test_share, 0, 1)
+        check_range("commits", self.commits, 1)
+        check_range("queries", self.rules.queries, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryDataset:
+    """The dataset, and which commits it is made of."""
+
+    dataset: Dataset
+    choice: CommitChoice
+
+
+def history_dataset(repository: GitRepository, settings: HistorySettings, *, notify: Notify) -> HistoryDataset:
+    """Make a dataset of the newest commits that are requests.
+
+    The query of a commit is asked one second before it, so that it sees the first parent's tree and the commits before.
+
+    Args:
+        repository: whose history; of a folder in it, what is below that.
+        settings: see there.
+        notify: told how far it is.
+
+    Raises:
+        ParameterError: there is no such commit, or no commit is a request.
+        StorageError: the repository cannot be read, or lacks files.
+    """
+    head = repository.resolve(settings.head)
+    notify("reading commits", 0, settings.commits)
+    line = repository.first_parents(head, settings.commits)
+    choice = choose_commits(line, settings.rules, lambda blobs: _texts(repository, blobs))
+    if not choice.chosen:
+        why = "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items())
+        shallow = "; the clone is shallow, `git fetch --unshallow` gets the others" if repository.shallow else ""
+        raise ParameterError(
+            f"none of the {len(line):,} newest commits of {repository.path} is a request ({why}){shallow}; expected "
+            "commits that change files of the tree before them and say why"
+        )
+    times = line_times([commit.time for commit in line])
+    history = _History(repository=repository, settings=settings, line=line, times=times, chosen=choice.chosen)
+    versions = history.items(notify)
+    about = {
+        "licence": "that of the repository, whose texts these are",
+        "source": {
+            "format": "git",
+            "head": head,
+            "first": line[choice.chosen[0].place].sha,
+            "commits": choice.looked_at,
+            "out": dict(choice.out),
+            "view": settings.view,
+        },
+        "labelling": _LABELLING[settings.view],
+        "notes": _NOTES,
+    }
+    dataset = Dataset(
+        name=settings.name,
+        version="1",
+        catalog=versions.catalog,
+        queries=history.queries(),
+        labels=tuple(history.labels(versions.seen, notify)),
+        about=about,
+    )
+    return HistoryDataset(dataset=dataset, choice=choice)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _History:
+    """A line of commits, and those of it that are queries."""
+
+    repository: GitRepository
+    settings: HistorySettings
+    line: Sequence[LineCommit]
+    times: Sequence[int]
+    chosen: Sequence[ChosenCommit]
+
+    def items(self, notify: Notify) -> VersionedItems:
+        """All that any query sees."""
+        places = [one.place for one in self.chosen]
+        parent = self.line[places[0]].parents[0]
+        stretches = tree_stretches(self.line, self.times, places, self.repository.files(parent))
+        blobs = [blob for stretch in stretches for _, blob in stretch.come]
+        timed = [
+            TimedCommit(commit=commit, time=time, text=self.settings.rules.text_of(commit))
+            for commit, time in zip(self.line, self.times, strict=True)
+        ]
+        wanted = [[_old_path(change) for change in one.changed] for one in self.chosen]
+        return ItemVersions(self._file_items).follow(timed, stretches, self._contents(blobs, notify), wanted)
+
+    def _contents(self, blobs: Sequence[str], notify: Notify) -> Iterator[bytes]:
+        for number, (_, data) in enumerate(self.repository.blobs(blobs)):
+            notify("reading files", number, len(blobs))
+            yield data
+
+    def _file_items(self, path: str, data: bytes) -> Sequence[Item]:
+        text = _text(data)
+        return () if text is None else file_items(path, text, view=self.settings.view, versioned=True)
+
+    def queries(self) -> tuple[DatasetQuery, ...]:
+        """A query for each chosen commit, oldest first."""
+        groups = self._groups()
+        splits = self._splits(groups)
+        return tuple(
+            DatasetQuery(
+                request=Request(id=self._id(one), text=one.text, time=iso_time(self.times[one.place] - 1)),
+                split=split,
+                group=group,
+                tags=_tags(one),
+            )
+            for one, group, split in zip(self.chosen, groups, splits, strict=True)
+        )
+
+    def _id(self, one: ChosenCommit) -> str:
+        return self.line[one.place].sha[:12]
+
+    def _groups(self) -> Sequence[str | None]:
+        """A group for the queries of one author and day; none at all where one would hold over a tenth of them."""
+        authors: dict[str, dict[str, int]] = {}
+        groups = []
+        for one in self.chosen:
+            day = iso_time(self.times[one.place])[:10]
+            of_day = authors.setdefault(day, {})
+            groups.append(f"{day} {of_day.setdefault(self.line[one.place].author, len(of_day) + 1)}")
+        few = max(Counter(groups).values()) <= max(2, len(groups) // 10)
+        return groups if few else [None] * len(groups)
+
+    def _splits(self, groups: Sequence[str | None]) -> list[str]:
+        """`tuning`, then `test` from the query on that makes the share; with groups from the nearest new day on."""
+        n = len(groups)
+        first = n - round(self.settings.test_share * n)
+        days = [(group or "").split(" ")[0] for group in groups]
+        if days[0]:
+            starts = [0, *(at for at, (one, other) in enumerate(pairwise(days), 1) if one != other), n]
+            first = min(starts, key=lambda at: abs(at - first))
+        return ["tuning"] * first + ["test"] * (n - first)
+
+    def labels(self, seen: Sequence[Mapping[str, SeenItems]], notify: Notify) -> Iterator[Label]:
+        """The labels of all queries.
+
+        Args:
+            seen: by query, the items of each changed file.
+            notify: told how far it is.
+        """
+        for number, (one, items) in enumerate(zip(self.chosen, seen, strict=True)):
+            notify("labelling queries", number, len(self.chosen))
+            texts = _texts(self.repository, one.blobs)
+            for change in one.changed:
+                path, old = _old_path(change), texts.get(change.old_blob or "")
+                if old is not None:
+                    grade = Grade.HELPFUL if is_side_file(path, old) else Grade.REQUIRED
+                    names = self._changed_names(change, old, texts.get(change.new_blob or ""))
+                    for name in dict.fromkeys(_item_name(path, name, items[path]) for name in names):
+                        yield Label(self._id(one), items[path][name], int(grade))
+
+    def _changed_names(self, change: FileChange, old: str, new: str | None) -> tuple[str, ...]:
+        """The definitions that a change was made in; an empty name is the file itself."""
+        if self.settings.view == "files" or new is None or new == old:
+            return ("",)
+        from ctxbench.index.code.code_facts import code_facts  # grammars wait until definitions are asked for
+
+        return changed_definitions(old, new, code_facts(_old_path(change), old).definitions) or ("",)
+
+
+def _item_name(path: str, definition: str, items: SeenItems) -> str:
+    """The name of the item of a definition, or of the innermost around it that is one; of none the file's."""
+    while definition and f"{path}::{definition}" not in items:
+        definition = definition.rpartition(".")[0]
+    return f"{path}::{definition}" if definition else path
+
+
+def _text(data: bytes) -> str | None:
+    """The text of a file; None of one that no catalog holds."""
+    text, fault = text_or_fault(data) if len(data) <= MOST_BYTES else ("", "too large")
+    return None if fault else text
+
+
+def _texts(repository: GitRepository, blobs: Sequence[str]) -> dict[str, str]:
+    """The texts of files by the hashes of their blobs, without those that no catalog holds."""
+    found = ((sha, _text(data)) for sha, data in repository.blobs(dict.fromkeys(blobs)))
+    return {sha: text for sha, text in found if text is not None}
+
+
+def _old_path(change: FileChange) -> str:
+    """The path of a changed file in the tree before."""
+    return change.old_path or change.path
+
+
+def _tags(one: ChosenCommit) -> tuple[str, ...]:
+    """Whether the text names a changed file, whether tests changed, and the language of most changed files."""
+    paths = [_old_path(change) for change in one.changed]
+    main = [path for path in paths if not is_side_file(path)] or paths
+    languages = Counter(language_of(path) or "other" for path in main)
+    named = any(_names(one.text, path) for path in paths)
+    tests = any(is_test_path(change.path) for change in one.changes)
+    return (*([NAMED] if named else []), *([TESTS] if tests else []), languages.most_common(1)[0][0])
+
+
+def _names(text: str, path: str) -> bool:
+    """Whether a text names a file by its path, or by its name if that has an ending."""
+    name = PurePosixPath(path).name
+    known = [path, name] if PurePosixPath(path).suffix else [path]
+    return any(re.search(rf"(?<![\w/.-]){re.escape(one)}(?![\w/-])", text) for one in known)

@@ -1,0 +1,324 @@
+"""What a git repository holds: trees, blobs, and the commits of its first-parent line.
+
+The repository may be hostile, so that nothing of it is run: git is asked by plumbing (`ls-tree`, `cat-file`,
+`diff-tree`, `log` without differences) that knows no hooks, filters or textconv; settings of the repository that name
+a program are overridden; nothing is fetched, whatever its remotes are. Replaced objects, grafts and variables `GIT_...`
+of the caller are passed over, so that a commit is what its hash says.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ctxbench.core.errors import ParameterError, StorageError, suggest
+from ctxbench.io.files import folder_fault
+from ctxbench.io.git import checked_output, git_text, run_git, start_git
+
+_SETTINGS = tuple(
+    word
+    for setting in (
+        "safe.directory=*",  # the tree of another owner is read, and none of its programs run
+        "core.hooksPath=/dev/null",
+        "core.fsmonitor=false",
+        "core.attributesFile=/dev/null",
+        "protocol.allow=never",
+        "core.quotePath=false",
+    )
+    for word in ("-c", setting)
+)
+_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",  # stronger than what the repository allows by `protocol.ext.allow`
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": "/dev/null",
+    "LC_ALL": "C",
+}
+_REGULAR = (b"100644", b"100755", b"100664")  # 100664: as early versions of git wrote it
+_SYMLINK, _SUBMODULE = b"120000", b"160000"
+_LATEST = 221_845_392_000  # 9000-01-01; a commit may claim any time, and those after it stand behind it
+_RENAMES = 400  # files that come, times those that go, beyond which only equal files are taken for renamed
+
+
+class TreeEntry(NamedTuple):
+    """A path of a tree: `kind` is "file", "symlink" or "submodule"; `sha` of the blob."""
+
+    path: str
+    sha: str
+    kind: str
+
+
+class FileChange(NamedTuple):
+    """What a commit did to a file. No `old_blob`: it is new; no `new_blob`: it is gone. Paths are as in a tree.
+
+    `old_path` is that of the file that it was renamed from, else None.
+    """
+
+    path: str
+    old_path: str | None
+    old_blob: str | None
+    new_blob: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineCommit:
+    """A commit of a first-parent line.
+
+    Attributes:
+        sha: its hash.
+        parents: theirs, the first parent first; empty for the first commit, and where a shallow clone ends.
+        time: of the committer, seconds since 1970 in UTC, as the commit says.
+        author: `Name <address>`.
+        message: whole; what is not UTF-8 is replaced.
+        changes: of files, against the first parent, by path; empty where a shallow clone ends, as nobody knows them.
+    """
+
+    sha: str
+    parents: tuple[str, ...]
+    time: int
+    author: str
+    message: str
+    changes: tuple[FileChange, ...]
+
+
+class GitRepository:
+    """A git repository, read and never changed.
+
+    Attributes:
+        path: as it was named.
+        root: the folder of the working tree, without links; None for a bare repository.
+        inside: the named folder's path in the tree with a slash behind, empty for the root. Only files below are told,
+            by their paths from the root.
+        shallow, partial: whether the clone lacks older commits, or files.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        """Find the repository that a folder lies in.
+
+        Raises:
+            StorageError: it lies in none, is no folder, or git is not installed.
+        """
+        self.path = Path(path)
+        self._folder = Path(os.path.realpath(path))
+        if fault := folder_fault(self._folder):
+            raise StorageError(f"cannot read the repository {path}: {fault}; expected the folder of a git repository")
+        found = self._run("rev-parse", "--is-bare-repository", "--is-shallow-repository", "--is-inside-work-tree")
+        if found.returncode and b"not a git repository" in found.stderr:
+            raise StorageError(
+                f"{path} is no git repository: expected a folder in a checkout, or a bare repository; "
+                "`git init` makes one"
+            )
+        bare, shallow, working = checked_output(found, self.path).split()
+        self.shallow = shallow == b"true"
+        self.partial = bool(
+            self._run("config", "--get-regexp", r"^(extensions\.partialclone|remote\..*\.promisor)$").stdout
+        )
+        self.root: Path | None = None
+        self.inside = ""
+        if bare == b"false" and working == b"true":
+            top = self._git("rev-parse", "--show-toplevel").removesuffix(b"\n")
+            self.root = Path(os.path.realpath(os.fsdecode(top)))
+            self.inside = os.fsdecode(self._git("rev-parse", "--show-prefix").removesuffix(b"\n"))
+
+    def resolve(self, name: str = "HEAD") -> str:
+        """The hash of the commit that a branch, a tag, a hash or `HEAD~3` names.
+
+        Raises:
+            ParameterError: it names none; says which branches and tags are close.
+            StorageError: the repository has no commits yet.
+        """
+        odd = not name or name.startswith("-") or not name.isprintable()
+        if not odd:
+            found = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+            if not found.returncode:
+                return found.stdout.decode().strip()
+        refs = git_text(self._git("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags")).split("\n")
+        if name == "HEAD":
+            more = "name a branch or a tag" if any(refs) else "commit something first"
+            raise StorageError(f"{self.path} has no commit checked out; {more}")
+        raise ParameterError(
+            f"no commit {name!r} in {self.path}: expected a branch, a tag or a hash{suggest(name, filter(None, refs))}"
+        )
+
+    def head(self) -> str | None:
+        """The hash of the commit that is checked out; None before the first one."""
+        found = self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return None if found.returncode else found.stdout.decode().strip()
+
+    def working_files(self) -> list[str]:
+        """Paths in the working tree: of tracked files, which may be gone, and of others that are not ignored.
+
+        A submodule is one path; a repository that is not tracked ends in a slash. Symbolic links are among them.
+        """
+        data = self._git("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--full-name")
+        return list(dict.fromkeys(map(os.fsdecode, data.split(b"\0")[:-1])))  # a path in conflict comes thrice
+
+    def entries(self, commit: str) -> list[TreeEntry]:
+        """Everything that a commit's tree holds, by path as git orders it; paths that are not UTF-8 with surrogates.
+
+        Args:
+            commit: a hash, as of `resolve`.
+
+        Raises:
+            StorageError: git refuses.
+        """
+        within = ["--", self.inside] if self.inside else []
+        found = []
+        for entry in self._git("ls-tree", "-r", "-z", "--full-tree", commit, *within).split(b"\0")[:-1]:
+            about, _, path = entry.partition(b"\t")
+            mode, _, sha = about.split(b" ")
+            kind = "symlink" if mode == _SYMLINK else "submodule" if mode == _SUBMODULE else "file"
+            found.append(TreeEntry(os.fsdecode(path), sha.decode(), kind))
+        return found
+
+    def files(self, commit: str) -> dict[str, str]:
+        """The hashes of a commit's files by path; without links, submodules and paths that `path_fault` names."""
+        return {path: sha for path, sha, kind in self.entries(commit) if kind == "file" and not path_fault(path)}
+
+    def sizes(self, shas: Iterable[str]) -> dict[str, int]:
+        """The sizes of blobs in bytes; those that a partial clone lacks are left out."""
+        asked = dict.fromkeys(shas)
+        form = "--batch-check=%(objectname) %(objectsize)"
+        if self.partial:  # asked for one that it lacks, git would stop, as it may not fetch
+            data = self._git("cat-file", "--batch-all-objects", "--unordered", form)
+        else:
+            data = self._git("cat-file", form, given=_lines(asked))
+        rows = (row.split(b" ") for row in data.splitlines())
+        return {found: int(size) for sha, size in rows if size != b"missing" and (found := sha.decode()) in asked}
+
+    def blobs(self, shas: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """The contents of blobs, in the order they are asked for, each as often as it is.
+
+        Raises:
+            StorageError: one is not there; a partial clone lacks some.
+        """
+        asked = list(shas)
+        with tempfile.TemporaryFile() as given:  # a pipe could fill while nobody reads the answers
+            given.write(_lines(asked))
+            given.seek(0)
+            with start_git(self._folder, "cat-file", "--batch", given=given, settings=_SETTINGS, only=_only()) as git:
+                try:
+                    for sha in asked:
+                        yield sha, self._next_object(sha, git)
+                finally:
+                    git.kill()  # where nobody reads on
+
+    def _next_object(self, sha: str, git: subprocess.Popen[bytes]) -> bytes:
+        assert git.stdout is not None  # noqa: S101 - it was asked for
+        head = git.stdout.readline().split()
+        if len(head) != 3:  # `HASH missing`
+            partial = "the clone is partial, and nothing is fetched here; clone without --filter"
+            raise StorageError(f"{self.path} lacks {sha}: {partial if self.partial else '`git fsck` says more'}")
+        return git.stdout.read(int(head[2]) + 1)[:-1]
+
+    def first_parents(self, head: str, n: int, *, renames: bool = True) -> list[LineCommit]:
+        """The newest commits of a first-parent line, oldest first.
+
+        Args:
+            head: the hash of the newest.
+            n: at most so many, >= 1.
+            renames: whether a file that is half the same as one that went is told as renamed. In a partial clone, and
+                where very many came and went, only one that is wholly the same.
+
+        Raises:
+            StorageError: git refuses.
+        """
+        form = "--format=%H%x00%P%x00%ct%x00%an <%ae>%x00%B"
+        data = self._git("log", "-z", "--first-parent", "--encoding=UTF-8", form, f"--max-count={n}", head, "--")
+        fields = git_text(data).split("\0")
+        rows = [fields[place : place + 5] for place in range(0, len(fields) - 4, 5)][::-1]
+        ends = self._shallow_ends()
+        changes = self._changes([f"{sha} {parents.partition(' ')[0]}" for sha, parents, *_ in rows], renames)
+        return [
+            LineCommit(
+                sha=sha,
+                parents=tuple(parents.split()),
+                time=int(time or 0),  # a damaged commit has none
+                author=author,
+                message=message,
+                changes=() if sha in ends else changes[sha],
+            )
+            for sha, parents, time, author, message in rows
+        ]
+
+    def _shallow_ends(self) -> Collection[str]:
+        """The commits whose parents a shallow clone lacks."""
+        if not self.shallow:
+            return ()
+        place = self._git("rev-parse", "--path-format=absolute", "--git-path", "shallow").removesuffix(b"\n")
+        return Path(os.fsdecode(place)).read_text("ascii").split()
+
+    def _changes(self, pairs: Sequence[str], renames: bool) -> dict[str, tuple[FileChange, ...]]:
+        """What commits changed, by their hashes; a pair is a commit and its first parent, or a commit alone."""
+        how = ["-M100%" if self.partial else "-M", f"-l{_RENAMES}"] if renames else ["--no-renames"]
+        words = ["diff-tree", "--stdin", "--root", "--always", "-r", "-z", "--raw", "--no-abbrev", "--no-ext-diff"]
+        data = self._git(*words, "--no-textconv", *how, given=_lines(pairs))
+        found: dict[str, list[FileChange]] = {}
+        fields = iter(data.split(b"\0")[:-1])
+        for field in fields:
+            if not field.startswith(b":"):
+                commit = found.setdefault(field.decode(), [])
+                continue
+            old = path = next(fields)
+            if field[-4:-3] == b"R":  # `R086`
+                path = next(fields)
+            commit += _changes(field, os.fsdecode(old), os.fsdecode(path))
+        return {sha: tuple(one for one in some if one.path.startswith(self.inside)) for sha, some in found.items()}
+
+    def _run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return run_git(self._folder, *words, given=given, settings=_SETTINGS, only=_only())
+
+    def _git(self, *words: str, given: bytes = b"") -> bytes:
+        return checked_output(self._run(*words, given=given), self.path)
+
+
+def path_fault(path: str) -> str:
+    """Why no item can have a path; empty if one can. Paths that differ only by case are different paths."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "path not UTF-8"
+    return "" if path.isprintable() else "control character in the path"
+
+
+def line_times(times: Sequence[int]) -> list[int]:
+    """Times of commits that rise strictly along their line: each at least 2 s after the one before.
+
+    Args:
+        times: of the committers, oldest first, seconds since 1970; what lies outside of 1970 to 8999 is drawn in.
+    """
+    found: list[int] = []
+    for time in times:
+        before = found[-1] + 2 if found else 0
+        found.append(max(min(time, _LATEST), before))
+    return found
+
+
+def _only() -> dict[str, str]:
+    """The environment that git is run in: a caller, such as a hook, may have variables for another repository."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _ENVIRONMENT
+
+
+def _lines(shas: Iterable[str]) -> bytes:
+    return "".join(f"{sha}\n" for sha in shas).encode()
+
+
+def _changes(about: bytes, old: str, path: str) -> Iterator[FileChange]:
+    """A change as `:MODE MODE SHA SHA STATUS` tells it; nothing where no file that an item can have is in it."""
+    old_mode, new_mode, old_sha, new_sha, _ = about[1:].split(b" ")
+    before = old_sha.decode() if old_mode in _REGULAR and not path_fault(old) else None
+    after = new_sha.decode() if new_mode in _REGULAR and not path_fault(path) else None
+    if old != path and not (before and after):  # one of the two cannot be told
+        yield from [FileChange(old, None, before, None)] if before else []
+        yield from [FileChange(path, None, None, after)] if after else []
+    elif before or after:
+        yield FileChange(path, old if old != path else None, before, after)

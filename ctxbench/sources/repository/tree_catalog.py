@@ -1,0 +1,214 @@
+"""A tree as a catalog, as users name it: `REPO`, `REPO@COMMIT`, `REPO:definitions`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctxbench.core.errors import StorageError, check_choice
+from ctxbench.core.items import Catalog, Item, ItemKey
+from ctxbench.io.visible import count, one_line
+from ctxbench.sources.repository.git_reader import GitRepository, line_times, path_fault
+from ctxbench.sources.repository.tree_items import (
+    MOST_BYTES,
+    VIEWS,
+    commit_item,
+    facts_of,
+    file_items,
+    iso_time,
+    text_or_fault,
+)
+
+MOST_COMMITS = 2_000
+_CARD = "dataset.yaml"
+
+_LeftOut = defaultdict[str, list[str]]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeName:
+    """Which tree is a catalog.
+
+    Attributes:
+        folder: of the repository, or one in its working tree.
+        commit: a branch, tag or hash; None = the working tree, or `HEAD` where there is none.
+        view: one of `VIEWS`.
+    """
+
+    folder: Path
+    commit: str | None = None
+    view: str = "files"
+
+    @classmethod
+    def read(cls, text: str) -> TreeName | None:
+        """`FOLDER[@COMMIT][:files|:definitions]`; None where it names no folder of a repository.
+
+        A folder that is named alone is the top of a repository. A folder inside one is named with a view or a commit,
+        so that a slip in the name of a dataset's folder does not give the tree around it.
+        """
+        name, _, view = text.rpartition(":")
+        if view not in VIEWS:
+            name, view = text, ""
+        if os.path.isdir(name):  # noqa: PTH112 - unlike Path's, False where it can be no path
+            return cls(Path(name), view=view or "files") if view or _is_top(Path(name)) else None
+        at = len(name)
+        while (at := name.rfind("@", 0, at)) > 0:  # a commit may be `HEAD@{1}`, and a folder `@types`
+            if os.path.isdir(name[:at]):  # noqa: PTH112 - as above
+                return cls(Path(name[:at]), name[at + 1 :], view or "files")
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeItems:
+    """What a tree holds.
+
+    Attributes:
+        items: of files, by path, then of commits, oldest first.
+        left_out: paths that are no items, by why.
+    """
+
+    items: tuple[Item, ...]
+    left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def open_tree(name: TreeName) -> Catalog:
+    """The catalog of a tree, with its history. What was left out, and why, is logged as one warning.
+
+    Raises:
+        StorageError: it lies in no repository, has no commits, or lacks files.
+        ParameterError: there is no such commit.
+    """
+    repository = GitRepository(name.folder)
+    commit = name.commit if name.commit is not None or repository.root else "HEAD"
+    found = items_of_tree(repository, None if commit is None else repository.resolve(commit), view=name.view)
+    if found.left_out:
+        told = "; ".join(f"{len(paths):,} {why}, such as {one_line(paths[0])}" for why, paths in found.left_out.items())
+        n = sum(map(len, found.left_out.values()))
+        _log.warning("%s: %s of the tree left out: %s", name.folder, count(n, "path"), told)
+    if repository.shallow:
+        _log.warning("%s: a shallow clone; of older commits nothing is known (`git fetch --unshallow`)", name.folder)
+    return Catalog(found.items)
+
+
+def items_of_tree(
+    repository: GitRepository,
+    commit: str | None = None,
+    *,
+    view: str = "files",
+    commits: int = MOST_COMMITS,
+    most_bytes: int = MOST_BYTES,
+) -> TreeItems:
+    """The items of one tree and of the commits that led to it.
+
+    Args:
+        repository: with the tree; of a folder inside it, only what is below.
+        commit: its hash; None = the working tree: tracked files, and others that are not ignored, as they are now.
+        view: one of `VIEWS`, see `file_items`.
+        commits: at most so many of the newest on the first-parent line; 0 = none. One that changed no file that is
+            there is no item. A file is `created` by the newest of them that changed it, else its time is not known.
+        most_bytes: of a file; a larger one is left out.
+
+    Raises:
+        StorageError: the repository lacks files, as a partial clone may, or there is no file.
+    """
+    check_choice("view", view, VIEWS)
+    left_out: _LeftOut = defaultdict(list)
+    read = _at_commit if commit is not None else _in_working_tree
+    texts = dict(sorted(read(repository, commit or "", most_bytes, left_out)))
+    if not texts:
+        out = f"; {sum(map(len, left_out.values())):,} are left out: {', '.join(left_out)}" if left_out else ""
+        raise StorageError(f"{repository.path} has no file that can be an item{out}")
+    head = commit or repository.head()
+    line = repository.first_parents(head, commits, renames=False) if head and commits else []
+    times = [iso_time(time) for time in line_times([one.time for one in line])]
+    touched = {change.path: time for one, time in zip(line, times, strict=True) for change in one.changes}
+    if view == "definitions":
+        facts_of(texts)
+    items = [
+        item for path, text in texts.items() for item in file_items(path, text, view=view, created=touched.get(path))
+    ]
+    for one, time in zip(line, times, strict=True):
+        if changed := [ItemKey("file", None, change.path) for change in one.changes if change.path in texts]:
+            items.append(commit_item(one, text=one.message.strip(), created=time, changed=changed))
+    return TreeItems(items=tuple(items), left_out=left_out)
+
+
+def _too_large(most_bytes: int) -> str:
+    return f"over {most_bytes / 1_000_000:g} MB"
+
+
+def _at_commit(
+    repository: GitRepository, commit: str, most_bytes: int, left_out: _LeftOut
+) -> Iterator[tuple[str, str]]:
+    """The paths and texts of a commit's files."""
+    files = {}
+    for path, sha, kind in repository.entries(commit):
+        if why := path_fault(path) or ("" if kind == "file" else kind):
+            left_out[why].append(path)
+        else:
+            files[path] = sha
+    sizes = repository.sizes(files.values())
+    lost = [path for path, sha in files.items() if sha not in sizes]
+    if lost:
+        raise StorageError(
+            f"{repository.path} lacks the contents of {len(lost):,} of {count(len(files), 'file')}, such as {lost[0]}: "
+            "the clone is partial or damaged, and nothing is fetched here; clone without --filter"
+        )
+    for path in [path for path, sha in files.items() if sizes[sha] > most_bytes]:
+        left_out[_too_large(most_bytes)].append(path)
+        del files[path]
+    for path, (_, data) in zip(files, repository.blobs(files.values()), strict=True):
+        text, why = text_or_fault(data)
+        if why:
+            left_out[why].append(path)
+        else:
+            yield path, text
+
+
+def _in_working_tree(
+    repository: GitRepository, _: str, most_bytes: int, left_out: _LeftOut
+) -> Iterator[tuple[str, str]]:
+    """The paths and texts of the files of a working tree."""
+    root = repository.root
+    if root is None:
+        raise StorageError(f"{repository.path} has no working tree; name a commit, such as HEAD")
+    plain: dict[Path, bool] = {}
+    for path in repository.working_files():
+        place = root / path
+        parent = place.parent
+        if parent not in plain:  # it may be a link by now, and an index that was tampered with lead out
+            plain[parent] = os.path.realpath(parent) == str(parent) and parent.is_relative_to(root)
+        text, why = ("", path_fault(path)) if plain[parent] else ("", "symlink")
+        if not why:
+            text, why = _on_disk(place, most_bytes)
+        if why:
+            left_out[why].append(path)
+        else:
+            yield path, text
+
+
+def _on_disk(place: Path, most_bytes: int) -> tuple[str, str]:
+    """The text of a file, or why it is left out."""
+    try:
+        found = place.lstat()
+        if stat.S_ISREG(found.st_mode):
+            return text_or_fault(place.read_bytes()) if found.st_size <= most_bytes else ("", _too_large(most_bytes))
+    except FileNotFoundError:
+        return "", "not in the working tree"
+    except OSError as error:
+        return "", f"unreadable ({error.strerror})"
+    if stat.S_ISLNK(found.st_mode):
+        return "", "symlink"
+    return "", "submodule" if stat.S_ISDIR(found.st_mode) else "neither file nor folder"
+
+
+def _is_top(folder: Path) -> bool:
+    """Whether a folder is the top of a checkout or a bare repository, and no dataset."""
+    bare = all((folder / name).exists() for name in ("HEAD", "objects", "refs"))
+    return ((folder / ".git").exists() or bare) and not (folder / _CARD).exists()

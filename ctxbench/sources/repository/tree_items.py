@@ -1,0 +1,130 @@
+"""The items of a tree: a file each, whole or as an outline with a chunk for each definition, and a commit each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from ctxbench.core.items import Item, ItemKey, Link
+from ctxbench.index.code.code_records import CodeFacts, Definition
+from ctxbench.index.code.languages import language_of
+from ctxbench.sources.repository.git_reader import LineCommit
+
+VIEWS = ("files", "definitions")
+MOST_BYTES = 1_000_000
+_LONGEST_LINE = 5_000
+_LOOKED_AT = 8_192  # bytes in which git, too, looks for a NUL
+
+
+def text_or_fault(data: bytes) -> tuple[str, str]:
+    """The text of a file, with line feeds at line ends, and why it has none that an item could hold: one is empty."""
+    if b"\0" in data[:_LOOKED_AT]:
+        return "", "binary"
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return "", "not UTF-8"
+    text = text.replace("\r\n", "\n")
+    if len(text) > _LONGEST_LINE and max(map(len, text.split("\n"))) > _LONGEST_LINE:
+        return "", f"minified (a line over {_LONGEST_LINE:,} characters)"
+    return text, ""
+
+
+def file_items(
+    path: str,
+    content: str,
+    *,
+    view: str = "files",
+    versioned: bool = False,
+    created: str | None = None,
+    until: str | None = None,
+) -> list[Item]:
+    """The items of one file.
+
+    Args:
+        path: in the tree, with slashes; the title of each item.
+        content: as `text_or_fault` gives it.
+        view: `files`: one item with the whole text. `definitions`: an outline, and a chunk for each definition; a file
+            without definitions, or whose language is not read, is whole.
+        versioned: whether names end in `@` and 12 hex digits of the SHA-256 of the item's text, for a catalog that
+            holds several versions of a file.
+        created, until: of each item, see `Item`.
+
+    Returns:
+        The item of type `file` first, then `chunk` items by place, named `path::Class.method`.
+    """
+    language = language_of(path)
+    texts = [("file", path, f"{path}\n\n{content}")]
+    if view == "definitions" and (facts := facts_of({path: content})[path]).definitions:
+        texts = [("file", path, _outline(path, facts))]
+        texts += [
+            ("chunk", f"{path}::{one.name}", f"{path}\n\n{text}") for one, text in _bodies(content, facts.definitions)
+        ]
+    return [
+        Item(
+            type=kind,
+            name=f"{name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}" if versioned else name,
+            title=path,
+            text=text,
+            kind=language,
+            created=created,
+            until=until,
+        )
+        for kind, name, text in texts
+    ]
+
+
+def facts_of(contents: Mapping[str, str]) -> dict[str, CodeFacts]:
+    """The code facts of files by path; those of a text are known from then on, so that many are asked for at once."""
+    from ctxbench.index.code.code_facts import all_code_facts  # grammars wait until definitions are asked for
+
+    return all_code_facts(contents)
+
+
+def _outline(path: str, facts: CodeFacts) -> str:
+    """What a file says of itself: path, first line of its documentation, imports, and signatures by depth."""
+    imports = ", ".join(
+        "." * one.level + one.target + (f" ({', '.join(one.names)})" if one.names else "") for one in facts.imports
+    )
+    signatures = "\n".join("    " * one.name.count(".") + one.signature for one in facts.definitions)
+    return "\n\n".join(filter(None, (path, facts.doc, f"imports: {imports}" if imports else "", signatures)))
+
+
+def _bodies(content: str, definitions: Sequence[Definition]) -> Iterator[tuple[Definition, str]]:
+    """Each definition with its lines, in which those inside it stand as signatures: they are items of their own."""
+    for place, one in enumerate(definitions):
+        line = content.rfind("\n", 0, one.start) + 1
+        parts, at = [], one.start if content[line : one.start].strip() else line
+        for inner in definitions[place + 1 :]:
+            if inner.start >= one.end:
+                break
+            if inner.start >= at and inner.end <= one.end:  # else it stands inside one that was passed over
+                parts += [content[at : inner.start], inner.signature]
+                at = inner.end
+        yield one, "".join([*parts, content[at : one.end]])
+
+
+def iso_time(seconds: int) -> str:
+    """Seconds since 1970 as ISO 8601 in UTC, as items have it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def commit_item(commit: LineCommit, *, text: str, created: str, changed: Iterable[ItemKey]) -> Item:
+    """A commit as an item of type `message` and kind `commit`, which no search offers.
+
+    Args:
+        commit: of which the hash is taken.
+        text: its message, cleaned.
+        created: its time on the line, see `line_times`.
+        changed: the items that it made, or ended without another version; the item links to them by `changes`.
+    """
+    return Item(
+        type="message",
+        name=f"commit-{commit.sha[:12]}",
+        text=text,
+        kind="commit",
+        include="manual",
+        created=created,
+        links=tuple(Link("changes", key) for key in changed),
+    )

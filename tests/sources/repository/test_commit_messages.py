@@ -1,0 +1,65 @@
+"""Messages as they are written, beside what a developer would have asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxbench.sources.repository.commit_messages import clean_message, has_word
+
+ONLY_TOOLS = """Merge pull request #12 from someone/branch
+
+Show the header once (#34)
+
+It was shown twice, see https://example.org/a?b=c for more.
+This fixes #3, #4 and closes owner/repo#5.
+As [the docs](https://example.org) say.
+
+* Write a test
+
+Co-authored-by: B <b@c.example>
+Signed-off-by: A <a@b.example>
+"""
+
+
+def test_a_message_loses_what_only_tools_read():
+    assert clean_message(ONLY_TOOLS) == (
+        "Show the header once\n\nIt was shown twice, see for more.\nAs the docs say.\n\n* Write a test"
+    )
+
+
+def test_issue_numbers_stay_where_they_are_asked_for():
+    assert clean_message("Fix it (#34)\n\nCloses #3\nPart of GH-4", keep_issues=True) == (
+        "Fix it (#34)\n\nCloses #3\nPart of GH-4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "cleaned"),
+    [
+        ("Fix `f()` for a tuple () (#1)", "Fix `f()` for a tuple"),
+        ("Copy() copies all", "Copy() copies all"),
+        ("Fix it. This\nfixes #12.", "Fix it."),
+        ("Closes #46. The rest", "The rest"),
+        ("Fix #12", ""),
+        ("[ABC-12] Fix it", "Fix it"),
+        ("ABC-12: Fix it", "Fix it"),
+        ("UTF-16: fix it", "UTF-16: fix it"),
+        ("Parse &#39; and #fff", "Parse &#39; and #fff"),
+        ("Add y\n\n(cherry picked from commit 0123abc)", "Add y"),
+        ("Add y [skip ci]", "Add y"),
+        ("Merge branch 'stable'", ""),
+        ("Merge stable into main (#3)", ""),
+        ("Merge options of two parsers", "Merge options of two parsers"),
+        ("Add y\r\n\r\nBody\r\n", "Add y\n\nBody"),
+        ("Add y\n\nReviewed-on: x\nFoo-bar: z", "Add y"),
+        ("Add y\n\nNote: this is slow", "Add y\n\nNote: this is slow"),
+        ("", ""),
+    ],
+)
+def test_each_kind(message, cleaned):
+    assert clean_message(message) == cleaned
+
+
+@pytest.mark.parametrize(("text", "has"), [("über", True), ("修复", True), ("x 1.2.3", False), ("", False)])
+def test_a_word_is_two_letters_of_any_script(text, has):
+    assert has_word(text) is has
