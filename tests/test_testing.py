@@ -83,6 +83,7 @@ PARAMETERS = {
             }
         },
         {"weights": {"similarity.score": 1.0, "words.bm25_share": -0.5}},
+        {"weights": {f"code.{name}": 0.2 for name in ("path", "named", "touches", "history", "cochange", "symbols")}},
         {"weights": {f"assembly.{name}": 0.2 for name in ("tf", "tfidf", "keywords", "recency", "source", "uses")}},
     ],
     "price": [{"overhead": 1}],
@@ -96,6 +97,12 @@ PARAMETERS = {
     "change": [{"n": 1, "half_life_days": 1.0}],
     "pattern": [{"n": 2, "types": ["chunk", "file"]}],
     "entry_points": [{"n": 1}],
+    "symbol": [{"n": 1, "types": ["chunk"]}],
+    "code": [
+        {"by": "references", "depth": 2},
+        *({"by": by} for by in ("tests", "co_change", "pagerank")),
+        {"max_files": 0},
+    ],
     "tool_results": [{"tools": ["create_issue"], "rule": "marked", "weight": 2.0, "limit": 1}],
     "expansion": [
         {"threshold": 0.2, "topN": 5, "depth": 2, "session": True},

@@ -26,9 +26,8 @@ def write_history(folder: Path, settings: HistorySettings, *, out: Path | None, 
     place = out if out is not None else Path("datasets") / _folder_name(repository.path)
     settings = replace(settings, name=name_of_path(place, "history"))
     with progress() as shown:
-        made = history_dataset(repository, settings, notify=shown)
-        create_dataset(made.dataset, place)
-    dataset, choice = made.dataset, made.choice
+        dataset, choice = history_dataset(repository, settings, notify=shown)
+        create_dataset(dataset, place)
     if as_json:
         told = {"dataset": str(place), "name": dataset.name, "commits": choice.looked_at, "out": dict(choice.out)}
         print_json({**told, "counts": dataset.counts})

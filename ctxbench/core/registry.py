@@ -60,6 +60,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "history": "ctxbench.steps.code_search:CommitVotes",
         "change": "ctxbench.steps.code_search:RecentChanges",
         "pattern": "ctxbench.steps.code_search:PathPattern",
+        "symbol": "ctxbench.steps.code_search:SymbolDefiners",
         "entry_points": "ctxbench.steps.code_search:EntryPoints",
         "random": "ctxbench.steps.retrieve:Random",
         "similar": "ctxbench.steps.text_search:Similar",
@@ -99,6 +100,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "abstain": "ctxbench.steps.calibrated:Abstain",
     },
     "expand": {
+        "code": "ctxbench.steps.code_links:CodeLinks",
         "expansion": "ctxbench.steps.expand:Expansion",
         "links": "ctxbench.steps.links:Links",
         "tool_rules": "ctxbench.steps.tool_rules:ToolRules",

@@ -15,8 +15,9 @@ from ctxbench.core.facts import EARLIEST
 from ctxbench.core.items import Item
 from ctxbench.core.times import instant
 from ctxbench.features.found import Found, RequestFamily
+from ctxbench.index.code_symbols import code_symbols, symbols_in
 from ctxbench.index.commit_history import DAY, commit_history
-from ctxbench.index.item_paths import item_paths, path_in
+from ctxbench.index.item_paths import file_path, item_paths
 from ctxbench.index.path_names import is_test, named_paths
 from ctxbench.index.versions import row_over
 
@@ -43,6 +44,8 @@ class CodeFit(RequestFamily):
     * `touches`: the score of the step `change` with a half-life of a year, by the highest of what may be offered.
     * `history`: the score of the step `history`, by the highest likewise.
     * `cochange`: of the commits that changed one of the five best found, the highest share that changed it, too.
+    * `symbols`: the sum over names of code in the request of 1 / the items that define it, for each that this file or
+      definition does, at most 1.
     * `test`: 1 where it is a test, by its name or folder.
     * `size`: log(1 + the characters of its text).
     * `distance`: how many steps away from what was chosen the expansion `code` found it; 0 where it did not.
@@ -51,7 +54,7 @@ class CodeFit(RequestFamily):
     """
 
     columns: ClassVar[tuple[str, ...]] = (
-        *("path", "named", "recency", "touches", "history", "cochange", "test", "size", "distance"),
+        *("path", "named", "recency", "touches", "history", "cochange", "symbols", "test", "size", "distance"),
     )
 
     def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
@@ -71,7 +74,9 @@ class CodeFit(RequestFamily):
         together = np.zeros(len(catalog))
         for seed in item[:SEEDS].tolist():
             together = np.maximum(together, past.together(seed, known))
-        code = paths.path.code[item] >= 0
+        code, defined = paths.path.code[item] >= 0, np.zeros(len(catalog))
+        if names := symbols_in(asked.text):  # else nothing need be parsed
+            defined = np.minimum(code_symbols(catalog, resources).matches(names, visible), 1.0)
         columns = (
             paths.by_item(paths.shares(chunks, seen))[item],
             paths.by_item(named)[item],
@@ -79,6 +84,7 @@ class CodeFit(RequestFamily):
             _share(past.votes(past.fresh(batch, request, TOUCH_HALF_LIFE)), eligible)[item],
             _share(past.votes(voices), eligible)[item],
             together[item],
+            defined[item],
             row_over(catalog, resources, "tests", over=("type", "title", "name"), make=_tests)[item],
             row_over(catalog, resources, "sizes of code", over=("type", "text"), make=_sizes)[item],
             np.zeros(len(item)),  # the step writes the others
@@ -93,7 +99,7 @@ def _share(score: FloatArray, eligible: BoolArray) -> FloatArray:
 
 
 def _tests(items: Sequence[Item]) -> FloatArray:
-    return np.array([item.is_file and is_test(path_in(item.path)) for item in items], dtype=np.float64)
+    return np.array([is_test(file_path(item) or "") for item in items], dtype=np.float64)
 
 
 def _sizes(items: Sequence[Item]) -> FloatArray:

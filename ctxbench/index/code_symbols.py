@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,17 +13,17 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
 from ctxbench.index.code.code_facts import all_code_facts
 from ctxbench.index.code.code_records import CodeFacts
-from ctxbench.index.item_paths import PART, path_in
+from ctxbench.index.item_paths import PART, file_path, place_of
 from ctxbench.index.versions import index_over
 
-_TOKEN = re.compile(r"(?P<tick>`)?(?P<name>[^\W\d]\w*(?:(?:\.|::|#)[^\W\d]\w*)*)(?P<call>\()?")
+_TOKEN = re.compile(r"(?P<tick>`)?(?P<name>[^\W\d]\w*(?:(?:\.|::|#)[^\W\d]\w+)*)(?P<call>\()?")
 _SPLIT = re.compile(r"\.|::|#")
-_INNER = re.compile(r"[a-z0-9][A-Z]|[^_]_[^_]|[A-Z]{2}.*[a-z]")
+_INNER = re.compile(r"[a-z0-9][A-Z]|[^_]_[^_]|[A-Z]{2}[a-z]{2}")
 
 
 def code_of(item: Item) -> str:
-    """What stands in a file: the text of an item without its path and the empty line behind it."""
-    return item.text.removeprefix(f"{path_in(item.path)}\n\n")
+    """What stands in a file or definition: the text of an item without its path and the empty line behind it."""
+    return item.text.removeprefix(f"{file_path(item)}\n\n")
 
 
 def symbols_in(text: str) -> tuple[str, ...]:
@@ -56,10 +56,10 @@ class CodeSymbols:
     used: IntArray
 
     @classmethod
-    def of(cls, items: Sequence[Item]) -> CodeSymbols:
+    def of(cls, catalog: Catalog) -> CodeSymbols:
         """Read them off files, whose definitions are looked up, and chunks, whose names say what they define."""
-        facts = facts_of(items)
-        defined = [_defined(item, facts.get(place)) for place, item in enumerate(items)]
+        facts = _facts(catalog)
+        defined = [_defined(item, facts.get(place)) for place, item in enumerate(catalog)]
         number: dict[str, int] = {}
         owner, name = [], []
         for place, names in enumerate(defined):
@@ -69,7 +69,7 @@ class CodeSymbols:
         by_name = np.argsort(np.array(name, dtype=np.int64), kind="stable")
         used = [
             [number[one] for one in facts[place].references if one in number] if place in facts else []
-            for place in range(len(items))
+            for place in range(len(catalog))
         ]
         return cls(
             number=number,
@@ -110,30 +110,34 @@ class CodeSymbols:
         return out
 
 
-def facts_of(items: Sequence[Item]) -> dict[int, CodeFacts]:
-    """The facts of those items that are files, by place."""
-    contents = {f"{place}/{item.path}": code_of(item) for place, item in enumerate(items) if item.type == "file"}
+def _facts(catalog: Catalog) -> dict[int, CodeFacts]:
+    """The facts of the code in items, by place: of definitions, and of whole files, which have none beside them."""
+    times, parts, coded = catalog.facts, dict[str | None, list[int]](), []
+    for place, item in enumerate(catalog):
+        if item.type == "chunk":
+            parts.setdefault(file_path(item), []).append(place)
+            coded.append(place)
+    for place, item in enumerate(catalog):
+        own = np.array(parts.get(file_path(item), ()), dtype=np.int64)
+        if item.type == "file" and not times.at(int(times.created[place]), own).any():  # else it is an outline
+            coded.append(place)
     # a place in front, since several versions may stand at one path, and it is the name that tells the language
+    contents = {f"{place}/{file_path(catalog[place])}": code_of(catalog[place]) for place in coded}
     return {int(key.partition("/")[0]): facts for key, facts in all_code_facts(contents).items()}
 
 
-def _defined(item: Item, facts: CodeFacts | None) -> tuple[str, ...]:
-    """The names that an item defines, each once: whole, and by their last parts."""
-    if facts is not None:
-        dotted = [one.name for one in facts.definitions]
+def _defined(item: Item, facts: CodeFacts | None) -> list[str]:
+    """The names that an item defines, each once: with what they stand in, and by their last parts."""
+    if item.type == "chunk":
+        dotted = [(place_of(item) or "").partition(PART)[2]]
     else:
-        named = item.path if PART in item.path else item.name
-        dotted = [named.partition(PART)[2].partition("@")[0]] if item.type == "chunk" and PART in named else []
-    bare = [one.partition("#")[0] for one in dotted]
-    return tuple(
-        dict.fromkeys(form for one in bare for form in (one.rpartition(".")[2], ".".join(one.split(".")[-2:])))
-    )
+        dotted = [one.name for one in facts.definitions] if facts is not None else []
+    parts = [one.partition("#")[0].split(".") for one in dotted if one]
+    return list(dict.fromkeys(form for own in parts for form in (own[-1], ".".join(own[-2:]))))
 
 
 def code_symbols(catalog: Catalog, resources: Resources) -> CodeSymbols:
     """The names of a catalog's code, kept with the resources."""
-    over = ("type", "title", "name", "text")
-    made: CodeSymbols = index_over(
-        catalog, resources, "symbols", over=over, make=lambda: CodeSymbols.of(tuple(catalog))
-    )
+    over = ("type", "title", "name", "text", "created", "until")
+    made: CodeSymbols = index_over(catalog, resources, "symbols", over=over, make=lambda: CodeSymbols.of(catalog))
     return made

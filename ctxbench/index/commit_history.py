@@ -15,7 +15,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.core.times import instant
 from ctxbench.index.bm25 import Bm25Index
-from ctxbench.index.item_paths import path_in, place_of
+from ctxbench.index.item_paths import file_path, place_of
 from ctxbench.index.versions import index_over
 from ctxbench.index.words import WordRule
 
@@ -66,10 +66,10 @@ class CommitHistory:
         commit = commit[np.array(by_time, dtype=np.int64)]
         touched, files = [], []
         for one in commit.tolist():
-            ends = [places[end] for kind, end in facts.linked(one) if kind == CHANGES]
-            whole = dict.fromkeys(path_in(end) for end in ends if end is not None)
-            both = dict.fromkeys([*whole, *(end for end in ends if end is not None)])
-            touched.append([number.setdefault(end, len(number)) for end in both])
+            ends = [end for kind, end in facts.linked(one) if kind == CHANGES and places[end] is not None]
+            whole = dict.fromkeys(file_path(catalog[end]) for end in ends)
+            both = dict.fromkeys([*whole, *(places[end] for end in ends)])
+            touched.append([number.setdefault(end, len(number)) for end in both if end is not None])
             files.append(len(whole))
         return cls(
             commit=frozen(commit.astype(np.int64)),

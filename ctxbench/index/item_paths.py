@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,20 +20,21 @@ from ctxbench.index.words import WordRule
 
 PART = "::"
 """What stands between a path and the name of a definition in it."""
+_VERSION = re.compile(r"@[0-9a-f]{12}(?:\.\d+)?$")
 _RULE = WordRule(split=True, stop=True, stem=True)
 
 
 def place_of(item: Item) -> str | None:
     """Where an item stands: the path of a file, `path::Class.method` of a definition; None of what is no code.
 
-    All versions of a file stand at one place.
+    All versions of a file or definition stand at one place.
     """
-    return item.path if item.is_file else None
+    return _VERSION.sub("", item.name) if item.type == "chunk" and PART in item.name else file_path(item)
 
 
-def path_in(place: str) -> str:
-    """The path of the file that a place is in."""
-    return place.partition(PART)[0]
+def file_path(item: Item) -> str | None:
+    """The path of the file that an item is, or is a part of; None of what is no code."""
+    return item.path.partition(PART)[0] if item.is_file else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +50,7 @@ class ItemPaths:
     @classmethod
     def of(cls, catalog: Catalog) -> ItemPaths:
         """Read them off the titles, or names, of files and chunks."""
-        places = map(place_of, catalog)
-        return cls(FactCodes.of(None if place is None else path_in(place) for place in places))
+        return cls(FactCodes.of(map(file_path, catalog)))
 
     @cached_property
     def words(self) -> Bm25Index:
@@ -84,6 +85,16 @@ class ItemPaths:
             values: by path, shape (n_paths,).
         """
         return np.append(values, 0.0)[self.path.code]
+
+    def best(self, values: FloatArray) -> FloatArray:
+        """The highest value of the items at each path, shape (n_paths,), at least 0.
+
+        Args:
+            values: by item, shape (n_items,).
+        """
+        out = np.zeros(len(self.path.names) + 1, dtype=np.float64)
+        np.maximum.at(out, self.path.code, values)
+        return out[:-1]
 
     def shares(self, chunks: Sequence[str], seen: BoolArray) -> FloatArray:
         """How much of a text's words each path holds, weighed by how rare they are in paths, in [0, 1].

@@ -13,8 +13,11 @@ _PORT = 11434
 
 
 class OllamaServer(OpenAIServer):
-    """Posts to `<address>/<path>` as `OpenAIServer` does; the address is `OLLAMA_HOST`, which may leave out
-    `http://` and the port; the key is `OLLAMA_API_KEY`, which a server of your own does not need."""
+    """Posts to `<address>/<path>` as `OpenAIServer` does.
+
+    The address is `OLLAMA_HOST`, which may leave out `http://` and the port; the key is `OLLAMA_API_KEY`, which a
+    server of your own does not need.
+    """
 
     variable: ClassVar[str] = "OLLAMA_HOST"
     key: ClassVar[str] = "OLLAMA_API_KEY"

@@ -8,19 +8,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from ctxbench.core.arrays import BoolArray
 from ctxbench.core.errors import ParameterError
 from ctxbench.core.notes import Note
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.stages import CHAT, OLLAMA, Resources
 from ctxbench.core.strategy import Strategy
+from ctxbench.index.item_paths import ItemPaths, item_paths
 from ctxbench.index.words import keywords
 from ctxbench.planning.context_plan import ContextPlan, heuristic_plan
 from ctxbench.planning.request_intent import read_intent
-from ctxbench.planning.tree_paths import tree_paths
 
 DEFAULT_MODEL = "qwen2.5-coder:7b"
 _STEP = "analyse.plan"
+_MOST_FILES = 20  # that one name stands for
 _TRIES = 2  # of an exchange with a model's server
 
 
@@ -88,13 +90,13 @@ class Plan(Strategy):
         rows = [row for row, request in enumerate(batch.requests) if request.text.strip()]
         texts = [batch.requests[row].text for row in rows]
         made = dict(zip(rows, self._by_model(texts, resources) if self.uses else [None] * len(rows), strict=True))
-        paths = tree_paths(batch.catalog, resources)
+        paths = item_paths(batch.catalog, resources)
         plans, notes = [], []
         for row, request in enumerate(batch.requests):
             plan, said = _fallen_back(request.text, made.get(row))
             notes += [replace(note, query=request.id) for note in said]
             if plan is not None:
-                plan, gone = plan.over(partial(paths.called, visible=batch.visible[row]))
+                plan, gone = plan.over(partial(_called, paths=paths, seen=paths.seen(batch.visible[row])))
                 if gone:
                     what = f"the plan names {', '.join(gone)}, which the request does not see; left out"
                     notes.append(Note(_STEP, "failed", what, query=request.id))
@@ -119,6 +121,14 @@ def _fallen_back(text: str, by_model: ContextPlan | str | None) -> tuple[Context
             Note(_STEP, "fell back", "the request says nothing to look for; everything is scanned, without a plan")
         )
     return plan, why
+
+
+def _called(name: str, paths: ItemPaths, seen: BoolArray) -> tuple[str, ...]:
+    """The paths that a name stands for among those seen: the one that is it, else those that end so, sorted."""
+    name = name.replace("\\", "/").removeprefix("./").strip("/")
+    ends = paths.ends.get(name.lower(), ())
+    found = [paths.path.names[place] for place in ends if seen[place]]
+    return (name,) if name in found else tuple(sorted(found)[:_MOST_FILES])
 
 
 def _without_chunks(batch: Batch) -> Query:

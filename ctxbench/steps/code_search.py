@@ -14,6 +14,7 @@ from ctxbench.core.errors import ParameterError, check_choice, check_range
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
+from ctxbench.index.code_symbols import code_symbols, symbols_in
 from ctxbench.index.commit_history import commit_history
 from ctxbench.index.item_paths import item_paths
 from ctxbench.index.path_names import fits_pattern, named_paths
@@ -139,13 +140,38 @@ class PathPattern(_CodeSearch):
         seen = paths.seen(query.batch.visible[request])
         score, plan = np.zeros(len(seen)), _plan(query, request)
         score[named_paths(query.batch.requests[request].text, paths.ends, seen)] = 1.0
-        if patterns := _asked_for(plan, "file_patterns"):
+        if patterns := _asked_for(plan, "file_patterns") or _asked_for(plan, "patterns"):
             held = np.flatnonzero(seen)
             hits = [sum(fits_pattern(paths.path.names[one], pattern) for pattern in patterns) for one in held]
             score[held] += np.array(hits, dtype=np.float64) / len(patterns)
         else:
             score += paths.shares(chunks, seen)
         return paths.by_item(score)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SymbolDefiners(_CodeSearch):
+    """Files, and definitions, that define a name which the request says.
+
+    Attributes:
+        n: how many items are found for a request; 0 = none.
+        types: of the items that are found: `file`, and `chunk` for definitions.
+
+    The names are those of a plan, `symbols_to_find` and the symbols of its strategy; without a plan those in the text:
+    in back quotes, called (`f(`), of several parts (`a.b`, `a::b`), or in camel or snake case. `a.b.c` is what defines
+    `b.c`, else `c`. Score: the sum over names of 1 / the items that the request sees and that define it; a file has the
+    best score of itself and its definitions. Languages without a grammar (extra `code`) define nothing; a request that
+    names nothing finds nothing. Each item counts as one chunk. Cost: linear in the definers of the names; a text is
+    parsed once. Source: document 002, "Symbol match count", "Search symbols: Auth*".
+    """
+
+    def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
+        catalog, plan = query.batch.catalog, _plan(query, request)
+        names = [*_asked_for(plan, "symbols_to_find"), *_asked_for(plan, "symbols")]
+        names = names or list(symbols_in(query.batch.requests[request].text))
+        score = code_symbols(catalog, resources).matches(dict.fromkeys(names), query.batch.visible[request])
+        paths = item_paths(catalog, resources)
+        return np.where(catalog.facts.type.are("file"), paths.by_item(paths.best(score)), score)
 
 
 @dataclass(frozen=True, kw_only=True)

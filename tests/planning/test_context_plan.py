@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import Item
 from ctxbench.planning.context_plan import (
     Broad,
     ContextPlan,
@@ -17,7 +15,6 @@ from ctxbench.planning.context_plan import (
     plan_schema,
 )
 from ctxbench.planning.request_intent import read_intent
-from ctxbench.planning.tree_paths import MOST_FOUND, TreePaths
 
 TOLD = {
     "keywords": ["auth"],
@@ -120,18 +117,3 @@ def test_files_that_a_plan_names_become_paths_of_the_tree_and_others_are_told():
     assert found.file_patterns == ("auth", "src/*.py", "src/a.py", "test/a.py", "src/core")
     assert found.strategy == EntryPointBased(("src/b.py",))
     assert gone == ("gone.py", "no/such")
-
-
-def test_a_path_is_found_by_its_last_parts_among_what_is_seen():
-    names = ("src/a.py", "lib/src/a.py", "a.pyi", "ba.py", "src/a.py")
-    items = [Item(type="file", name=f"{place}", title=path) for place, path in enumerate(names)]
-    paths = TreePaths([*items, Item(type="tool", name="a.py")])
-    every = np.ones(6, dtype=np.bool_)
-    assert paths.called("a.py", every) == ("lib/src/a.py", "src/a.py")
-    assert paths.called("./src/a.py", every) == ("src/a.py",)
-    assert paths.called("src\\a.py", every) == ("src/a.py",)
-    assert paths.called("other/a.py", every) == ()
-    unseen = np.array([False, True, True, True, False, True])
-    assert paths.called("src/a.py", unseen) == ("lib/src/a.py",)
-    many = TreePaths([Item(type="file", name=f"{n}/a.py") for n in range(MOST_FOUND + 5)])
-    assert len(many.called("a.py", np.ones(MOST_FOUND + 5, dtype=np.bool_))) == MOST_FOUND

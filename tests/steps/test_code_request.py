@@ -83,6 +83,16 @@ def test_the_heuristic_plan_names_files_that_the_request_sees():
     assert note.message == "the plan names gone.py, which the request does not see; left out"
 
 
+def test_a_name_stands_for_the_path_that_is_it_or_else_for_those_that_end_so():
+    items = [
+        Item(type="file", name=f"v{n}", title=path) for n, path in enumerate(("src/a.py", "src/a.py", "b/src/a.py"))
+    ]
+    batch = Batch.of(Catalog(items), [Request(id=name, text=f"fix {name}") for name in ("a.py", "./src/a.py", "ba.py")])
+    query = Plan()(batch, mock_resources())
+    files = [plan["strategy"]["entry_files"] for plan in query.plan]
+    assert files == [["b/src/a.py", "src/a.py"], ["src/a.py"], []]
+
+
 def test_a_file_that_is_no_more_is_not_seen():
     files = [Item(type="file", name="a.py", until="2024-01-01T00:00:00Z")]
     requests = [Request(id=time, text="fix a.py", time=f"{time}-06-01T00:00:00Z") for time in ("2023", "2024")]

@@ -99,8 +99,9 @@ class CommitChoice:
     looked_at: int = 0
 
 
-Texts = Callable[[Sequence[str]], Mapping[str, str]]
-"""Gives the texts of blobs by their hashes, without those that no item can have."""
+Texts = Callable[[Sequence[str]], Mapping[str, str | None]]
+"""Gives the texts of blobs by their hashes; None of those that no item can hold."""
+_AT_ONCE = 50  # commits whose files are in memory together
 
 
 def choose_commits(line: Sequence[LineCommit], rules: CommitRules, texts: Texts) -> CommitChoice:
@@ -109,7 +110,7 @@ def choose_commits(line: Sequence[LineCommit], rules: CommitRules, texts: Texts)
     Args:
         line: commits, oldest first.
         rules: see there.
-        texts: reads files; asked for those of a few hundred commits at once.
+        texts: reads files; asked for those of a few commits at once.
 
     Returns:
         The requests, and the reasons of all commits from the oldest of them to the newest commit of the line; where
@@ -127,7 +128,7 @@ def choose_commits(line: Sequence[LineCommit], rules: CommitRules, texts: Texts)
             candidates.append(candidate)
     chosen: list[ChosenCommit] = []
     while candidates and len(chosen) < rules.queries:
-        some = candidates[-rules.queries :]
+        some = candidates[-_AT_ONCE:]
         del candidates[-len(some) :]
         known = texts([blob for one in some for blob in one.blobs])
         for one in reversed(some):
@@ -158,7 +159,7 @@ def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, see
     return next((reason for reason, applies in checks if applies), "")
 
 
-def _text_reason(one: ChosenCommit, known: Mapping[str, str]) -> str:
+def _text_reason(one: ChosenCommit, known: Mapping[str, str | None]) -> str:
     """Why a commit is no request, as the texts of its files tell; empty if it is one."""
     pairs = [(known.get(change.old_blob or ""), known.get(change.new_blob or ""), change) for change in one.changed]
     if all(old is None for old, _, _ in pairs):

@@ -6,23 +6,30 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import compress, islice, pairwise
 from pathlib import PurePosixPath
 
 from ctxbench.bench.metrics.inputs import Grade
 from ctxbench.core.errors import ParameterError, check_choice, check_range
-from ctxbench.core.items import Item
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.from_git.changed_definitions import changed_definitions
 from ctxbench.data.from_git.commit_choice import ChosenCommit, CommitChoice, CommitRules, choose_commits
-from ctxbench.data.from_git.item_versions import ItemVersions, SeenItems, TimedCommit, VersionedItems
+from ctxbench.data.from_git.item_versions import ItemVersions, SeenItems
 from ctxbench.data.from_git.tree_stretches import tree_stretches
 from ctxbench.index.code.languages import language_of
 from ctxbench.index.code.path_kinds import is_side_file, is_test_path
 from ctxbench.sources.repository.git_reader import FileChange, GitRepository, LineCommit, line_times
-from ctxbench.sources.repository.tree_items import MOST_BYTES, VIEWS, file_items, iso_time, text_or_fault
+from ctxbench.sources.repository.tree_items import (
+    MOST_BYTES,
+    VIEWS,
+    commit_item,
+    file_items,
+    iso_time,
+    text_or_fault,
+)
 
 NAMED, TESTS = "names a file", "tests"
 _LABELLING = {
@@ -75,15 +82,9 @@ class HistorySettings:
         check_range("queries", self.rules.queries, 1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class HistoryDataset:
-    """The dataset, and which commits it is made of."""
-
-    dataset: Dataset
-    choice: CommitChoice
-
-
-def history_dataset(repository: GitRepository, settings: HistorySettings, *, notify: Notify) -> HistoryDataset:
+def history_dataset(
+    repository: GitRepository, settings: HistorySettings, *, notify: Notify
+) -> tuple[Dataset, CommitChoice]:
     """Make a dataset of the newest commits that are requests.
 
     The query of a commit is asked one second before it, so that it sees the first parent's tree and the commits before.
@@ -93,6 +94,9 @@ def history_dataset(repository: GitRepository, settings: HistorySettings, *, not
         settings: see there.
         notify: told how far it is.
 
+    Returns:
+        The dataset, and which commits it is made of.
+
     Raises:
         ParameterError: there is no such commit, or no commit is a request.
         StorageError: the repository cannot be read, or lacks files.
@@ -100,7 +104,7 @@ def history_dataset(repository: GitRepository, settings: HistorySettings, *, not
     head = repository.resolve(settings.head)
     notify("reading commits", 0, settings.commits)
     line = repository.first_parents(head, settings.commits)
-    choice = choose_commits(line, settings.rules, lambda blobs: _texts(repository, blobs))
+    choice = choose_commits(line, settings.rules, lambda blobs: dict(_texts(repository, blobs)))
     if not choice.chosen:
         why = "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items())
         shallow = "; the clone is shallow, `git fetch --unshallow` gets the others" if repository.shallow else ""
@@ -110,7 +114,7 @@ def history_dataset(repository: GitRepository, settings: HistorySettings, *, not
         )
     times = line_times([commit.time for commit in line])
     history = _History(repository=repository, settings=settings, line=line, times=times, chosen=choice.chosen)
-    versions = history.items(notify)
+    catalog, seen = history.items(notify)
     about = {
         "licence": "that of the repository, whose texts these are",
         "source": {
@@ -127,12 +131,12 @@ def history_dataset(repository: GitRepository, settings: HistorySettings, *, not
     dataset = Dataset(
         name=settings.name,
         version="1",
-        catalog=versions.catalog,
+        catalog=catalog,
         queries=history.queries(),
-        labels=tuple(history.labels(versions.seen, notify)),
+        labels=tuple(history.labels(seen, notify)),
         about=about,
     )
-    return HistoryDataset(dataset=dataset, choice=choice)
+    return dataset, choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,27 +149,27 @@ class _History:
     times: Sequence[int]
     chosen: Sequence[ChosenCommit]
 
-    def items(self, notify: Notify) -> VersionedItems:
-        """All that any query sees."""
+    def items(self, notify: Notify) -> tuple[Catalog, list[Mapping[str, SeenItems]]]:
+        """All that any query sees, and by query the items of each file that its commit changed."""
         places = [one.place for one in self.chosen]
         parent = self.line[places[0]].parents[0]
         stretches = tree_stretches(self.line, self.times, places, self.repository.files(parent))
-        blobs = [blob for stretch in stretches for _, blob in stretch.come]
-        timed = [
-            TimedCommit(commit=commit, time=time, text=self.settings.rules.text_of(commit))
-            for commit, time in zip(self.line, self.times, strict=True)
-        ]
-        wanted = [[_old_path(change) for change in one.changed] for one in self.chosen]
-        return ItemVersions(self._file_items).follow(timed, stretches, self._contents(blobs, notify), wanted)
+        versions = ItemVersions(self._file_items, self._commit_item)
+        texts = self._file_texts([blob for stretch in stretches for _, blob in stretch.come], notify)
+        seen = versions.follow(stretches, texts, [map(_old_path, one.changed) for one in self.chosen])
+        return versions.catalog(), seen
 
-    def _contents(self, blobs: Sequence[str], notify: Notify) -> Iterator[bytes]:
-        for number, (_, data) in enumerate(self.repository.blobs(blobs)):
+    def _file_texts(self, blobs: Sequence[str], notify: Notify) -> Iterator[str | None]:
+        for number, (_, text) in enumerate(_texts(self.repository, blobs)):
             notify("reading files", number, len(blobs))
-            yield data
+            yield text
 
-    def _file_items(self, path: str, data: bytes) -> Sequence[Item]:
-        text = _text(data)
+    def _file_items(self, path: str, text: str | None) -> Sequence[Item]:
         return () if text is None else file_items(path, text, view=self.settings.view, versioned=True)
+
+    def _commit_item(self, place: int, changed: Sequence[ItemKey]) -> Item:
+        commit, time = self.line[place], iso_time(self.times[place])
+        return commit_item(commit, text=self.settings.rules.text_of(commit), created=time, changed=changed)
 
     def queries(self) -> tuple[DatasetQuery, ...]:
         """A query for each chosen commit, oldest first."""
@@ -212,11 +216,12 @@ class _History:
             seen: by query, the items of each changed file.
             notify: told how far it is.
         """
+        read = _texts(self.repository, [blob for one in self.chosen for blob in one.blobs])
         for number, (one, items) in enumerate(zip(self.chosen, seen, strict=True)):
             notify("labelling queries", number, len(self.chosen))
-            texts = _texts(self.repository, one.blobs)
+            texts = dict(islice(read, len(one.blobs)))
             for change in one.changed:
-                path, old = _old_path(change), texts.get(change.old_blob or "")
+                path, old = _old_path(change), texts[change.old_blob or ""]
                 if old is not None:
                     grade = Grade.HELPFUL if is_side_file(path, old) else Grade.REQUIRED
                     names = self._changed_names(change, old, texts.get(change.new_blob or ""))
@@ -239,16 +244,14 @@ def _item_name(path: str, definition: str, items: SeenItems) -> str:
     return f"{path}::{definition}" if definition else path
 
 
-def _text(data: bytes) -> str | None:
-    """The text of a file; None of one that no catalog holds."""
-    text, fault = text_or_fault(data) if len(data) <= MOST_BYTES else ("", "too large")
-    return None if fault else text
-
-
-def _texts(repository: GitRepository, blobs: Sequence[str]) -> dict[str, str]:
-    """The texts of files by the hashes of their blobs, without those that no catalog holds."""
-    found = ((sha, _text(data)) for sha, data in repository.blobs(dict.fromkeys(blobs)))
-    return {sha: text for sha, text in found if text is not None}
+def _texts(repository: GitRepository, blobs: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Blobs in their order with their texts; None of one that no item can hold. Large ones are not read."""
+    sizes = repository.sizes(blobs)
+    small = [sizes.get(blob, 0) <= MOST_BYTES for blob in blobs]  # one that lacks is told when it is read
+    read = repository.blobs(compress(blobs, small))
+    for blob, is_small in zip(blobs, small, strict=True):
+        text, fault = text_or_fault(next(read)[1]) if is_small else ("", "too large")
+        yield blob, None if fault else text
 
 
 def _old_path(change: FileChange) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from ctxbench.core.errors import StorageError, check_choice
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.io.visible import count, one_line
+from ctxbench.sources.repository.commit_messages import clean_message
 from ctxbench.sources.repository.git_reader import GitRepository, line_times, path_fault
 from ctxbench.sources.repository.tree_items import (
     MOST_BYTES,
@@ -135,7 +136,7 @@ def items_of_tree(
     ]
     for one, time in zip(line, times, strict=True):
         if changed := [ItemKey("file", None, change.path) for change in one.changes if change.path in texts]:
-            items.append(commit_item(one, text=one.message.strip(), created=time, changed=changed))
+            items.append(commit_item(one, text=clean_message(one.message), created=time, changed=changed))
     return TreeItems(items=tuple(items), left_out=left_out)
 
 

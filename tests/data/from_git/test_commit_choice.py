@@ -17,7 +17,7 @@ def commit(message="Change it", *changes, author="A <a@b.example>", parents=("0"
 
 
 def choice(*commits, **rules):
-    return choose_commits(commits, CommitRules(**rules), lambda blobs: {b: TEXTS[b] for b in blobs if b in TEXTS})
+    return choose_commits(commits, CommitRules(**rules), lambda blobs: {blob: TEXTS.get(blob) for blob in blobs})
 
 
 @pytest.mark.parametrize(

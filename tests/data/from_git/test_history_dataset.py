@@ -45,7 +45,7 @@ def written(root, history):
 
 def made(checkout, **settings):
     notify = lambda *_: None  # noqa: E731
-    return history_dataset(GitRepository(checkout.root), HistorySettings(**settings), notify=notify)
+    return history_dataset(GitRepository(checkout.root), HistorySettings(**settings), notify=notify)[0]
 
 
 def day(n, clock="10:00:00"):
@@ -71,7 +71,7 @@ TWO, THREE = "def f():\n    return 2\n", "def f():\n    return 3\n"
 
 
 def test_queries_are_the_messages_one_second_before(checkout):
-    dataset = made(checkout).dataset
+    dataset = made(checkout)
     assert [(query.request.text, query.request.time) for query in dataset.queries] == [
         ("Let f return two", day(2, "09:59:59")),
         ("Drop b.py and add c", day(4, "09:59:59")),
@@ -86,7 +86,7 @@ def test_queries_are_the_messages_one_second_before(checkout):
 
 
 def test_labels_are_what_the_tree_before_holds(checkout):
-    dataset = made(checkout).dataset
+    dataset = made(checkout)
     first = "def f():\n    return 1\n"
     assert labels_of(dataset, 0) == {(version("src/a.py", first), 2), (version("README.md", "# x\n"), 1)}
     assert labels_of(dataset, 1) == {(version("src/b.py", "B = 1\n"), 2)}
@@ -95,7 +95,7 @@ def test_labels_are_what_the_tree_before_holds(checkout):
 
 
 def test_each_query_sees_the_tree_before_and_the_commits_before(checkout):
-    dataset = made(checkout).dataset
+    dataset = made(checkout)
     shas = [f"commit-{checkout.run('rev-parse', f'HEAD~{n}')[:12]}" for n in range(6, -1, -1)]
     assert set(seen_by(dataset, 0)) == {
         *shas[:1], version("src/a.py", HISTORY[0][1]["src/a.py"]), version("src/b.py", "B = 1\n"),
@@ -108,7 +108,7 @@ def test_each_query_sees_the_tree_before_and_the_commits_before(checkout):
 
 
 def test_items_say_when_they_began_and_ended(checkout):
-    items = {item.name: item for item in made(checkout).dataset.catalog}
+    items = {item.name: item for item in made(checkout).catalog}
     two = items[version("src/a.py", TWO)]
     assert (two.type, two.title, two.kind) == ("file", "src/a.py", "python")
     assert (two.text, two.created, two.until) == (f"src/a.py\n\n{TWO}", day(2), day(5))
@@ -121,7 +121,7 @@ def test_items_say_when_they_began_and_ended(checkout):
 
 
 def test_commits_link_to_what_the_next_query_sees(checkout):
-    catalog = made(checkout).dataset.catalog
+    catalog = made(checkout).catalog
     commits = [item for item in catalog if item.type == "message"]
     assert [item.text for item in commits] == [
         "Begin", "Let f return two", "Tell more", "Drop b.py and add c", "Bump version to 2", "Let f return two again",
@@ -142,10 +142,10 @@ def test_commits_link_to_what_the_next_query_sees(checkout):
 
 @pytest.mark.parametrize("view", ["files", "definitions"])
 def test_cut_after_a_commit_the_queries_up_to_it_see_the_same_in_the_same_order(checkout, view):
-    whole = made(checkout, view=view).dataset
+    whole = made(checkout, view=view)
     for back in range(5):
         head = f"HEAD~{back}"
-        cut = made(checkout, view=view, head=head).dataset
+        cut = made(checkout, view=view, head=head)
         n = len(cut)
         assert [replace(q, split="") for q in cut.queries] == [replace(q, split="") for q in whole.queries[:n]]
         assert cut.labels == whole.labels[: len(cut.labels)]
@@ -156,19 +156,21 @@ def test_cut_after_a_commit_the_queries_up_to_it_see_the_same_in_the_same_order(
 
 
 def test_the_card_counts_what_is_out(checkout, tmp_path):
-    found = made(checkout)
-    assert found.choice.out == {"only documentation or generated files": 1, "version bumps and releases": 1}
-    write_dataset(found.dataset, tmp_path / "written")
+    dataset = made(checkout)
+    assert dataset.about["source"]["out"] == {
+        "only documentation or generated files": 1,
+        "version bumps and releases": 1,
+    }
+    write_dataset(dataset, tmp_path / "written")
     assert validate(tmp_path / "written") == []
     read = read_dataset(tmp_path / "written")
-    assert read.hash == found.dataset.hash
+    assert read.hash == dataset.hash
     source = read.about["source"]
     assert (source["head"], source["commits"]) == (checkout.run("rev-parse", "HEAD"), 6)
-    assert source["out"] == found.choice.out
 
 
 def test_an_older_history_is_seen_by_its_commits_alone(checkout):
-    dataset = made(checkout, rules=CommitRules(queries=1)).dataset
+    dataset = made(checkout, rules=CommitRules(queries=1))
     (query,) = dataset.queries
     assert query.request.text == "Move c"
     files = {item.name: item.created for item in dataset.catalog if item.type == "file"}
@@ -189,7 +191,7 @@ def test_an_older_history_is_seen_by_its_commits_alone(checkout):
 
 
 def test_files_from_before_the_commits_looked_at_have_no_beginning(checkout):
-    dataset = made(checkout, commits=2).dataset
+    dataset = made(checkout, commits=2)
     assert [query.request.text for query in dataset.queries] == ["Let f return two again", "Move c"]
     created = {item.title: item.created for item in dataset.catalog if item.name.startswith(("README", "src/c"))}
     assert created == {"README.md": None, "src/c.py": None}
@@ -210,7 +212,7 @@ def test_definitions_that_hold_changed_lines_are_required(tmp_path):
             ("Delete it", {"a.py": None}),
         ),
     )
-    dataset = made(checkout, view="definitions").dataset
+    dataset = made(checkout, view="definitions")
     required = [
         sorted(name.partition("@")[0] for name, grade in labels_of(dataset, number) if grade == 2)
         for number in range(4)
@@ -230,7 +232,7 @@ def test_authors_of_a_day_are_groups_and_splits_keep_days_whole(tmp_path):
     for number, (n, author) in enumerate([(2, "A"), (2, "B"), (2, "A"), (3, "A"), (4, "A")], 1):
         place.write_text(str(number))
         checkout.run("commit", "-qam", f"Set number {number}x of it", "--author", f"{author} <x@y>", date=day(n))
-    dataset = made(checkout, test_share=0.6).dataset
+    dataset = made(checkout, test_share=0.6)
     assert [query.group for query in dataset.queries] == [
         "2026-01-02 1", "2026-01-02 2", "2026-01-02 1", "2026-01-03 1", "2026-01-04 1",
     ]  # fmt: skip
@@ -243,7 +245,7 @@ def test_where_one_day_holds_most_there_are_no_groups(tmp_path):
     for message, files in history[1:]:
         (tmp_path / "repo" / "a.py").write_text(files["a.py"])
         checkout.commit(message, day=2)
-    dataset = made(checkout).dataset
+    dataset = made(checkout)
     assert {query.group for query in dataset.queries} == {None}
     assert [query.split for query in dataset.queries] == ["tuning", "tuning", "test", "test"]
     assert [query.request.time for query in dataset.queries] == [
@@ -259,7 +261,7 @@ def test_files_that_no_catalog_holds_are_no_items(tmp_path):
             ("Change all", {"a.py": "2\n", "big.txt": "y" * 1_000_001, "b.bin": "\0\0"}),
         ),
     )
-    dataset = made(checkout).dataset
+    dataset = made(checkout)
     assert [item.title for item in dataset.catalog if item.type == "file"] == ["a.py"]
     assert labels_of(dataset, 0) == {(version("a.py", "1\n"), 2)}
 
@@ -279,7 +281,7 @@ def test_settings_are_checked(wrong):
 
 
 def test_batches_are_their_requests_one_by_one(checkout):
-    dataset = made(checkout).dataset
+    dataset = made(checkout)
     for number, request in enumerate(dataset.requests()):
         alone = Batch.of(Catalog(dataset.catalog), [request])
         assert (alone.visible.row(0) == dataset.batch().visible.row(number)).all()

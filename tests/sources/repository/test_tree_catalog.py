@@ -19,7 +19,11 @@ def checkout(tmp_path):
     """Three commits: a file that stays, one that changes, one that goes."""
     found = Checkout(tmp_path / "repo")
     for day, message, files in (
-        (1, "Begin\n\nbody", {"stays.py": "1\n", "d/changes.md": "1\n", "goes": "1\n"}),
+        (
+            1,
+            "Begin (#12)\n\nbody\n\nSigned-off-by: A <a@b.example>",
+            {"stays.py": "1\n", "d/changes.md": "1\n", "goes": "1\n"},
+        ),
         (2, "Drop a file", {"goes": None}),
         (3, "Change", {"d/changes.md": "2\n"}),
     ):
