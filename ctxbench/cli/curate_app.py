@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ctxbench.cli.light import Command
-from ctxbench.cli.options import DatasetName, EmbedderName, JsonFlag, TokenCounter
+from ctxbench.cli.options import CatalogArgument, DatasetName, EmbedderName, JsonFlag, TokenCounter
 
 AllFlag = Annotated[bool, typer.Option("--all", help="List all of it, not the first ten.")]
 Out = Annotated[Path | None, typer.Option(help="Write the result to this folder.")]
@@ -47,9 +47,7 @@ def data_stats(
 
 @curate_app.command("overlap", cls=Command)
 def data_overlap(
-    catalog: Annotated[
-        str, typer.Argument(help="The items: an agent file, corpus.jsonl, a dataset's folder, or its name.")
-    ],
+    catalog: CatalogArgument,
     threshold: Annotated[
         float | None, typer.Option(help="Items read alike from this similarity on, 0 to 1; 0.85 by default.")
     ] = None,

@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from ctxbench.cli.options import CatalogName, CsvFile, EmbedderName, JsonFlag, OptionalCatalogName, TokenCounter
+from ctxbench.cli.options import (
+    CatalogArgument,
+    CatalogName,
+    CsvFile,
+    EmbedderName,
+    JsonFlag,
+    OptionalCatalogName,
+    TokenCounter,
+)
 
 
 def score(
@@ -36,9 +44,7 @@ def score(
 
 
 def graph(
-    catalog: Annotated[
-        str, typer.Argument(help="The items: an agent file, corpus.jsonl, a dataset's folder, or its name.")
-    ],
+    catalog: CatalogArgument,
     out: Annotated[Path, typer.Option(help="The file to write, for `graph:` in a pipeline; if it is there, updated.")],
     similarity: Annotated[
         str,

@@ -14,6 +14,7 @@ _CATALOG = (
     "The items: an agent file, corpus.jsonl, a dataset's folder or its name, or a git repository: REPO or REPO@COMMIT, "
     "with :definitions behind it for parts of files."
 )
+CatalogArgument = Annotated[str, typer.Argument(help=_CATALOG)]
 CatalogName = Annotated[
     str,
     typer.Option("--catalog", "-c", help=_CATALOG),

@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from ctxbench.core.catalog_hashes import CatalogPrefix, hashed
 from ctxbench.core.errors import Fault, ParameterError, check_choice, raise_faults, suggest
 from ctxbench.core.times import named_instant
 
@@ -157,7 +158,8 @@ class Item:
     def search_text(self) -> str:
         """What is indexed: `name: description`, and for all but tools and skills a blank line and the text.
 
-        Parts that are empty are left out with their separators. Of a message or memory it is the text alone.
+        Parts that are empty are left out with their separators. Of a message or memory, and of a file whose text
+        begins with its path, it is the text alone.
         """
         if self.by_text:
             return self.text
@@ -165,8 +167,19 @@ class Item:
 
     @property
     def by_text(self) -> bool:
-        """Whether its text alone is searched: that of a message or memory, which nobody names, unless it is empty."""
-        return self.type in ("message", "memory") and bool(self.text)
+        """Whether its text alone is searched: nobody names a message or memory, and a file's text may say its path."""
+        said = self.type in ("message", "memory") or (self.is_file and self.text.startswith(f"{self.path}\n"))
+        return said and bool(self.text)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file or a part of one."""
+        return self.type in ("file", "chunk")
+
+    @property
+    def path(self) -> str:
+        """Of a file or chunk its path: the title, as versions of one differ in their names, else the name."""
+        return self.title or self.name
 
     @property
     def body(self) -> str:
@@ -175,7 +188,8 @@ class Item:
 
     @property
     def _head(self) -> str:
-        return f"{self.name}: {self.description}" if self.description else self.name
+        name = self.path if self.is_file else self.name
+        return f"{name}: {self.description}" if self.description else name
 
     @property
     def prompt_text(self) -> str:
@@ -208,16 +222,8 @@ _DEFAULTS: tuple[tuple[str, Any], ...] = tuple(
 )
 
 
-TEXT_FIELDS = ("type", "server", "name", "description", "schema", "text")
+TEXT_FIELDS = ("type", "server", "name", "title", "description", "schema", "text")
 """The fields that an item's texts are made of: what is searched, what is sent, and its body."""
-
-
-class _Prefix(NamedTuple):
-    """The first items of a catalog, as far as one that it extends went: how many, and the hash of their fields."""
-
-    n_items: int
-    hash: str
-    before: _Prefix | None
 
 
 class Catalog(Sequence[Item]):
@@ -238,7 +244,7 @@ class Catalog(Sequence[Item]):
         """
         self._items = tuple(items)
         self._position: dict[ItemKey, int] = {}
-        self._digests: dict[tuple[str, ...], tuple[Any, _Prefix]] = {}
+        self._digests: dict[tuple[str, ...], tuple[Any, CatalogPrefix]] = {}
         self._facts_before: Facts | None = None  # of the catalog that this one extends
         self.kept: dict[Hashable, Any] = {}
         self._place(self._items, first=0)
@@ -277,7 +283,7 @@ class Catalog(Sequence[Item]):
         whole._position = self._position.copy()
         whole._place(added, first=len(self))
         whole._digests = {
-            names: _hashed(added, names, digest.copy(), n_items=len(whole), before=prefix)
+            names: hashed(added, names, digest.copy(), n_items=len(whole), before=prefix)
             # a copy, which CPython makes in one step: another thread may ask for one more hash meanwhile
             for names, (digest, prefix) in list(self._digests.items())
             if not ends or (names and "until" not in names)
@@ -329,10 +335,10 @@ class Catalog(Sequence[Item]):
             yield found.n_items, found.hash
             found = found.before
 
-    def _prefix(self, names: tuple[str, ...]) -> _Prefix:
+    def _prefix(self, names: tuple[str, ...]) -> CatalogPrefix:
         """The hash of all items by some attributes, or by all, with those of the catalogs that this one extends."""
         if names not in self._digests:
-            self._digests[names] = _hashed(self._items, names, hashlib.sha256(), n_items=len(self), before=None)
+            self._digests[names] = hashed(self._items, names, hashlib.sha256(), n_items=len(self), before=None)
         return self._digests[names][1]
 
     @cached_property
@@ -373,26 +379,3 @@ class Catalog(Sequence[Item]):
             ParameterError: `key` is a text that is no id.
         """
         return self._position.get(ItemKey.parse(key) if isinstance(key, str) else key)
-
-
-_COMPACT = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each item
-
-
-def _hashed(
-    items: Sequence[Item], names: tuple[str, ...], digest: Any, *, n_items: int, before: _Prefix | None
-) -> tuple[Any, _Prefix]:
-    """Go on with a digest over more items, by some attributes or (none named) by all fields.
-
-    Args:
-        items: what is added.
-        names: of the attributes.
-        digest: over the items before; is changed.
-        n_items: how many there are then.
-        before: those before.
-    """
-    for item in items:
-        row = [getattr(item, name) for name in names] if names else item.as_row()
-        # `repr` is four times as fast, and its hash is kept nowhere. A schema's order is sent, so that it counts.
-        text = repr(row) if names else _COMPACT.encode(row)
-        digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
-    return digest, _Prefix(n_items, digest.hexdigest(), before)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.items import Item
 from ctxbench.index.stem_marks import TOKENIZER, StemMarks
-from ctxbench.index.text_index import PATH_WEIGHT, TextIndexError, path_of
+from ctxbench.index.text_index import PATH_WEIGHT, TextIndexError
 from ctxbench.index.trigrams import TrigramIndex
 from ctxbench.index.words import composed, phrases
 
@@ -71,7 +71,7 @@ class Fts5Index:
 
     def rows(self, items: Sequence[Item]) -> IntArray:
         """See `TextIndex.rows`."""
-        texts = [(path_of(item), item.text) for item in items]
+        texts = [(item.path, item.text) for item in items]
         with self._lock:
             first = len(self._texts)
             new = [one for one in dict.fromkeys(texts) if one not in self._row]

@@ -18,7 +18,7 @@ from ctxbench.core.arrays import FloatArray, IntArray
 from ctxbench.core.errors import check_choice
 from ctxbench.core.installation import install_command
 from ctxbench.core.items import Item
-from ctxbench.index.text_index import MEASURES, TextIndexError, above, path_of
+from ctxbench.index.text_index import MEASURES, TextIndexError, above
 from ctxbench.index.words import composed, phrases, separated
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class PostgresIndex:
 
     def rows(self, items: Sequence[Item]) -> IntArray:
         """See `TextIndex.rows`; all that is added, or nothing."""
-        texts = [(path_of(item), item.text) for item in items]
+        texts = [(item.path, item.text) for item in items]
         told = [hashlib.sha256(repr(one).encode("utf-8", "surrogatepass")).digest() for one in texts]
         by_hash = dict(zip(told, texts, strict=True))
 

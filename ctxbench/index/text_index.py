@@ -23,7 +23,7 @@ class TextIndexError(UserError):
 
 
 class TextIndex(Protocol):
-    """An index of items by path (`path_of`) and text, which only grows; usable from several threads.
+    """An index of items by path (`Item.path`) and text, which only grows; usable from several threads.
 
     Words are split as `index.words.phrases` does, so that none is query syntax. English endings are taken off.
     """
@@ -66,11 +66,6 @@ class TextIndex(Protocol):
     def marks(self, texts: Sequence[str], words: Sequence[str]) -> list[list[tuple[int, int]]]:
         """Where the words match in each text, `[from, to)` in characters, rising and apart."""
         ...
-
-
-def path_of(item: Item) -> str:
-    """The path of a file: its title, or its name where it has none."""
-    return item.title or item.name
 
 
 def rows_of(catalog: Catalog, resources: Resources, name: str, types: Sequence[str]) -> IntArray:

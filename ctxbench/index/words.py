@@ -196,14 +196,15 @@ def field_words(item: Item) -> Mapping[str, list[str]]:
     """The words of each field of an item; fields that it does not have are empty.
 
     Those of a tool's text are left out, as in its search text, and of what is searched by its text alone name and
-    description. Parameters are the names and descriptions in the input schema, at every depth.
+    description. The name of a file is its path, which is left out where its text begins with it. Parameters are the
+    names and descriptions in the input schema, at every depth.
     """
     return {
         "server": name_words(item.server or ""),
-        "name": [] if item.by_text else name_words(item.name),
+        "name": name_words(item.path if item.is_file else "" if item.by_text else item.name),
         "description": [] if item.by_text else words(item.description),
         "parameters": [word for part in _schema_words(item.schema) for word in part],
-        "text": [] if item.type == "tool" else words(item.text),
+        "text": [] if item.type == "tool" else words(item.text.removeprefix(item.path) if item.is_file else item.text),
     }
 
 

@@ -16,8 +16,6 @@ from ctxbench.core.shown import text_shown
 from ctxbench.core.stages import Resources
 from ctxbench.text.citation_list import citations
 
-_BY_PATH = ("file", "chunk")
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ServedContext:
@@ -99,7 +97,7 @@ class ServedContext:
         whole = offered.shown is None
         tokens = offered.tokens
         metadata = {
-            "path": (item.title or item.name) if item.type in _BY_PATH else None,
+            "path": item.path if item.is_file else None,
             "createdAt": item.created,
             "matchedKeywords": [word for word in self.outcome.query.keywords[0] if word in text.lower()],
             "searchRank": self._rank(place),

@@ -42,7 +42,8 @@ class Bm25(Strategy):
         server: whether a tool's server is searched.
         bodies: whether the body of a skill is searched, too, which the model loads on demand.
         statistics: over which items it is counted how rare a word and how long a text is, `catalog`, all, or `scope`,
-            those that the request may see: its scope and user, at its time. Then nothing else moves a score.
+            those that the request may see, of its user and at its time, and any search may offer. Then nothing else
+            moves a score.
 
     Items that share no word with the request are no candidates; a blank request has none. Each item counts as
     one chunk; a word counts as often as it stands in the request's chunks, each time by the chunk's weight. The
@@ -87,7 +88,8 @@ def _scores(index: WordIndex, asked: Sequence[Mapping[str, float]], query: Query
     """The scores of all items for the words of each request, shape (n_items,) each."""
     if statistics == "catalog":
         return [index.scores(words) for words in asked]
-    return [index.scores(words, counted=row) for words, row in zip(asked, query.batch.visible, strict=True)]
+    offered = query.batch.catalog.facts.searchable
+    return [index.scores(words, counted=row & offered) for words, row in zip(asked, query.batch.visible, strict=True)]
 
 
 def _weights(query: Query, request: int) -> Sequence[float]:

@@ -64,7 +64,7 @@ def citations(query: Query, candidates: Candidates, request: int) -> tuple[Citat
             id=id_,
             source=source,
             type=item.type,
-            path=(item.title or item.name) if item.type in ("file", "chunk") else None,
+            path=item.path if item.is_file else None,
             excerpt=text,
             relevance=None if math.isnan(score) else score,
         )

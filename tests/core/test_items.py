@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ctxbench.core import items
 from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.core.items import ITEM_TYPES, TEXT_FIELDS, Catalog, Item, ItemKey, Link
+from ctxbench.index.words import field_words
 
 PROPERTY = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 NAMES = st.text(st.characters(), min_size=1, max_size=8)
@@ -70,6 +71,17 @@ class TestItem:
     def test_of_messages_and_memories_the_text_alone_is_searched(self, kind):
         assert Item(type=kind, name="n", description="d", text="t").search_text == "t"
         assert Item(type=kind, name="n", description="d").search_text == "n: d"
+
+    @pytest.mark.parametrize("kind", ["file", "chunk"])
+    def test_a_file_is_searched_by_its_path_once_and_not_by_the_name_of_a_version(self, kind):
+        version = Item(type=kind, name="a/b.py@1f", title="a/b.py", text="x = 1")
+        assert [version.path, version.search_text] == ["a/b.py", "a/b.py\n\nx = 1"]
+        said = Item(type=kind, name="a/b.py@1f", title="a/b.py", text="a/b.py\n\nx = 1")
+        assert [said.search_text, said.prompt_text] == [said.text] * 2
+        assert Item(type=kind, name="a/b.py", text="x = 1").search_text == "a/b.py\n\nx = 1"
+        assert [dict(field_words(one))["name"] for one in (version, said)] == [["a", "b", "py", "abpy"]] * 2
+        assert [dict(field_words(one))["text"] for one in (version, said)] == [["x", "1"]] * 2
+        assert Item(type="rule", name="n", title="other").search_text == "n"
 
     def test_search_text_of_a_tool_has_no_body(self):
         assert tool("n", description="d", text="t", schema={"type": "object"}).search_text == "n: d"
@@ -262,14 +274,14 @@ class TestExtended:
     def test_a_catalog_is_extended_while_another_thread_asks_for_a_hash(self, monkeypatch):
         catalog = Catalog([tool("a")])
         assert catalog.hash
-        hashed = items._hashed
+        hashed = items.hashed
 
         def meanwhile(*given, **more):
-            monkeypatch.setattr(items, "_hashed", hashed)
+            monkeypatch.setattr(items, "hashed", hashed)
             catalog.hash_of("name")  # as another thread would, between two hashes
             return hashed(*given, **more)
 
-        monkeypatch.setattr(items, "_hashed", meanwhile)
+        monkeypatch.setattr(items, "hashed", meanwhile)
         assert catalog.extended([tool("b")]).hash == Catalog([tool("a"), tool("b")]).hash
 
     def test_a_catalog_stays_as_it_is_and_can_be_extended_in_several_ways(self):
@@ -327,8 +339,15 @@ class TestExtended:
     @pytest.mark.parametrize("kind", ITEM_TYPES)
     def test_all_texts_of_an_item_are_made_of_the_fields_of_texts(self, kind):
         server = "s" if kind == "tool" else None
-        texts = {"server": server, "name": "n", "description": "d", "text": "t", "schema": {"type": "object"}}
-        others = {"title": "T", "include": "manual", "enabled": False, "priority": 100, "metadata": {"a": 1}}
+        texts = {
+            "server": server,
+            "name": "n",
+            "description": "d",
+            "text": "t",
+            "schema": {"type": "object"},
+            "title": "T",
+        }
+        others = {"include": "manual", "enabled": False, "priority": 100, "metadata": {"a": 1}}
         facts = {"workspace": "w", "user": "u", "conversation": "c", "kind": "k", "created": "2026-01-01"}
         plain, full = (
             Item(type=kind, **texts),

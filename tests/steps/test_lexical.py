@@ -66,6 +66,16 @@ class TestBm25:
         )
         assert less == [row for row in whole if row[0] == 0]
 
+    def test_what_no_search_may_offer_counts_in_no_scope(self, resources):
+        items = [Item(type="rule", name=text) for text in ("apple pie", "apple", "banana")]
+        said = Item(type="message", name="m", text="an apple a day", include="manual")
+        for step in (Bm25, Bm25f):
+            before, after = (
+                found(step(statistics="scope"), Catalog(some), ["apple"], resources=resources)
+                for some in (items, [*items, said])
+            )
+            assert before == after
+
     def test_no_request_and_no_item(self, resources):
         assert found(Bm25(), self.ITEMS, resources=resources) == []
         assert found(Bm25(), Catalog([]), ["apple"], resources=resources) == [[]]

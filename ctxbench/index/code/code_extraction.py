@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Captures = dict[str, list[Node]]
 
 _LONGEST = 300  # characters of a signature or a doc line
+_MOST_UNFIT = 20_000  # pieces of a text that is no program at all
 _CLASS_LIKE = ("class", "interface", "scope")
 _FUNCTIONS = ("function", "method")
 _WRAPPERS = (  # a definition that is all such a node holds begins where the node does
@@ -36,6 +37,8 @@ def extracted(content: str, language: str, grammar: Grammar) -> CodeFacts:
     """The facts of a file's content, by its grammar. Where a part does not fit the grammar, those of the rest."""
     data = content.encode("utf-8", "surrogatepass")
     root = grammar.parse(data).root_node
+    if root.type == "ERROR" and root.child_count > _MOST_UNFIT:  # a query's time grows with the square of these
+        return CodeFacts(language, left_out="it does not fit the grammar")
     found = grammar.captures(root)
     scopes = _scopes(found)
     own = {one.name_node.start_byte for one in scopes if one.name_node is not None}

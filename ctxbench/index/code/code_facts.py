@@ -18,7 +18,7 @@ from ctxbench.io.checked_rows import CheckedRows
 
 _LARGEST = 1_000_000  # characters of a file whose syntax is looked into
 _LONGEST_LINE = 5_000  # characters; what has longer ones was made by a program
-_FORM = "1"  # goes up with whatever changes the facts of a text, beside a query
+_FORM = "2"  # goes up with whatever changes the facts of a text, beside a query
 _MOST = 50_000  # texts whose facts stay in memory
 _BATCH = 500  # texts whose facts are written at once, so that a run that is stopped keeps most
 _log = logging.getLogger(__name__)
@@ -133,12 +133,12 @@ def _to_json(facts: CodeFacts) -> bytes:
     ]
     imports = [(i.target, i.names, i.level, i.kind, i.line) for i in facts.imports]
     row = (facts.language, facts.doc, facts.package, definitions, imports, facts.references, facts.implements)
-    return json.dumps([*row, facts.parsed], ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return json.dumps([*row, facts.parsed, facts.left_out], ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _from_json(value: bytes) -> CodeFacts:
     row: list[Any] = json.loads(value.decode("utf-8", "surrogatepass"))
-    language, doc, package, definitions, imports, references, implements, parsed = row
+    language, doc, package, definitions, imports, references, implements, parsed, left_out = row
     return CodeFacts(
         language=language,
         doc=doc,
@@ -148,4 +148,5 @@ def _from_json(value: bytes) -> CodeFacts:
         references=tuple(references),
         implements=tuple((name, base) for name, base in implements),
         parsed=parsed,
+        left_out=left_out,
     )

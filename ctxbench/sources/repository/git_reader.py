@@ -1,18 +1,17 @@
 """What a git repository holds: trees, blobs, and the commits of its first-parent line.
 
 The repository may be hostile, so that nothing of it is run: git is asked by plumbing (`ls-tree`, `cat-file`,
-`diff-tree`, `rev-list`) that knows no hooks, filters or textconv; settings of the repository that name a program are
-overridden; nothing is fetched, whatever its remotes are. Replaced objects and variables `GIT_...` of the caller are
-passed over, so that a commit is what its hash says.
+`diff-tree`, `log` without differences) that knows no hooks, filters or textconv; settings of the repository that name
+a program are overridden; nothing is fetched, whatever its remotes are. Replaced objects, grafts and variables `GIT_...`
+of the caller are passed over, so that a commit is what its hash says.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +40,7 @@ _ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none",  # stronger than what the repository allows by `protocol.ext.allow`
     "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": "/dev/null",
     "LC_ALL": "C",
 }
 _REGULAR = (b"100644", b"100755", b"100664")  # 100664: as early versions of git wrote it
@@ -196,7 +196,7 @@ class GitRepository:
         return {found: int(size) for sha, size in rows if size != b"missing" and (found := sha.decode()) in asked}
 
     def blobs(self, shas: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Blobs, or commits as git stores them, in the order they are asked for, each as often as it is.
+        """The contents of blobs, in the order they are asked for, each as often as it is.
 
         Raises:
             StorageError: one is not there; a partial clone lacks some.
@@ -232,49 +232,47 @@ class GitRepository:
         Raises:
             StorageError: git refuses.
         """
-        rows = self._git("rev-list", "--first-parent", "--parents", f"--max-count={n}", head).decode().splitlines()
-        line = [(sha, tuple(parents)) for sha, *parents in (row.split() for row in rows)][::-1]
-        read = [_commit(data) for _, data in self.blobs(sha for sha, _ in line)]
-        before = [parents[0] for _, parents in line[:1] if parents]
-        empty = self._git("hash-object", "-t", "tree", "--stdin").decode().strip()
-        trees = [_commit(data).tree for _, data in self.blobs(before)] or [empty]
-        trees += [one.tree for one in read]
-        lost = [not parents and bool(one.parents) for (_, parents), one in zip(line, read, strict=True)]
-        pairs = [f"{old} {new}" for old, new, gone in zip(trees, trees[1:], lost, strict=False) if not gone]
-        changes = self._changes(pairs, renames)
+        form = "--format=%H%x00%P%x00%ct%x00%an <%ae>%x00%B"
+        data = self._git("log", "-z", "--first-parent", "--encoding=UTF-8", form, f"--max-count={n}", head, "--")
+        fields = git_text(data).split("\0")
+        rows = [fields[place : place + 5] for place in range(0, len(fields) - 4, 5)][::-1]
+        ends = self._shallow_ends()
+        changes = self._changes([f"{sha} {parents.partition(' ')[0]}" for sha, parents, *_ in rows], renames)
         return [
             LineCommit(
                 sha=sha,
-                parents=parents,
-                time=one.time,
-                author=one.author,
-                message=one.message,
-                changes=() if gone else next(changes),
+                parents=tuple(parents.split()),
+                time=int(time or 0),  # a damaged commit has none
+                author=author,
+                message=message,
+                changes=() if sha in ends else changes[sha],
             )
-            for (sha, parents), one, gone in zip(line, read, lost, strict=True)
+            for sha, parents, time, author, message in rows
         ]
 
-    def _changes(self, pairs: Sequence[str], renames: bool) -> Iterator[tuple[FileChange, ...]]:
-        """What differs between trees, for each `OLD NEW`."""
-        exact = "-M100%" if self.partial else "-M"
-        how = [exact, f"-l{_RENAMES}"] if renames else ["--no-renames"]
-        words = ["diff-tree", "--stdin", "-r", "-z", "--raw", "--no-abbrev", "--no-ext-diff", "--no-textconv", *how]
-        data = self._git(*words, given=_lines(pairs))
-        place = 0
-        for pair in pairs:
-            if not data.startswith(pair.encode(), place):
-                raise StorageError(f"git cannot compare the trees {pair} of {self.path}; `git fsck` says more")
-            place = data.index(b"\n", place) + 1
-            found: list[FileChange] = []
-            while data.startswith(b":", place):
-                about, place = _field(data, place)
-                path, place = _field(data, place)
-                old = path
-                if about[-4:-3] == b"R":  # `R086`
-                    path, place = _field(data, place)
-                found += _changes(about, os.fsdecode(old), os.fsdecode(path))
-            inside = self.inside
-            yield tuple(one for one in found if f"{one.path}/".startswith(inside)) if inside else tuple(found)
+    def _shallow_ends(self) -> Collection[str]:
+        """The commits whose parents a shallow clone lacks."""
+        if not self.shallow:
+            return ()
+        place = self._git("rev-parse", "--path-format=absolute", "--git-path", "shallow").removesuffix(b"\n")
+        return Path(os.fsdecode(place)).read_text("ascii").split()
+
+    def _changes(self, pairs: Sequence[str], renames: bool) -> dict[str, tuple[FileChange, ...]]:
+        """What commits changed, by their hashes; a pair is a commit and its first parent, or a commit alone."""
+        how = ["-M100%" if self.partial else "-M", f"-l{_RENAMES}"] if renames else ["--no-renames"]
+        words = ["diff-tree", "--stdin", "--root", "--always", "-r", "-z", "--raw", "--no-abbrev", "--no-ext-diff"]
+        data = self._git(*words, "--no-textconv", *how, given=_lines(pairs))
+        found: dict[str, list[FileChange]] = {}
+        fields = iter(data.split(b"\0")[:-1])
+        for field in fields:
+            if not field.startswith(b":"):
+                commit = found.setdefault(field.decode(), [])
+                continue
+            old = path = next(fields)
+            if field[-4:-3] == b"R":  # `R086`
+                path = next(fields)
+            commit += _changes(field, os.fsdecode(old), os.fsdecode(path))
+        return {sha: tuple(one for one in some if one.path.startswith(self.inside)) for sha, some in found.items()}
 
     def _run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return run_git(self._folder, *words, given=given, settings=_SETTINGS, only=_only())
@@ -314,12 +312,6 @@ def _lines(shas: Iterable[str]) -> bytes:
     return "".join(f"{sha}\n" for sha in shas).encode()
 
 
-def _field(data: bytes, place: int) -> tuple[bytes, int]:
-    """What stands up to the next NUL, and the place behind that."""
-    end = data.index(b"\0", place)
-    return data[place:end], end + 1
-
-
 def _changes(about: bytes, old: str, path: str) -> Iterator[FileChange]:
     """A change as `:MODE MODE SHA SHA STATUS` tells it; nothing where no file that an item can have is in it."""
     old_mode, new_mode, old_sha, new_sha, _ = about[1:].split(b" ")
@@ -330,34 +322,3 @@ def _changes(about: bytes, old: str, path: str) -> Iterator[FileChange]:
         yield from [FileChange(path, None, None, after)] if after else []
     elif before or after:
         yield FileChange(path, old if old != path else None, before, after)
-
-
-class _RawCommit(NamedTuple):
-    tree: str
-    parents: tuple[str, ...]
-    author: str
-    time: int
-    message: str
-
-
-def _commit(data: bytes) -> _RawCommit:
-    """A commit as git stores it: headers, an empty line, the message."""
-    head, _, message = data.partition(b"\n\n")
-    rows = [row.partition(b" ")[::2] for row in head.split(b"\n")]
-    fields = dict(reversed(rows))  # the first of a name counts; lines of a signature begin with a blank
-    encoding = fields.get(b"encoding", b"utf-8").decode("ascii", "replace")
-    time = re.search(rb"> (-?\d{1,18}) [+-]\d+$", fields.get(b"committer", b""))
-    return _RawCommit(
-        tree=fields.get(b"tree", b"").decode(),
-        parents=tuple(value.decode() for name, value in rows if name == b"parent"),
-        author=_decoded(fields.get(b"author", b"").rpartition(b"> ")[0] + b">", encoding),
-        time=int(time[1]) if time else 0,
-        message=_decoded(message, encoding),
-    )
-
-
-def _decoded(data: bytes, encoding: str) -> str:
-    try:
-        return data.decode(encoding, "replace")
-    except (LookupError, ValueError):  # a commit may name any encoding
-        return git_text(data)

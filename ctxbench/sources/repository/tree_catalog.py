@@ -13,6 +13,7 @@ from pathlib import Path
 from ctxbench.core.errors import StorageError, check_choice
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.io.visible import count, one_line
+from ctxbench.sources.repository.commit_messages import clean_message
 from ctxbench.sources.repository.git_reader import GitRepository, line_times, path_fault
 from ctxbench.sources.repository.tree_items import (
     MOST_BYTES,
@@ -135,7 +136,7 @@ def items_of_tree(
     ]
     for one, time in zip(line, times, strict=True):
         if changed := [ItemKey("file", None, change.path) for change in one.changes if change.path in texts]:
-            items.append(commit_item(one, text=one.message.strip(), created=time, changed=changed))
+            items.append(commit_item(one, text=clean_message(one.message), created=time, changed=changed))
     return TreeItems(items=tuple(items), left_out=left_out)
 
 
@@ -182,8 +183,8 @@ def _in_working_tree(
     for path in repository.working_files():
         place = root / path
         parent = place.parent
-        if parent not in plain:  # a folder that git knows may have become a link that leads out
-            plain[parent] = os.path.realpath(parent) == str(parent)
+        if parent not in plain:  # it may be a link by now, and an index that was tampered with lead out
+            plain[parent] = os.path.realpath(parent) == str(parent) and parent.is_relative_to(root)
         text, why = ("", path_fault(path)) if plain[parent] else ("", "symlink")
         if not why:
             text, why = _on_disk(place, most_bytes)

@@ -92,9 +92,10 @@ def _outline(path: str, facts: CodeFacts) -> str:
 
 
 def _bodies(content: str, definitions: Sequence[Definition]) -> Iterator[tuple[Definition, str]]:
-    """Each definition with its text, in which those inside it stand as signatures: they are items of their own."""
+    """Each definition with its lines, in which those inside it stand as signatures: they are items of their own."""
     for place, one in enumerate(definitions):
-        parts, at = [], one.start
+        line = content.rfind("\n", 0, one.start) + 1
+        parts, at = [], one.start if content[line : one.start].strip() else line
         for inner in definitions[place + 1 :]:
             if inner.start >= one.end:
                 break

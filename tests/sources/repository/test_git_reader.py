@@ -91,6 +91,18 @@ def test_a_merge_is_told_against_its_first_parent(checkout):
     assert [change.path for change in line[2].changes] == ["y"]
 
 
+def test_a_repository_with_hashes_of_sha_256_is_read(tmp_path):
+    checkout = Checkout.__new__(Checkout)
+    checkout.root = tmp_path
+    checkout.run("init", "--quiet", "--initial-branch=main", "--object-format=sha256")
+    put(tmp_path / "x", "1")
+    head = checkout.commit("Begin")
+    repository = GitRepository(tmp_path)
+    assert len(head) == 64
+    assert text_of(repository, head) == {"x": b"1"}
+    assert [change.path for change in repository.first_parents(head, 5)[0].changes] == ["x"]
+
+
 def test_an_empty_commit_changes_nothing(checkout):
     checkout.commit("Nothing")
     checkout.commit("Nothing again", day=2)

@@ -232,6 +232,40 @@ def test_a_damaged_repository_is_said(checkout):
         GitRepository(checkout.root)
 
 
+def test_an_index_that_leads_out_gives_nothing(checkout, tmp_path, monkeypatch):
+    put(tmp_path / "secret", "secret")
+    put(checkout.root / "x", "x")
+    checkout.commit("Begin")
+    paths = ["x", "../secret", str(tmp_path / "secret")]  # git writes no such index, but reads one
+    monkeypatch.setattr(GitRepository, "working_files", lambda self: paths)
+    found = items_of_tree(GitRepository(checkout.root))
+    assert names(found) == ["x"]
+    assert out(found) == {"symlink": paths[1:]}
+
+
+def test_a_damaged_commit_has_no_time_or_author(checkout):
+    put(checkout.root / "x", "x")
+    tree = checkout.run("rev-parse", f"{checkout.commit('Begin')}^{{tree}}")
+    put(checkout.root / "raw", f"tree {tree}\nauthor\ncommitter\n\nHollow\n".encode() + b"\xff\n")
+    sha = checkout.run("hash-object", "-t", "commit", "-w", "--literally", "raw")
+    (commit,) = GitRepository(checkout.root).first_parents(sha, 9)
+    assert (commit.time, commit.author, commit.message) == (0, " <>", "Hollow\n\ufffd\n")
+    assert [change.path for change in commit.changes] == ["x"]
+
+
+def test_replaced_commits_and_grafts_change_no_history(checkout):
+    put(checkout.root / "x", "1")
+    first = checkout.commit("Begin")
+    put(checkout.root / "x", "2")
+    second = checkout.commit("Go on", day=2)
+    wanted = GitRepository(checkout.root).first_parents(second, 9)
+    assert [one.sha for one in wanted] == [first, second]
+    checkout.run("replace", "--graft", second)
+    put(checkout.root / ".git" / "info" / "grafts", f"{second}\n")
+    assert checkout.run("rev-list", "--first-parent", "HEAD") == second  # so the traps are real ones
+    assert GitRepository(checkout.root).first_parents(second, 9) == wanted
+
+
 def test_without_git_it_is_said(checkout, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StorageError, match=r"git cannot be run .* install it"):

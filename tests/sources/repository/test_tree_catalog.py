@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
 from ctxbench.core.errors import ParameterError, StorageError
-from ctxbench.core.items import Catalog, ItemKey, Link
+from ctxbench.core.items import ItemKey, Link
 from ctxbench.sources.agent_file import open_catalog
 from ctxbench.sources.repository.git_reader import GitRepository
 from ctxbench.sources.repository.tree_catalog import TreeName, items_of_tree
-from ctxbench.sources.repository.tree_items import file_items
 from tests.checkout import Checkout
 
 
@@ -21,7 +19,11 @@ def checkout(tmp_path):
     """Three commits: a file that stays, one that changes, one that goes."""
     found = Checkout(tmp_path / "repo")
     for day, message, files in (
-        (1, "Begin\n\nbody", {"stays.py": "1\n", "d/changes.md": "1\n", "goes": "1\n"}),
+        (
+            1,
+            "Begin (#12)\n\nbody\n\nSigned-off-by: A <a@b.example>",
+            {"stays.py": "1\n", "d/changes.md": "1\n", "goes": "1\n"},
+        ),
         (2, "Drop a file", {"goes": None}),
         (3, "Change", {"d/changes.md": "2\n"}),
     ):
@@ -142,10 +144,3 @@ def test_history_has_a_limit(checkout):
     assert [item.text for item in found.items if item.type == "message"] == ["Change"]
     assert [item.created for item in found.items if item.type == "file"] == [day(3), None]
     assert [item.type for item in items_of_tree(GitRepository(checkout.root), commits=0).items] == ["file", "file"]
-
-
-def test_names_of_versions_end_in_the_hash_of_the_text():
-    (item,) = file_items("a.py", "x\n", versioned=True, created=day(1), until=day(2))
-    digest = hashlib.sha256(b"a.py\n\nx\n").hexdigest()[:12]
-    assert (item.name, item.title, item.created, item.until) == (f"a.py@{digest}", "a.py", day(1), day(2))
-    assert Catalog([item]).ids == (f"file:a.py%40{digest}",)

@@ -1,0 +1,177 @@
+"""Imports of Rust: which file a module is, from the crates of a tree and their `mod` declarations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ctxbench.index.code.source_tree import SourceTree, above, at, folder_of, joined, texts
+
+_TARGETS = re.compile(r"(?:src/(?:lib|main)|build|(?:src/bin|examples|tests|benches)/(?:[^/]+|[^/]+/main))\.rs")
+_DEPENDENCIES = ("dependencies", "dev-dependencies", "build-dependencies")
+
+_Module = tuple[str, tuple[str, ...]]  # the file of the crate's root, and the names down to the module
+
+
+def rust_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
+    """All (file, file it imports) of Rust, some more than once.
+
+    `mod a;` is the module's file. A path (`use crate::a::B`, or `crate::a::f()` in code) is the file of the last
+    module on it, by `crate`, `self`, `super`, a module beside it, or a crate of the tree that `Cargo.toml` depends on
+    by its path. Source: The Rust Reference, "Modules" and "Paths"; The Cargo Book, "Cargo Targets".
+    """
+    crates = _Crates(tree)
+    for path, facts in tree.of("rust"):
+        here = crates.module_of.get(path)
+        if here is None:
+            continue
+        for one in facts.imports:
+            parts = one.target.split("::")
+            if one.kind == "use":
+                found = crates.resolved(here, parts)
+            else:
+                found = crates.file_of.get((here[0], (*here[1], *parts)))
+            if found is not None:
+                yield path, found
+
+
+class _Crates:
+    """The crates of a tree, and the modules of each.
+
+    Attributes:
+        file_of: the file of each module; of an inline one that which it stands in.
+        module_of: the module that each file is; of two crates that share it, the first.
+    """
+
+    def __init__(self, tree: SourceTree) -> None:
+        self._tree = tree
+        self.file_of: dict[_Module, str] = {}
+        self.module_of: dict[str, _Module] = {}
+        self._package: dict[str, str] = {}  # by root file, its Cargo.toml
+        self._manifests = {path: tree.toml(path) for path in tree.named("Cargo.toml")}
+        self._known: dict[str, dict[str, str]] = {}  # by Cargo.toml, root files by the name that they are used by
+        for path in self._manifests:
+            for root in self._roots(path):
+                self._package.setdefault(root, path)
+        for path, _ in tree.of("rust"):  # of no package: `src/lib.rs` without a Cargo.toml
+            if path.endswith(("src/lib.rs", "src/main.rs")):
+                self._package.setdefault(path, "")
+        for root in self._package:
+            self._add(root, root, ())
+
+    def resolved(self, here: _Module, parts: list[str]) -> str | None:
+        """The file of the last module that a path names; None for what is of another crate, or of none."""
+        root, inside = here
+        first, *names = parts
+        known = self._crates_known(self._package[root])
+        if first == "crate":
+            inside = ()
+        elif first == "super":
+            while first == "super" and inside:
+                inside = inside[:-1]
+                first, *names = names or [""]
+            names = [first, *names]
+        elif first != "self":
+            if (root, (*inside, first)) in self.file_of:
+                names = parts
+            elif first in known:
+                root, inside = known[first], ()
+            elif (root, (first,)) in self.file_of and self._is_old(root):
+                inside, names = (), parts
+            else:
+                return None
+        for name in names:
+            if (root, (*inside, name)) not in self.file_of:
+                break
+            inside = (*inside, name)
+        return self.file_of.get((root, inside))
+
+    def _add(self, root: str, path: str, inside: tuple[str, ...]) -> None:
+        """Note a module's file, and those of the modules that it declares."""
+        waiting = [(path, inside)]
+        while waiting:
+            path, inside = waiting.pop()
+            facts = self._tree.facts.get(path)
+            if facts is None or (root, inside) in self.file_of:
+                continue
+            self.file_of[root, inside] = path
+            self.module_of.setdefault(path, (root, inside))
+            for inline in facts.definitions:
+                if inline.kind == "module":
+                    self.file_of.setdefault((root, (*inside, *inline.name.split("."))), path)
+            folder, stem = folder_of(path), path.rpartition("/")[2].removesuffix(".rs")
+            inner = folder if path == root or stem == "mod" else joined(folder, stem) or ""
+            for one in facts.imports:
+                name = one.target.replace("::", "/")
+                if one.kind == "mod":
+                    file = self._tree.first(joined(inner, f"{name}.rs"), joined(inner, f"{name}/mod.rs"))
+                elif one.kind == "path":
+                    start = f"{inner}/{folder_of(name)}" if "/" in name else folder
+                    file = self._tree.first(joined(start, one.names[0]))
+                else:
+                    continue
+                if file is not None:
+                    waiting.append((file, (*inside, *one.target.split("::"))))
+
+    def _roots(self, path: str) -> Iterator[str]:
+        """The root files of a package's targets."""
+        manifest, folder = self._manifests[path], folder_of(path)
+        if at(manifest, "package") is None:
+            return
+        declared = [at(manifest, "lib", "path"), at(manifest, "package", "build")]
+        for kind in ("bin", "example", "test", "bench"):
+            declared += [at(one, "path") for one in manifest.get(kind) or () if isinstance(one, dict)]
+        for one in texts(declared):
+            if self._tree.first(joined(folder, one)):
+                yield joined(folder, one) or ""
+        start = f"{folder}/" if folder else ""
+        yield from (
+            file
+            for file, _ in self._tree.of("rust")
+            if file.startswith(start) and _TARGETS.fullmatch(file[len(start) :])
+        )
+
+    def _library(self, path: str) -> str | None:
+        """The root file of a package's library."""
+        declared = at(self._manifests.get(path), "lib", "path")
+        file = declared if isinstance(declared, str) else "src/lib.rs"
+        return self._tree.first(joined(folder_of(path), file))
+
+    def _crates_known(self, path: str) -> dict[str, str]:
+        """The libraries of the tree that a package may name: its own, and those that it depends on by path."""
+        if path in self._known:
+            return self._known[path]
+        manifest, folder = self._manifests.get(path, {}), folder_of(path)
+        found: dict[str, str | None] = {}
+        tables = [manifest, *(manifest.get("target") or {}).values()]
+        for table in [one.get(kind) for one in tables if isinstance(one, dict) for kind in _DEPENDENCIES]:
+            for name, one in table.items() if isinstance(table, dict) else ():
+                start, where = folder, at(one, "path")
+                if at(one, "workspace") is True:
+                    start, where = self._of_workspace(path, name)
+                if isinstance(where, str) and (place := joined(start, where)) is not None:
+                    other = f"{place}/Cargo.toml" if place else "Cargo.toml"
+                    said = at(self._manifests.get(other), "lib", "name") if at(one, "package") is None else None
+                    found[_crate_name(said or name)] = self._library(other)
+        own: Any = at(manifest, "lib", "name") or at(manifest, "package", "name")
+        if isinstance(own, str):
+            found[_crate_name(own)] = self._library(path)
+        self._known[path] = {name: file for name, file in found.items() if file is not None}
+        return self._known[path]
+
+    def _of_workspace(self, path: str, name: str) -> tuple[str, Any]:
+        """The folder of the workspace around a package, and the path that it gives a dependency."""
+        for folder in above(path):
+            manifest = self._manifests.get(f"{folder}/Cargo.toml" if folder else "Cargo.toml")
+            if at(manifest, "workspace") is not None:
+                return folder, at(manifest, "workspace", "dependencies", name, "path")
+        return "", None
+
+    def _is_old(self, root: str) -> bool:
+        """Whether a crate is of the edition 2015, in which paths of `use` begin at the crate's root."""
+        return at(self._manifests.get(self._package[root]), "package", "edition") in (None, "2015")
+
+
+def _crate_name(name: str) -> str:
+    return name.replace("-", "_")
