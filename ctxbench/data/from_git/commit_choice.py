@@ -25,7 +25,7 @@ _BOT = re.compile(
     re.IGNORECASE,
 )
 _V = r"[`'\"]?v?\d+(?:\.\w+)*(?:[-+.]\w+)*[`'\"]?"
-_KIND = r"(?:(?:chore|build|ci|fix|feat|deps?)?(?:\((?:release|deps?(?:-dev)?)\))?!?:?\s*)"  # `chore(deps): `
+_KIND = r"(?:(?:chore|build|ci|docs?|fix|feat|deps?|pkg)?(?:\([\w ,/-]+\))?!?:\s*)?"  # `chore(deps): `
 _START = (
     r"(?:(?:prepare|prep|start|begin|cut|tag|make|do|new|back to|set)\s+(?:for\s+)?(?:the\s+)?(?:next\s+|new\s+)*)?"
 )
@@ -38,6 +38,7 @@ _VERSION = re.compile(
             rf"{_KIND}{_START}{_RELEASE}(?:\s+(?:of|for|to|as|is|version|notes)\b)?\s*:?\s*(?:\S+[ -])?{_V}.*",
             rf"{_KIND}{_START}{_RELEASE}(?:\s+(?:version|cycle|mode|bump|notes))?",
             rf"{_KIND}bump(?:s|ed|ing)?\b.*",
+            r"deps?(?:\([\w ,/-]+\))?: \S+@\S+",
             rf"{_KIND}(?:update|upgrade)s?\s+(?:\S+\s+){{1,4}}(?:from\s+{_V}\s+)?to\s+(?:version\s+)?{_V}",
             rf"{_KIND}(?:update|upgrade|lock)\s+(?:all\s+)?(?:\w+\s+)?{_DEPENDENCIES}",
         )
