@@ -81,6 +81,9 @@ def test_merges_that_say_what_they_bring_count_on_demand():
     merge = {"parents": ("0", "1")}
     found = choice(commit("Merge pull request #1 from a/b\n\nAdd it", **merge), commit("Merge x", **merge), merges=True)
     assert [one.text for one in found.chosen] == ["Add it", "Merge x"]
+    assert choice(commit('Merge pull request #1 from a/b\n\nRevert "x"', **merge), merges=True).out == {
+        commit_choice.REVERT: 1
+    }
     assert choice(commit("Merge branch 'x'", **merge), merges=True).out == {commit_choice.NO_WORD: 1}
 
 
