@@ -15,11 +15,12 @@ from ctxbench.core.facts import EARLIEST
 from ctxbench.core.items import Item
 from ctxbench.core.times import instant
 from ctxbench.features.found import Found, RequestFamily
-from ctxbench.index.code_symbols import code_symbols, symbols_in
+from ctxbench.index.code_symbols import code_symbols
 from ctxbench.index.commit_history import DAY, commit_history
 from ctxbench.index.item_paths import file_path, item_paths
 from ctxbench.index.path_names import is_test, named_paths
 from ctxbench.index.versions import row_over
+from ctxbench.planning.named_code import named_code
 
 HALF_LIFE = 90
 """Days in which `code.recency` falls by half."""
@@ -75,7 +76,7 @@ class CodeFit(RequestFamily):
         for seed in item[:SEEDS].tolist():
             together = np.maximum(together, past.together(seed, known))
         code, defined = paths.path.code[item] >= 0, np.zeros(len(catalog))
-        if names := symbols_in(asked.text):  # else nothing need be parsed
+        if names := named_code(asked.text):  # else nothing need be parsed
             defined = np.minimum(code_symbols(catalog, resources).matches(names, visible), 1.0)
         columns = (
             paths.by_item(paths.shares(chunks, seen))[item],

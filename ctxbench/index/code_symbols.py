@@ -16,27 +16,12 @@ from ctxbench.index.code.code_records import CodeFacts
 from ctxbench.index.item_paths import PART, file_path, place_of
 from ctxbench.index.versions import index_over
 
-_TOKEN = re.compile(r"(?P<tick>`)?(?P<name>[^\W\d]\w*(?:(?:\.|::|#)[^\W\d]\w+)*)(?P<call>\()?")
 _SPLIT = re.compile(r"\.|::|#")
-_INNER = re.compile(r"[a-z0-9][A-Z]|[^_]_[^_]|[A-Z]{2}[a-z]{2}")
 
 
 def code_of(item: Item) -> str:
     """What stands in a file or definition: the text of an item without its path and the empty line behind it."""
     return item.text.removeprefix(f"{file_path(item)}\n\n")
-
-
-def symbols_in(text: str) -> tuple[str, ...]:
-    """The names of code that a text says, as they stand there, each once: what is written like no word of English.
-
-    That is in back quotes, called (`f(`), of several parts (`a.b`, `a::b`), or in camel or snake case.
-    """
-    found = []
-    for match in _TOKEN.finditer(text):
-        name = match["name"]
-        if match["tick"] or match["call"] or _SPLIT.search(name) or _INNER.search(name):
-            found.append(name)
-    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -29,7 +29,7 @@ Leads: TypeAlias = dict[int, tuple[float, int]]
 Row: TypeAlias = tuple[int, float, int, int]
 
 
-class _Reached(NamedTuple):
+class _BroughtIn(NamedTuple):
     """What was reached, a file of a request a row; or arrays of these, shape (n,)."""
 
     request: Any
@@ -87,8 +87,8 @@ class CodeLinks(Strategy):
             free = query.batch.eligible[request][tree.item] & ~np.isin(tree.item, chosen)
             reach = self._by_rank if self.by == "pagerank" else self._by_passes
             edges = self._edges(query.batch, request, tree, resources)
-            found += [_Reached(request, *one) for one in reach(tree, leads, free, edges)] if leads else []
-        at = _Reached(*(np.array([row[n] for row in found], kind) for n, kind in enumerate(_KINDS)))
+            found += [_BroughtIn(request, *one) for one in reach(tree, leads, free, edges)] if leads else []
+        at = _BroughtIn(*(np.array([row[n] for row in found], kind) for n, kind in enumerate(_KINDS)))
         table = brought_in(
             candidates,
             at.request,

@@ -14,11 +14,12 @@ from ctxbench.core.errors import ParameterError, check_choice, check_range
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.index.code_symbols import code_symbols, symbols_in
+from ctxbench.index.code_symbols import code_symbols
 from ctxbench.index.commit_history import commit_history
 from ctxbench.index.item_paths import item_paths
 from ctxbench.index.path_names import fits_pattern, named_paths
 from ctxbench.index.ranked import ranked_by
+from ctxbench.planning.named_code import named_code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +158,9 @@ class SymbolDefiners(_CodeSearch):
         n: how many items are found for a request; 0 = none.
         types: of the items that are found: `file`, and `chunk` for definitions.
 
-    The names are those of a plan, `symbols_to_find` and the symbols of its strategy; without a plan those in the text:
-    in back quotes, called (`f(`), of several parts (`a.b`, `a::b`), or in camel or snake case. `a.b.c` is what defines
-    `b.c`, else `c`. Score: the sum over names of 1 / the items that the request sees and that define it; a file has the
+    The names are those of a plan, `symbols_to_find` and the symbols of its strategy; without a plan those of code in
+    the text (`intent`): quoted, called, of several parts, in camel or snake case. `a.b.c` is what defines `b.c`, else
+    `c`. Score: the sum over names of 1 / the items that the request sees and that define it; a file has the
     best score of itself and its definitions. Languages without a grammar (extra `code`) define nothing; a request that
     names nothing finds nothing. Each item counts as one chunk. Cost: linear in the definers of the names; a text is
     parsed once. Source: document 002, "Symbol match count", "Search symbols: Auth*".
@@ -168,7 +169,7 @@ class SymbolDefiners(_CodeSearch):
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         catalog, plan = query.batch.catalog, _plan(query, request)
         names = [*_asked_for(plan, "symbols_to_find"), *_asked_for(plan, "symbols")]
-        names = names or list(symbols_in(query.batch.requests[request].text))
+        names = names or list(named_code(query.batch.requests[request].text))
         score = code_symbols(catalog, resources).matches(dict.fromkeys(names), query.batch.visible[request])
         paths = item_paths(catalog, resources)
         return np.where(catalog.facts.type.are("file"), paths.by_item(paths.best(score)), score)

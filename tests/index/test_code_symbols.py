@@ -1,4 +1,4 @@
-"""Names in code: which of a request's words are such, and which items define and use them."""
+"""Names in code: which items define and use them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import whole_texts
 from ctxbench.core.requests import Batch, Request
-from ctxbench.index.code_symbols import CodeSymbols, symbols_in
+from ctxbench.index.code_symbols import CodeSymbols
 from ctxbench.steps.code_search import SymbolDefiners
 from ctxbench.testing import mock_resources
 
@@ -55,23 +55,9 @@ def found(text, catalog=WHOLE, plan=None, types=("file",)):
     return list(zip((catalog[item].name for item in table.item.tolist()), table.score.tolist(), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("call paint() of `mix`", ("paint", "mix")),
-        ("Shade.mix and a::bc, e.g. one", ("Shade.mix", "a::bc")),
-        ("snake_case, camelCase, CamelCase, HTTPServer", ("snake_case", "camelCase", "CamelCase", "HTTPServer")),
-        ("a plain Sentence with words, twice: paint", ()),
-        ("f() and f()", ("f",)),
-        ("", ()),
-    ],
-)
-def test_what_is_written_like_no_english_is_a_name(text, names):
-    assert symbols_in(text) == names
-
-
 def test_a_name_scores_by_one_through_its_definers():
     assert found("paint()") == [("a.py", 1 / 3), ("b.py", 1 / 3), ("c.rs", 1 / 3)]
+    assert found("the words of English") == []
     assert found("`Shade` and paint()") == [("a.py", 4 / 3), ("b.py", 1 / 3), ("c.rs", 1 / 3)]
 
 
