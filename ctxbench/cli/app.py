@@ -13,7 +13,7 @@ import typer
 
 from ctxbench.cli.light import Command, Group, lazy_group
 from ctxbench.cli.measure_app import calibrate, graph, latency, score, usage
-from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, OptionalCatalogName
+from ctxbench.cli.options import CsvFile, EmbedderName, JsonFlag, MarkdownFile, MaxFiles, OptionalCatalogName
 from ctxbench.cli.report_app import report
 from ctxbench.cli.serve_app import serve
 from ctxbench.core.errors import UserError
@@ -108,7 +108,7 @@ def select(
         str | None,
         typer.Option(
             help="A shipped selector, a YAML file of one, or with --experiment one of its names; by default learned, "
-            "with --session or --history semantic."
+            "of a git repository codebase, with --session or --history semantic."
         ),
     ] = None,
     experiment: Annotated[
@@ -123,6 +123,7 @@ def select(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE: one parameter, such as at_most=3; repeatable.")
     ] = None,
+    max_files: MaxFiles = None,
     session: Annotated[
         Path | None, typer.Option(help="A session's JSON: its items, what was removed, its settings.")
     ] = None,
@@ -170,7 +171,7 @@ def select(
     given = {"user": user, "workspace": workspace, "time": time}
     scope = {name: value for name, value in given.items() if value is not None}
     question = SelectRequest(
-        text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, experiment, scope
+        text, items, selector, preset, tuple(set_ or ()), embedder, chat, presets, experiment, scope, max_files
     )
     run(question, near=near, messages=messages, as_json=json_)
 

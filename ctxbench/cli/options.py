@@ -23,6 +23,10 @@ OptionalCatalogName = Annotated[
     str | None,
     typer.Option("--catalog", "-c", help=_CATALOG),
 ]
+MaxFiles = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Offer so many items at most: short for --set max_files=N.", min=0),
+]
 DatasetName = Annotated[str, typer.Argument(help="A dataset's name or folder.")]
 EmbedderName = Annotated[
     str,

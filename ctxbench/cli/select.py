@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxbench.cli.candidate_lines import candidate_lines
 from ctxbench.cli.file_selector import IN_CHAT, ITS_OWN, explained, listed_selector, own_lines, stand_in
 from ctxbench.cli.output import print_json
 from ctxbench.cli.sessions import Chat, open_session, read_history, read_tool_results
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from ctxbench.core.pipeline import Pipeline
     from ctxbench.core.requests import Request
     from ctxbench.selectors.definition import Definition
-    from ctxbench.selectors.explain import Explained, Explanation
+    from ctxbench.selectors.explain import Explanation
     from ctxbench.selectors.parameters import Value
     from ctxbench.session.session import Session
 
-WIDTH = 60
 OUTSIDE = 0.5  # share of the items offered with features that the fit has not seen, above which it is said
 DEFAULT = "learned"
+MAX_FILES = "max_files"
+OF_A_TREE = "codebase"  # by default, where the catalog is a repository
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ class SelectRequest:
     Attributes:
         text: the request.
         catalog: a file, a folder, or a dataset's name.
-        selector: a shipped selector's name, or a YAML file; None = that of the presets file, else `DEFAULT`, or
-            `IN_CHAT` with a session or a history.
+        selector: a shipped selector's name, or a YAML file; None = that of the presets file, else `IN_CHAT` with a
+            session or a history, `OF_A_TREE` for a repository, or `DEFAULT`.
         preset: its preset, or that of the presets file, or None.
         set: NAME=VALUE, each.
         embedder: as `open_embedder` reads it.
@@ -44,6 +46,7 @@ class SelectRequest:
         presets: a presets file, or None.
         experiment: a file that names `selector`, or None.
         scope: of `user`, `workspace` and `time`, what is given: what the request may see.
+        max_files: value of the selector's parameter of this name, or None.
     """
 
     text: str
@@ -56,6 +59,7 @@ class SelectRequest:
     presets: Path | None = None
     experiment: Path | None = None
     scope: Mapping[str, Any] = field(default_factory=dict)
+    max_files: int | None = None
 
 
 def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) -> None:
@@ -71,6 +75,7 @@ def run(question: SelectRequest, *, near: int, messages: bool, as_json: bool) ->
     from ctxbench.text.tokens import open_counter
 
     beside = {"--presets": question.presets, "--preset": question.preset, "--set": question.set}
+    beside |= {"--max-files": () if question.max_files is None else (str(question.max_files),)}
     spec = listed_selector(question.selector, question.experiment, beside)
     definition, preset, label = _asked(question) if spec is None else (stand_in(spec), None, spec.name)
     request, values, pipeline, catalog, session = _request(question, definition, preset)
@@ -119,7 +124,7 @@ def _request(
     from ctxbench.core.requests import Request
     from ctxbench.core.times import named_instant
 
-    given = parse_values(question.set)
+    given = _given(question, definition)
     named_instant("time", question.scope.get("time"))
     results = read_tool_results(question.chat.tool_results)
     session = None
@@ -143,6 +148,35 @@ def _request(
     return request, values, pipeline, catalog, session
 
 
+def _given(question: SelectRequest, definition: Definition) -> dict[str, Value]:
+    """The values of parameters that `--set` and `--max-files` give.
+
+    Raises:
+        ParameterError: one is of no such form, `max_files` has two values, or the selector has no such parameter.
+    """
+    given = parse_values(question.set)
+    if question.max_files is None:
+        return given
+    if MAX_FILES not in definition.parameters:
+        known = ", ".join(definition.parameters) or "none"
+        raise ParameterError(
+            f"--max-files sets {MAX_FILES}, which selector {definition.name!r} does not have; name one that has it, as "
+            f"{OF_A_TREE}, or use --set with what it has: {known}"
+        )
+    if MAX_FILES in given:
+        raise ParameterError(f"--max-files and --set both give {MAX_FILES}; leave one out")
+    return {**given, MAX_FILES: question.max_files}
+
+
+def _default(question: SelectRequest) -> str:
+    """The selector that is asked where none is named."""
+    from ctxbench.sources.repository.tree_catalog import names_tree
+
+    if not question.chat.alone:
+        return IN_CHAT
+    return OF_A_TREE if names_tree(question.catalog) else DEFAULT
+
+
 def _reads_results(pipeline: Pipeline) -> bool:
     """Whether a step looks at results of tools, as far as is known: a step of others may."""
     from ctxbench.core.stored_pipelines import StoredPipeline
@@ -161,7 +195,7 @@ def _asked(question: SelectRequest) -> tuple[Definition, str | None, str]:
     from ctxbench.selectors.definitions import find_definition, selector_name
 
     if question.presets is None:
-        asked = question.selector or (DEFAULT if question.chat.alone else IN_CHAT)
+        asked = question.selector or _default(question)
         definition, preset = find_definition(asked, question.preset)
         return definition, preset, selector_name(asked, question.preset)
     from ctxbench.selectors.presets import read_presets
@@ -284,7 +318,9 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
         lines.append(f"{why}, so nothing is searched")
     elif explanation.eligible and n == held and not explanation.left_out:
         lines.append("the search finds nothing: no item is a candidate")
-    lines += candidate_lines(explanation.chosen, pairs=True, headed=True) if n else ["", "nothing is offered"]
+    lines += (
+        candidate_lines(explanation.chosen, pairs=True, headed=True, paths=True) if n else ["", "nothing is offered"]
+    )
     out = explanation.left_out[:near]
     if out:
         lines += [
@@ -292,7 +328,7 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
             f"nearest that stayed out ({len(out)} of {count(len(explanation.left_out), 'candidate')}):",
             "",
         ]
-        lines += candidate_lines(out, pairs=False)
+        lines += candidate_lines(out, pairs=False, paths=True)
     return lines
 
 
@@ -317,37 +353,3 @@ def _held(explanation: Explanation) -> str:
     """What to call the items that the session holds."""
     modes = {one.offered.mode for one in explanation.chosen if one.offered.origin == "session"}
     return "always in" if modes == {"always"} else "in the session"
-
-
-def candidate_lines(rows: tuple[Explained, ...], *, pairs: bool, headed: bool = False) -> list[str]:
-    """Candidates one below the other: score, mode, tokens, id, the rule that keeps one out, and the winning pair."""
-    required = any(one.probability is not None for one in rows)
-    columns = ["score", *["likely to be required"] * required, "how it gets in (include mode)", "price", "item"]
-    lines = [" | ".join(columns)] if headed else []
-    for one in rows:
-        score = "      " if one.offered.score is None else f"{one.offered.score:6.3f}"
-        likely = "" if one.probability is None else f"  {one.probability:4.0%} likely"
-        lines.append(f"{score}{likely}  {one.offered.mode:<9} {one.tokens:>5} tokens  {one.offered.id}")
-        if one.offered.rule:
-            lines.append(f"        {one.offered.rule}")
-        if one.loads:
-            lines.append(f"        loads {one.loads:,} tokens more where the model asks for it")
-        if one.offered.shown:
-            start, end = one.offered.shown
-            of = f"{len(one.item.prompt_text):,}"
-            lines.append(f"        shown in part: characters {start + 1:,} to {end:,} of {of}")
-        if pairs and (pair := winning_pair(one)):
-            lines.append(f"        {pair}")
-    return lines
-
-
-def winning_pair(one: Explained) -> str:
-    """What led to a candidate: the item, if one did, and the pair of texts; empty if neither is known."""
-    led = f"led to by {one.offered.via}" if one.offered.via else ""
-    pair = f"“{_short(one.query_chunk)}” matches “{_short(one.item_chunk)}”" if one.item_chunk else ""
-    return ": ".join(filter(None, (led, pair)))
-
-
-def _short(text: str) -> str:
-    one_line = " ".join(text.split())
-    return one_line if len(one_line) <= WIDTH else one_line[: WIDTH - 1] + "…"

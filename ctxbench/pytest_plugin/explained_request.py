@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ctxbench.bench.provenance import code_hash
-from ctxbench.cli.select import candidate_lines, winning_pair
+from ctxbench.cli.candidate_lines import candidate_lines, winning_pair
 from ctxbench.core.errors import UserError
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.selection import Selection

@@ -33,7 +33,7 @@ def read_catalog(name_or_path: str | Path) -> Catalog:
         StorageError: nothing is there, or the dataset in the cache is damaged.
         InputError: lines are malformed, or identities occur twice; all faults, with their lines.
     """
-    path = _corpus_path(Path(name_or_path))
+    path = corpus_path(Path(name_or_path))
     faults: list[Fault] = []
     items = [item for _, item in read_items(path, faults) if item is not None]
     if faults:
@@ -41,7 +41,12 @@ def read_catalog(name_or_path: str | Path) -> Catalog:
     return Catalog(items)
 
 
-def _corpus_path(given: Path) -> Path:
+def corpus_path(given: Path) -> Path:
+    """The file of items that `read_catalog` reads.
+
+    Raises:
+        StorageError: nothing is there, or the dataset in the cache is damaged.
+    """
     cached = cache_dir() / "datasets" / given
     recover_folder(given)
     recover_folder(cached)

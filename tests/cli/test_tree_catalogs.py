@@ -45,3 +45,49 @@ def test_a_slip_in_a_commit_s_name_is_one_line(cli, repository):
     done = select(cli, "repo@mian")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "no commit 'mian' in repo: expected a branch, a tag or a hash; did you mean 'main'?" in done.err
+
+
+def test_a_repository_is_asked_with_codebase_unless_another_selector_is_named(cli, repository):
+    done = cli("select", "area of a circle", "--catalog", "repo")
+    assert done.code == 0
+    assert done.out.startswith("codebase: ")
+    assert cli("select", "area", "--catalog", "repo@HEAD:files").out.startswith("codebase: ")
+    assert select(cli, "repo").out.startswith("bm25: ")
+    (repository.root / "corpus.jsonl").write_text('{"_id": "tool:area", "description": "Of a circle."}\n')
+    done = cli("select", "area of a circle", "--catalog", "repo", "--embedder", "hashing")
+    assert done.out.startswith("learned: "), "a folder with items is no tree"
+
+
+def test_files_are_told_by_path_where_a_person_reads(cli, repository):
+    pytest.importorskip("tree_sitter_python")
+    (repository.root / "src").mkdir()
+    (repository.root / "src" / "area.py").write_text("def area_of_circle(radius):\n    return 1\n")
+    done = select(cli, "repo:definitions")
+    names = [line.split()[-1] for line in done.out.splitlines() if " tokens  " in line]
+    assert {"src/area.py", "src/area.py::area_of_circle"} <= set(names)
+    ids = [item["id"] for item in select(cli, "repo:definitions", "--json").json["items"]]
+    assert "chunk:src%2Farea.py%3A%3Aarea_of_circle" in ids
+
+
+def test_max_files_is_short_for_the_parameter(cli, repository):
+    short = cli("select", "area of triangles", "--catalog", "repo", "--max-files", "1", "--json")
+    long = cli("select", "area of triangles", "--catalog", "repo", "--set", "max_files=1", "--json")
+    assert len(short.json["items"]) == 1
+    assert short.json == long.json
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            ("--selector", "bm25"),
+            "--max-files sets max_files, which selector 'bm25' does not have; name one that has it, as codebase",
+        ),
+        (("--set", "max_files=2"), "--max-files and --set both give max_files; leave one out"),
+        (("--max-files", "301"), "max_files must be 0 to 300, got 301"),
+    ],
+)
+def test_what_max_files_cannot_set_is_one_line(cli, repository, more, said):
+    done = cli("select", "area", "--catalog", "repo", "--max-files", "3", *more)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert said in done.err

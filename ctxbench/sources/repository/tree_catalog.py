@@ -13,6 +13,7 @@ from pathlib import Path
 from ctxbench.core.errors import StorageError, check_choice
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.io.visible import count, one_line
+from ctxbench.sources.catalogs import corpus_path
 from ctxbench.sources.repository.commit_messages import clean_message
 from ctxbench.sources.repository.git_reader import GitRepository, line_times, path_fault
 from ctxbench.sources.repository.tree_items import (
@@ -95,6 +96,15 @@ def open_tree(name: TreeName) -> Catalog:
     if repository.shallow:
         _log.warning("%s: a shallow clone; of older commits nothing is known (`git fetch --unshallow`)", name.folder)
     return Catalog(found.items)
+
+
+def names_tree(name: str) -> bool:
+    """Whether a catalog that is called so is a tree of a repository, and no file or dataset."""
+    try:
+        corpus_path(Path(name))
+    except StorageError:
+        return TreeName.read(name) is not None
+    return False
 
 
 def items_of_tree(

@@ -1,0 +1,32 @@
+"""Candidates as lines of text."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxbench.cli.candidate_lines import candidate_lines
+from ctxbench.core.items import Item
+from ctxbench.core.selection import Offered
+from ctxbench.selectors.explain import Explained
+
+
+def row(item: Item) -> Explained:
+    offered = Offered(id=item.id, mode="agent", score=0.5, origin="search")
+    return Explained(offered=offered, item=item, tokens=7, query_chunk="", item_chunk="")
+
+
+@pytest.mark.parametrize(
+    ("item", "told"),
+    [
+        (Item(type="file", name="src/a b.py"), "src/a b.py"),
+        (Item(type="file", name="src/core.py@0123456789ab"), "src/core.py"),
+        (Item(type="file", name="src/core.py@0123456789ab.2"), "src/core.py"),
+        (Item(type="file", name="src/core.py@next"), "src/core.py@next"),  # no version, but a name
+        (Item(type="chunk", name="src/core.py::Context.invoke@0123456789ab"), "src/core.py::Context.invoke"),
+        (Item(type="file", name="a.py", server="s"), "file:s:a.py"),
+        (Item(type="tool", name="a/b"), "tool:a%2Fb"),
+    ],
+)
+def test_with_paths_a_file_is_told_by_its_name_without_its_version_and_else_by_its_id(item, told):
+    assert candidate_lines((row(item),), pairs=False, paths=True) == [f" 0.500  agent         7 tokens  {told}"]
+    assert candidate_lines((row(item),), pairs=False)[0].endswith(f"  {item.id}")
