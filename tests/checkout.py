@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -30,3 +31,14 @@ class Checkout:
         self.run("add", "--all", date=date)
         self.run("commit", "--quiet", "--allow-empty", "-m", message, date=date)
         return self.run("rev-parse", "HEAD")
+
+
+def written(root: Path, history: Iterable[tuple[str, Mapping[str, str | None]]]) -> Checkout:
+    """A repository of commits, the nth on day n of January: a message, and texts by path; None = deleted."""
+    found = Checkout(root)
+    for day, (message, files) in enumerate(history, 1):
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).unlink() if text is None else (root / name).write_text(text, encoding="utf-8")
+        found.commit(message, day=day)
+    return found

@@ -14,7 +14,7 @@ from ctxbench.data.datasets import read_dataset, validate, write_dataset
 from ctxbench.data.from_git.commit_choice import CommitRules
 from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
 from ctxbench.sources.repository.git_reader import GitRepository
-from tests.checkout import Checkout
+from tests.checkout import Checkout, written
 
 HISTORY = (
     ("Begin", {"src/a.py": "def f():\n    return 1\n", "src/b.py": "B = 1\n", "README.md": "# x\n"}),
@@ -30,17 +30,6 @@ HISTORY = (
 @pytest.fixture
 def checkout(tmp_path):
     return written(tmp_path / "repo", HISTORY)
-
-
-def written(root, history):
-    """A repository of commits on the first days of January, each (message, texts by path; None = deleted)."""
-    found = Checkout(root)
-    for day, (message, files) in enumerate(history, 1):
-        for name, text in files.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).unlink() if text is None else (root / name).write_text(text)
-        found.commit(message, day=day)
-    return found
 
 
 def made(checkout, **settings):

@@ -1,0 +1,156 @@
+"""The shipped selector for repositories: the worked examples of document 003, and a history that goes on."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ctxbench.core.items import Catalog
+from ctxbench.core.requests import Batch, Request
+from ctxbench.core.selection import selections
+from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
+from ctxbench.embedding.hashing import HashingEmbedder
+from ctxbench.embedding.vectors import Vectors
+from ctxbench.index.resources import LocalResources
+from ctxbench.selectors.definitions import definition
+from ctxbench.sources.repository.git_reader import GitRepository
+from ctxbench.sources.repository.tree_catalog import items_of_tree
+from ctxbench.text.tokens import CharsCounter
+from tests.checkout import written
+from tests.rust_shop import rust_shop
+
+IMPLEMENT = "Implement authentication"
+FIX = "Fix the bug in UserService.find_by_email"
+
+# The document's "Final Context" of both examples, in its order.
+FOR_IMPLEMENT = (
+    "src/auth/mod.rs",
+    "src/models/user.rs",
+    "src/middleware/auth.rs",
+    "src/database/user_repo.rs",
+    "src/routes/mod.rs",
+    "src/config.rs",
+    "src/main.rs",
+    "tests/auth_tests.rs",
+)
+FOR_FIX = ("src/services/user_service.rs", "src/models/user.rs", "tests/user_service_test.rs")
+# What of the first list the selector does not offer. The document comes to it along imports, which the selector leaves
+# out; no word of the request stands in it, and nothing changed it lately.
+NOT_REACHED = {"src/database/user_repo.rs"}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    return GitRepository(rust_shop(tmp_path_factory.mktemp("shop")).root)
+
+
+def tree(repository, **settings):
+    return Catalog(items_of_tree(repository, **settings).items)
+
+
+def answers(batch, **values):
+    """The selections of a batch, and the prompts."""
+    codebase = definition("codebase")
+    pipeline = codebase.pipeline(codebase.values(given=values))
+    resources = LocalResources(Vectors(HashingEmbedder(), None), CharsCounter())
+    outcome = pipeline.run(batch, resources)
+    return selections(outcome.query, outcome.candidates), pipeline.prompts(outcome, resources)
+
+
+def offered(catalog, text, **values):
+    """The names of what a request is offered, in order."""
+    ((selection,), _) = answers(Batch.of(catalog, [Request(id="q", text=text)]), **values)
+    return [catalog[catalog.position(one.id)].name for one in selection.chosen]
+
+
+def test_implement_authentication_is_offered_what_the_document_lists_but_for_one_file(shop):
+    found = offered(tree(shop), IMPLEMENT)
+    assert len(found) == 10
+    assert set(FOR_IMPLEMENT) - set(found) == NOT_REACHED
+    assert {"src/auth/mod.rs", "src/middleware/auth.rs"} < set(found[:5])  # of its first three
+
+
+def test_of_the_order_of_the_first_example_half_is_kept_which_chance_would_do_too(shop):
+    ranks = [FOR_IMPLEMENT.index(name) + 1 for name in offered(tree(shop), IMPLEMENT) if name in FOR_IMPLEMENT]
+    assert ranks == [5, 1, 7, 3, 8, 6, 2]
+    pairs = list(itertools.combinations(ranks, 2))
+    assert (sum(first < second for first, second in pairs), len(pairs)) == (11, 21)
+
+
+def test_without_a_history_the_first_example_is_offered_only_what_says_its_words(shop):
+    assert offered(tree(shop, commits=0), IMPLEMENT) == ["src/auth/mod.rs"]
+
+
+def test_fix_a_method_is_offered_the_three_files_that_the_document_lists(shop):
+    found = offered(tree(shop), FIX, max_files=3)
+    assert found[0] == FOR_FIX[0]
+    assert set(found) == set(FOR_FIX)
+    assert found[1:] == list(reversed(FOR_FIX[1:]))  # the document has the type before the test
+
+
+def test_fix_a_method_is_offered_its_body_and_the_function_that_it_calls(shop):
+    pytest.importorskip("tree_sitter_rust")
+    found = offered(tree(shop, view="definitions"), FIX)
+    service = "src/services/user_service.rs"
+    wanted = {f"{service}::{name}" for name in ("UserService", "UserService.find_by_email", "normalised")}
+    assert wanted | {service, "tests/user_service_test.rs::finds_a_user_by_email"} <= set(found)
+    assert "src/models/user.rs" in found  # the outline, with the type's signature: less than its definition
+    assert not any(name.startswith("src/prices.rs") for name in found)
+
+
+# ------------------------------------------------------------------------------------- a history that goes on
+
+
+def long_history():
+    """Twenty-four commits over twelve modules, with a file that goes and comes back, and one that moves."""
+    words = ["parse", "render", "cache", "retry", "route", "login", "order", "price", "queue", "token"]
+    yield "Begin", {f"src/m{n}.py": f"def {words[n % 10]}_{n}():\n    return {n}\n" for n in range(12)}
+    for n in range(1, 24):
+        first, second, word = n % 12, n * 5 % 12, words[n % 10]
+        files = {
+            f"src/m{at}.py": f"def {words[at % 10]}_{at}():\n    return {n}\n\n\ndef {word}():\n    return {at}\n"
+            for at in (first, second)
+        }
+        if n in (7, 15):
+            files["src/notes.py"] = "NOTES = 'token order'\n"  # the same text again
+        if n in (11, 19):
+            files["src/notes.py"] = None
+        if n == 13:
+            files |= {"src/moved.py": "def moved():\n    return 'price of the queue'\n"}
+        if n == 17:
+            files |= {"src/moved.py": None, "lib/moved.py": "def moved():\n    return 'price of the queue'\n"}
+        yield f"Let {word} number {n} mind {words[second % 10]}", files
+
+
+@pytest.fixture(scope="module")
+def going_on(tmp_path_factory):
+    return GitRepository(written(tmp_path_factory.mktemp("going-on"), long_history()).root)
+
+
+def kept_of(repository, view, head):
+    """By query of the dataset up to a commit: ids and scores of all candidates, bit by bit, and the prompt."""
+    settings = HistorySettings(head=head, view=view)
+    dataset, _ = history_dataset(repository, settings, notify=lambda *_: None)
+    told, prompts = answers(dataset.batch(), max_files=3)
+    return {
+        one.query: (
+            [(row.id, None if row.score is None else row.score.hex()) for row in one.chosen],
+            [(row.id, row.score.hex(), str(row.rule)) for row in one.left_out],
+            prompt,
+        )
+        for one, prompt in zip(told, prompts, strict=True)
+    }
+
+
+@pytest.mark.parametrize("view", ["files", "definitions"])
+def test_cut_after_a_commit_a_dataset_gives_the_same_selections_up_to_it(going_on, view):
+    if view == "definitions":
+        pytest.importorskip("tree_sitter_python")
+    whole = kept_of(going_on, view, "HEAD")
+    assert len(whole) == 23
+    assert all(len(chosen) == 3 for chosen, _, _ in whole.values())
+    for back in (1, 5, 6, 10, 16):
+        cut = kept_of(going_on, view, f"HEAD~{back}")
+        assert len(cut) == 23 - back
+        assert cut == {query: whole[query] for query in cut}
