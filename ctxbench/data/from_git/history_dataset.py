@@ -189,23 +189,23 @@ class _History:
         return self.line[one.place].sha[:12]
 
     def _groups(self) -> Sequence[str | None]:
-        """A group for the queries of one author and day; none at all where one would hold over a tenth of them."""
+        """A group for the queries of one author and day; none where one holds over a tenth, or all are of a day."""
         authors: dict[str, dict[str, int]] = {}
         groups = []
         for one in self.chosen:
             day = iso_time(self.times[one.place])[:10]
             of_day = authors.setdefault(day, {})
             groups.append(f"{day} {of_day.setdefault(self.line[one.place].author, len(of_day) + 1)}")
-        few = max(Counter(groups).values()) <= max(2, len(groups) // 10)
-        return groups if few else [None] * len(groups)
+        small = max(Counter(groups).values()) <= max(2, len(groups) // 10) and len(authors) > 1
+        return groups if small else [None] * len(groups)
 
     def _splits(self, groups: Sequence[str | None]) -> list[str]:
         """`tuning`, then `test` from the query on that makes the share; with groups from the nearest new day on."""
         n = len(groups)
         first = n - round(self.settings.test_share * n)
         days = [(group or "").split(" ")[0] for group in groups]
-        if days[0]:
-            starts = [0, *(at for at, (one, other) in enumerate(pairwise(days), 1) if one != other), n]
+        if days[0] and 0 < first < n:
+            starts = [at for at, (one, other) in enumerate(pairwise(days), 1) if one != other]
             first = min(starts, key=lambda at: abs(at - first))
         return ["tuning"] * first + ["test"] * (n - first)
 
