@@ -29,7 +29,7 @@ LAYERS = (
     ),
     (
         "text.original_rules text.chunking text.tokens text.redaction_rules text.redaction text.encodings text.secrets "
-        "text features.stored_fits net embedding index features sources stores"
+        "text features.stored_fits net embedding index planning features sources stores"
     ),
     "steps",
     "selectors bench.selector_specs bench.experiment_file session",

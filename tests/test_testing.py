@@ -83,6 +83,7 @@ PARAMETERS = {
             }
         },
         {"weights": {"similarity.score": 1.0, "words.bm25_share": -0.5}},
+        {"weights": {f"code.{name}": 0.2 for name in ("path", "named", "touches", "history", "cochange", "symbols")}},
         {"weights": {f"assembly.{name}": 0.2 for name in ("tf", "tfidf", "keywords", "recency", "source", "uses")}},
     ],
     "price": [{"overhead": 1}],
@@ -90,7 +91,18 @@ PARAMETERS = {
     "sentences": [{"limit": 7}, {"rule": "marked"}],
     "clauses": [{"shortest": 1, "limit": 20}],
     "windows": [{"size": 20, "overlap": 9, "unit": "characters"}],
-    "history": [{"turns": 1, "decay": 0.25, "rule": {"windows": {"size": 2, "overlap": 1}}}],
+    "plan": [{"planner": "scan"}],
+    ("analyse", "history"): [{"turns": 1, "decay": 0.25, "rule": {"windows": {"size": 2, "overlap": 1}}}],
+    ("retrieve", "history"): [{"commits": 1, "spread": 1.0, "types": ["file", "chunk"]}, {"n": 0}],
+    "change": [{"n": 1, "half_life_days": 1.0}],
+    "pattern": [{"n": 2, "types": ["chunk", "file"]}],
+    "entry_points": [{"n": 1}],
+    "symbol": [{"n": 1, "types": ["chunk"]}],
+    "code": [
+        {"by": "references", "depth": 2},
+        *({"by": by} for by in ("tests", "co_change", "pagerank")),
+        {"max_files": 0},
+    ],
     "tool_results": [{"tools": ["create_issue"], "rule": "marked", "weight": 2.0, "limit": 1}],
     "expansion": [
         {"threshold": 0.2, "topN": 5, "depth": 2, "session": True},
@@ -108,6 +120,13 @@ PARAMETERS = {
         {"template": {"header": "#", "memoryFormat": "{{score}} {{type}} {{content}}", "includeMetadata": True}},
     ],
 }
+
+
+def parameters_of(kind, name):
+    """Other parameters to try; two kinds may have a strategy of one name."""
+    return PARAMETERS.get((kind, name), PARAMETERS.get(name, []))
+
+
 NEEDED = {"tool_rules": {"rules": {"create_issue": ["close_issue"]}}}  # what has no default
 BEHIND = {"price": "random"}  # what reads scores from 0 to 1 stands behind such
 OF_FILES = ("probability", "abstain")  # need a fit; tests/steps/test_calibrated.py makes one and runs the suite
@@ -125,14 +144,14 @@ def test_built_in_strategies_answer_alike_in_new_processes():
         (kind, name, parameters, BEHIND.get(name, "dense"))
         for kind, name in BUILT_IN
         if name not in ELSEWHERE
-        for parameters in [NEEDED.get(name, {}), *PARAMETERS.get(name, [])]
+        for parameters in [NEEDED.get(name, {}), *parameters_of(kind, name)]
     ]
     assert list(process_faults(tasks)) == []
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "parameters"),
-    [(kind, name, parameters) for kind, name in BUILT_IN for parameters in PARAMETERS.get(name, [])],
+    [(kind, name, parameters) for kind, name in BUILT_IN for parameters in parameters_of(kind, name)],
 )
 def test_built_in_strategies_conform_with_other_parameters(kind, name, parameters):
     check_step(kind, name, parameters, retrieve=BEHIND.get(name, "dense"), processes=0)

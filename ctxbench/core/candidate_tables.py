@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core.arrays import FloatArray, firsts, owners, starts
+from ctxbench.core.arrays import FloatArray, IntArray, firsts, owners, starts
 from ctxbench.core.candidates import ROW_ARRAYS, Candidates, Mode, Origin, in_order, starts_by_request
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.requests import Batch
@@ -101,3 +101,22 @@ def session_rows(batch: Batch) -> Candidates:
         origin=np.full(len(request), Origin.SESSION, dtype=np.int64),
         mode=batch.session_mode,
     )
+
+
+def with_values(table: Candidates, request: IntArray, item: IntArray, columns: Mapping[str, FloatArray]) -> Candidates:
+    """Put values into columns in some rows, by request and item; other rows keep theirs, NaN where there is none.
+
+    Args:
+        table: holds a row for each.
+        request, item: shape (n,), each pair once.
+        columns: by name, shape (n,).
+    """
+    n_items = 1 + int(table.item.max(initial=-1))
+    keys, wanted = table.request * n_items + table.item, request * n_items + item
+    by_key = np.argsort(keys)
+    rows = by_key[np.searchsorted(keys, wanted, sorter=by_key)]
+    changed = {}
+    for name, values in columns.items():
+        changed[name] = table.columns.get(name, np.full(len(table), np.nan)).copy()
+        changed[name][rows] = values
+    return table.with_columns(**changed)

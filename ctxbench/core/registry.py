@@ -42,6 +42,8 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "history": "ctxbench.steps.analyse:History",
         "tool_results": "ctxbench.steps.analyse:ToolResults",
         "keywords": "ctxbench.steps.analyse:Keywords",
+        "intent": "ctxbench.steps.code_request:Intent",
+        "plan": "ctxbench.steps.code_request:Plan",
     },
     "retrieve": {
         "dense": "ctxbench.steps.retrieve:Dense",
@@ -55,11 +57,17 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "recent": "ctxbench.steps.request_items:RecentFiles",
         "everything": "ctxbench.steps.retrieve:Everything",
         "nothing": "ctxbench.steps.retrieve:Nothing",
+        "history": "ctxbench.steps.code_search:CommitVotes",
+        "change": "ctxbench.steps.code_search:RecentChanges",
+        "pattern": "ctxbench.steps.code_search:PathPattern",
+        "symbol": "ctxbench.steps.code_search:SymbolDefiners",
+        "entry_points": "ctxbench.steps.code_search:EntryPoints",
         "random": "ctxbench.steps.retrieve:Random",
         "similar": "ctxbench.steps.text_search:Similar",
     },
     "feature": {
         "assembly": "ctxbench.features.assembly_columns:AssemblyScores",
+        "code": "ctxbench.features.code_columns:CodeFit",
         "conversation": "ctxbench.features.memory_columns:InConversation",
         "item": "ctxbench.features.built_in:Items",
         "labelled": "ctxbench.features.built_in:SimilarRequests",
@@ -92,6 +100,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "abstain": "ctxbench.steps.calibrated:Abstain",
     },
     "expand": {
+        "code": "ctxbench.steps.code_links:CodeLinks",
         "expansion": "ctxbench.steps.expand:Expansion",
         "links": "ctxbench.steps.links:Links",
         "tool_rules": "ctxbench.steps.tool_rules:ToolRules",
@@ -132,6 +141,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "resource": {  # `embedder` and `tokens` are made from what whoever opens resources has
         "chat": "ctxbench.net.chat:ChatModel",
         "embedder": "ctxbench.index.resources:TextVectors",
+        "ollama": "ctxbench.net.ollama:OllamaModel",
         "text_index": "ctxbench.index.resources:TextIndexes",
         "tokens": "ctxbench.index.resources:TokenCounts",
     },

@@ -28,6 +28,7 @@ from ctxbench.core.strategy import Strategy
 T = TypeVar("T")
 EMBEDDER = "embedder"  # the resource that makes vectors of texts
 CHAT = "chat"  # the resource that asks a language model, always with the model's name: `chat:MODEL`
+OLLAMA = "ollama"  # the same of a server that speaks Ollama's interface
 FORMAT = "format"  # the resource that a step names in `uses` if it wants to know what the pipeline's format renders
 
 

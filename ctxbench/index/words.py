@@ -14,6 +14,7 @@ from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 
 _WORD = re.compile(r"[^\W_]+")
+_ENDS = re.compile(r"^[\W_]+|[\W_]+$")  # what is no letter or digit, at either end of a word
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # the first: `URLs`
 _COMMON = (
     "a about also am an and any are as at be but by can could did do does for from get give had has have he "
@@ -179,6 +180,15 @@ def weighted_words(chunks: Sequence[Sequence[str]], weights: Sequence[float]) ->
         for word in chunk:
             found[word] = found.get(word, 0.0) + weight
     return found
+
+
+def keywords(text: str) -> tuple[str, ...]:
+    """The words of more than three letters between white space, in small letters, without `STOP_WORDS`; each once.
+
+    What is no letter or digit is taken off at either end, so that `invoice?` is `invoice`.
+    """
+    bare = (_ENDS.sub("", word) for word in text.lower().split())
+    return tuple(dict.fromkeys(word for word in bare if len(word) > 3 and word not in STOP_WORDS))
 
 
 def asked_words(query: Query, request: int) -> tuple[str, ...]:

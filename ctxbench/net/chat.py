@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -21,6 +22,7 @@ T = TypeVar("T")
 Message: TypeAlias = Mapping[str, str]  # role and content
 SENT, RECEIVED, SECONDS = "chat.sent", "chat.received", "chat.seconds"  # columns: what a request cost, on its rows
 AT_ONCE = 4  # requests on their way at one time
+FAILURES = 3  # after which a server is taken to be gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,8 @@ class ChatModel:
         self, _resources: Resources, model: str, *, timeout: float = 120.0, tries: int = 6, pause: float = 0.5
     ) -> None:
         self._model = model
-        self._server = OpenAIServer(
-            model, "chat/completions", gives="replies", timeout=timeout, tries=tries, pause=pause
-        )
+        self._pause = pause
+        self._server = self._opened(timeout, tries)
         self._counts: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -77,8 +78,27 @@ class ChatModel:
         """Itself: called with conversations."""
         return self
 
-    def __call__(self, conversations: Sequence[Sequence[Message]]) -> list[ModelReply | RefusedError]:
+    def limited(self, *, seconds: float, tries: int) -> ChatModel:
+        """The same model, with other limits of an exchange; what is asked of it counts here."""
+        other = copy.copy(self)
+        other._server = self._opened(seconds, tries)  # noqa: SLF001 - of its own class
+        return other
+
+    def __call__(
+        self,
+        conversations: Sequence[Sequence[Message]],
+        *,
+        schema: Mapping[str, Any] | None = None,
+        alone: bool = False,
+    ) -> list[ModelReply | ServerError]:
         """Ask for the next message of each conversation.
+
+        Args:
+            conversations: the messages of each so far.
+            schema: of JSON, to which a server that can holds the reply; OpenAI-compatible ones are not told, as they
+                differ in it.
+            alone: what fails is returned as a refusal is, and fails no other; after `FAILURES` of them the others are
+                not asked, but given the last one.
 
         Returns:
             In their order, a reply or why the server refused this one; empty in, empty out.
@@ -87,21 +107,33 @@ class ChatModel:
             ServerError: there is no answer, whatever is asked, or one that cannot be read. Replies that came before
                 are kept.
         """
-        paths = [self._path(one) for one in conversations]
+        paths = [self._path(one, schema) for one in conversations]
         told = dict(zip(paths, conversations, strict=True))  # equal ones are asked once, as if one came after the other
-        found: dict[Path, ModelReply | RefusedError] = {
-            path: kept for path in told if (kept := _kept(path)) is not None
-        }
+        found: dict[Path, ModelReply | ServerError] = {path: kept for path in told if (kept := _kept(path)) is not None}
         missing = [path for path in told if path not in found]
         self._count(model_replies_kept=len(paths) - len(missing))
-        for place, reply in _each(range(len(missing)), lambda n: self._asked(told[missing[n]], missing[n])):
+        failed: list[ServerError] = []
+
+        def ask(place: int) -> ModelReply | ServerError:
+            if len(failed) >= FAILURES:
+                return failed[-1]
+            try:
+                return self._asked(self._body(told[missing[place]], schema), missing[place])
+            except ServerError as error:
+                if not alone:
+                    raise
+                failed.append(error)
+                return error
+
+        for place, reply in _each(range(len(missing)), ask):
             found[missing[place]] = reply
         return [found[path] for path in paths]
 
     def take_notes(self) -> dict[str, Any]:
         """What was asked since the last call, as whole numbers; empty if nothing was."""
         with self._lock:
-            counts, self._counts = self._counts, {}
+            counts = dict(self._counts)
+            self._counts.clear()  # of its copies, too
         return {name: round(value) for name, value in counts.items() if value}
 
     def _count(self, **values: float) -> None:
@@ -109,20 +141,31 @@ class ChatModel:
             for name, value in values.items():
                 self._counts[name] = self._counts.get(name, 0.0) + (0.0 if math.isnan(value) else value)
 
-    def _path(self, conversation: Sequence[Message]) -> Path:
+    def _opened(self, timeout: float, tries: int) -> OpenAIServer:
+        """The server that is asked."""
+        return OpenAIServer(
+            self._model, "chat/completions", gives="replies", timeout=timeout, tries=tries, pause=self._pause
+        )
+
+    def _body(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> dict[str, Any]:  # noqa: ARG002
+        """What is posted for a conversation."""
+        return {"model": self._model, "messages": [dict(one) for one in conversation]}
+
+    def _path(self, conversation: Sequence[Message], schema: Mapping[str, Any] | None) -> Path:
+        """Where a reply is kept."""
         parts = [self._server.address.place, self._model, [dict(one) for one in conversation]]
-        name = _digest(json.dumps(parts, sort_keys=True))
+        name = _digest(json.dumps(parts if schema is None else [*parts, schema], sort_keys=True))
         return cache_dir() / "chat" / name[:2] / f"{name}.json"
 
-    def _asked(self, conversation: Sequence[Message], path: Path) -> ModelReply | RefusedError:
+    def _asked(self, body: Mapping[str, Any], path: Path) -> ModelReply | RefusedError:
         begin = time.perf_counter()
         try:
-            body = self._server.post({"model": self._model, "messages": [dict(one) for one in conversation]})
+            answer = self._server.post(body)
         except RefusedError as error:
             self._count(model_requests=1, model_requests_refused=1)
             return error
         seconds = time.perf_counter() - begin
-        reply = ModelReply(self._text(body), *_usage(body), seconds)
+        reply = ModelReply(self._text(answer), *self._usage(answer), seconds)
         write_sealed(path, json.dumps(asdict(reply)).encode())
         self._count(
             model_requests=1,
@@ -145,6 +188,12 @@ class ChatModel:
         parts = content if isinstance(content, list) else [content]
         texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
         return "".join(text for text in texts if isinstance(text, str))
+
+    def _usage(self, body: Any) -> tuple[float, float]:
+        """Tokens sent and received, as the server says."""
+        usage = body.get("usage")
+        told = usage if isinstance(usage, dict) else {}
+        return token_count(told.get("prompt_tokens")), token_count(told.get("completion_tokens"))
 
 
 def _kept(path: Path) -> ModelReply | None:
@@ -186,14 +235,9 @@ def _each(places: Sequence[int], ask: Callable[[int], T]) -> Iterator[tuple[int,
         stop.set()
 
 
-def _usage(body: Any) -> tuple[float, float]:
-    """Tokens sent and received, as the server says."""
-    usage = body.get("usage")
-    told = usage if isinstance(usage, dict) else {}
-    return tuple(  # type: ignore[return-value]
-        float(value) if type(value) is int and value >= 0 else math.nan
-        for value in (told.get("prompt_tokens"), told.get("completion_tokens"))
-    )
+def token_count(value: Any) -> float:
+    """A number of tokens, as a server says; NaN where it says none."""
+    return float(value) if type(value) is int and value >= 0 else math.nan
 
 
 def _digest(text: str) -> str:

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from ctxbench.core.errors import ParameterError, UserError
@@ -82,19 +82,35 @@ class OpenAIServer:
         tries: of a message, >= 1.
         pause: seconds before the second try, doubled each time.
 
+    Attributes:
+        variable, key, default: the environment's names for address and key, and the address without one; a server of
+            another interface has others.
+        kind, ends: what messages call such a server, and where its address ends.
+
     Raises:
         ParameterError: the address is none, or holds a user, a password or a query.
     """
 
+    variable: ClassVar[str] = ADDRESS
+    key: ClassVar[str] = KEY
+    default: ClassVar[str] = DEFAULT_ADDRESS
+    kind: ClassVar[str] = "an OpenAI-compatible server"
+    ends: ClassVar[str] = "up to and with its /v1"
+
     def __init__(self, model: str, path: str, *, gives: str, timeout: float, tries: int, pause: float) -> None:
         self._gives = gives
         self._timeout, self._tries, self._pause = timeout, tries, pause
-        self.address = _address(os.environ.get(ADDRESS, "").strip() or DEFAULT_ADDRESS, path)
+        self.address = _address(self, path)
         self._path = path
         self.who = f"model {one_line(model)!r} at {self.address.shown}"
         self._threads = threading.local()
         self._secrets: Secrets | None = None
         self._has_key = False
+
+    @classmethod
+    def base(cls) -> str:
+        """The address that the environment names, or the default."""
+        return os.environ.get(cls.variable, "").strip() or cls.default
 
     def post(self, message: Mapping[str, Any]) -> Any:
         """The JSON that the server answers with.
@@ -113,8 +129,8 @@ class OpenAIServer:
             return json.loads(response.body)
         except (ValueError, RecursionError) as error:
             raise ServerError(
-                f"{self.who} answered with what is no JSON: {self.quoted(response.body)}; is {ADDRESS} the address "
-                "of an OpenAI-compatible server, up to and with its /v1?"
+                f"{self.who} answered with what is no JSON: {self.quoted(response.body)}; is {self.variable} the "
+                f"address of {self.kind}, {self.ends}?"
             ) from error
 
     def told(self, body: Any) -> str:
@@ -146,7 +162,7 @@ class OpenAIServer:
             url = str(httpx.URL(self.address.url))
         except (httpx.InvalidURL, UnicodeError) as error:
             raise ServerError(
-                f"{ADDRESS} {self.address.shown!r} cannot be read; expected a URL such as {DEFAULT_ADDRESS}"
+                f"{self.variable} {self.address.shown!r} cannot be read; expected a URL such as {self.default}"
             ) from error
         connection = self._connection()
         wait = self._pause
@@ -182,28 +198,30 @@ class OpenAIServer:
                 wait *= 2
         raise ServerError(
             f"{self.who} gave no {self._gives} in {self._tries} tries; the last one: {why}. Check that the server is "
-            f"there ({ADDRESS}), or try again later: the {self._gives} that it gave are kept"
+            f"there ({self.variable}), or try again later: the {self._gives} that it gave are kept"
         )
 
     def _refusal(self, response: Response) -> ServerError:
         """What to say of a status that another try would not change."""
         status = response.status
         if status in (401, 403):  # what a server says of a key may hold a part of it
-            have = f"the value of {KEY}" if self._has_key else f"a request without a key, for {KEY} is not set"
+            have = (
+                f"the value of {self.key}" if self._has_key else f"a request without a key, for {self.key} is not set"
+            )
             return ServerError(
-                f"{self.who} refused {have} (status {status}); set {KEY} to a key that may use this model, and "
-                f"{ADDRESS} to the address that the key is for"
+                f"{self.who} refused {have} (status {status}); set {self.key} to a key that may use this model, and "
+                f"{self.variable} to the address that the key is for"
             )
         if status == 404:
             return ServerError(
                 f"there is no {self.who} (status 404: {self._told(response)}); check the model's name, and that "
-                f"{ADDRESS} is the address up to and with its /v1"
+                f"{self.variable} is the address {self.ends}"
             )
         message = f"{self.who} refused (status {status}): {self._told(response)}"
         if status in _REFUSED:
             return RefusedError(message)
         if 300 <= status < 400:
-            message += f"; redirects are not followed: set {ADDRESS} to where it leads"
+            message += f"; redirects are not followed: set {self.variable} to where it leads"
         return ServerError(message)
 
     def _connection(self) -> Connection:
@@ -221,11 +239,11 @@ class OpenAIServer:
         if offline() and not here:
             raise ServerError(
                 f"{self.who} cannot be asked: CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network; unset it, or "
-                f"set {ADDRESS} to a server on this machine"
+                f"set {self.variable} to a server on this machine"
             )
-        key = os.environ.get(KEY, "").strip()
+        key = os.environ.get(self.key, "").strip()
         if not (key.isascii() and key.isprintable()):
-            raise ServerError(f"the value of {KEY} cannot stand in a header; expected printable ASCII")
+            raise ServerError(f"the value of {self.key} cannot stand in a header; expected printable ASCII")
         headers = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "ctxbench"}
         hidden = secrets_in_url(self.address.url)
         if key:
@@ -251,24 +269,25 @@ class OpenAIServer:
             return self.quoted(response.body)
 
 
-def _address(base: str, path: str) -> Address:
+def _address(server: OpenAIServer, path: str) -> Address:
     """The address that a variable or the default names.
 
     Raises:
         ParameterError: it is none, or has parts that it must not have.
     """
+    base, variable = server.base(), server.variable
     shown = one_line(shown_url(base)).rstrip("/")
     try:
         parts = urlsplit(base)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise ParameterError(f"{ADDRESS} {shown!r} cannot be read; expected a URL such as {DEFAULT_ADDRESS}") from error
+        raise ParameterError(f"{variable} {shown!r} cannot be read; expected a URL such as {server.default}") from error
     if parts.scheme not in ("http", "https") or not host or any(char.isspace() for char in base):
-        raise ParameterError(f"{ADDRESS} must start with http:// or https:// and name a host, got {shown!r}")
+        raise ParameterError(f"{variable} must start with http:// or https:// and name a host, got {shown!r}")
     if parts.username is not None or parts.password is not None:
-        raise ParameterError(f"{ADDRESS} must hold no user or password; put the key into {KEY}")
+        raise ParameterError(f"{variable} must hold no user or password; put the key into {server.key}")
     if parts.query or parts.fragment:
-        raise ParameterError(f"{ADDRESS} must hold no query or fragment (?... or #...), got one behind {shown!r}")
+        raise ParameterError(f"{variable} must hold no query or fragment (?... or #...), got one behind {shown!r}")
     below = parts.path.rstrip("/")
     if port == {"http": 80, "https": 443}[parts.scheme]:
         port = None

@@ -17,7 +17,7 @@ from ctxbench.core.pipeline import Pipeline
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch
 from ctxbench.core.rules import AS_MANY_AS, Rule
-from ctxbench.core.stages import CHAT, FORMAT, Resources, kind_of
+from ctxbench.core.stages import CHAT, FORMAT, OLLAMA, Resources, kind_of
 from ctxbench.selectors.selector import Answers, Selector
 from ctxbench.text.original_rules import js_trim
 
@@ -73,7 +73,7 @@ class PipelineSelector:
 
     def take_notes(self) -> dict[str, Any]:
         """What language models that steps asked say of it since the last call: how often, and how many tokens."""
-        asked = [self.resources.get(use).take_notes() for use in self._uses if kind_of(use) == CHAT]
+        asked = [self.resources.get(use).take_notes() for use in self._uses if kind_of(use) in (CHAT, OLLAMA)]
         return {name: sum(one.get(name, 0) for one in asked) for notes in asked for name in notes}
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,12 +12,10 @@ from ctxbench.core.registry import foreign_code
 from ctxbench.core.requests import Batch, Request
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.index.words import STOP_WORDS
+from ctxbench.index.words import keywords
 from ctxbench.text.chunking import chunk_rules
 from ctxbench.text.chunking.chunk_rules import Rule, chunk_rule
 from ctxbench.text.original_rules import CHUNK_LIMIT
-
-_ENDS = re.compile(r"^[\W_]+|[\W_]+$")  # what is no letter or digit, at either end of a word
 
 
 class _OfText(Strategy):
@@ -222,15 +219,8 @@ class Keywords(Strategy):
 
     def __call__(self, batch: Batch, resources: Resources) -> Query:
         """Find the keywords of every request."""
-        keywords = tuple(tuple(dict.fromkeys(_keywords(request.text))) for request in batch.requests)
-        return replace(Query.of_chunks(batch, [[]] * len(batch)), keywords=keywords)
-
-
-def _keywords(text: str) -> Iterator[str]:
-    for word in text.lower().split():
-        bare = _ENDS.sub("", word)
-        if len(bare) > 3 and bare not in STOP_WORDS:
-            yield bare
+        found = tuple(keywords(request.text) for request in batch.requests)
+        return replace(Query.of_chunks(batch, [[]] * len(batch)), keywords=found)
 
 
 def _weighted_query(batch: Batch, rows: Sequence[Sequence[tuple[str, float]]], kind: ChunkKind) -> Query:

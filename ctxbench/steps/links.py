@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ctxbench.core.arrays import FloatArray, IntArray, firsts, ranges
+from ctxbench.core.candidate_tables import with_values
 from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.core.errors import check_range
 from ctxbench.core.facts import Facts
@@ -75,14 +76,8 @@ class Links(Strategy):
             origin=Origin.EXPANSION + depth - 1,
             mode=np.full(len(depth), Mode.EXPANSION, dtype=np.int64),
         )
-        keys, made = table.request * n_items + table.item, found.request * n_items + found.item
-        by_key, new = np.argsort(made), np.isin(keys, made)
-        place = by_key[np.searchsorted(made, keys[new], sorter=by_key)]
-        columns = {}
-        for name, values in ((DEPTH, depth), (TYPE, found.type)):
-            columns[name] = table.columns.get(name, np.full(len(table), np.nan)).copy()
-            columns[name][new] = values[place]
-        return table.with_columns(**columns)
+        columns = {DEPTH: depth.astype(np.float64), TYPE: found.type.astype(np.float64)}
+        return with_values(table, found.request, found.item, columns)
 
     def _next(self, batch: Batch, front: _Reached, held: IntArray) -> _Reached:
         """What the items reached so far lead to beside what is `held`, each once a request."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
-from ctxbench.index.code.code_records import Definition
+from ctxbench.index.code.code_records import CodeDefinition
 
 
-def changed_definitions(old: str, new: str, definitions: Sequence[Definition]) -> tuple[str, ...]:
+def changed_definitions(old: str, new: str, definitions: Sequence[CodeDefinition]) -> tuple[str, ...]:
     """The names of the definitions that hold changed lines.
 
     A line that was changed or taken away is in the innermost definition around it. Lines that were only added are in
@@ -49,13 +49,13 @@ def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, i
             yield head + first, head + last, new[new_first:new_last]
 
 
-def _around(definitions: Sequence[Definition], first: int, last: int) -> str:
+def _around(definitions: Sequence[CodeDefinition], first: int, last: int) -> str:
     """The innermost definition that holds lines, from 1; empty if none does."""
     around = [one for one in definitions if one.first_line <= first and last <= one.last_line]
     return min(around, key=lambda one: one.end - one.start).name if around else ""
 
 
-def _at_place(definitions: Sequence[Definition], before: Sequence[str], place: int, added: Sequence[str]) -> str:
+def _at_place(definitions: Sequence[CodeDefinition], before: Sequence[str], place: int, added: Sequence[str]) -> str:
     """The innermost definition that lines are added in, behind the first `place` lines."""
     depth = min((_indent(line) for line in added if line.strip()), default=0)
     inside = [

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ctxbench.index.code.code_records import CodeFacts, Definition
+from ctxbench.index.code.code_records import CodeDefinition, CodeFacts
 from ctxbench.index.code.grammars import Grammar
 from ctxbench.index.code.import_syntax import ABOVE, COMMENTS, node_text, read_imports
 
@@ -54,7 +53,7 @@ def extracted(content: str, language: str, grammar: Grammar) -> CodeFacts:
     )
 
 
-class _Scope:
+class _NamingNode:
     """What a capture says gives a name to what stands in it."""
 
     def __init__(self, kind: str, node: Node) -> None:
@@ -86,17 +85,17 @@ def _name_node(node: Node, kind: str) -> Node | None:
     return next((one for field in fields if (one := node.child_by_field_name(field)) is not None), None)
 
 
-def _scopes(found: Captures) -> list[_Scope]:
+def _scopes(found: Captures) -> list[_NamingNode]:
     """Definitions and scopes in order of place, each with its dotted name."""
-    by_node: dict[tuple[int, int], _Scope] = {}
+    by_node: dict[tuple[int, int], _NamingNode] = {}
     for capture in sorted(found, key=("def.constant", "def.class").__contains__):  # the more special first
         kind = "scope" if capture == "scope" else capture.removeprefix("def.")
         if kind != capture or kind == "scope":
             for node in found[capture]:
                 if node.byte_range not in by_node:
-                    by_node[node.byte_range] = _Scope(kind, node)
+                    by_node[node.byte_range] = _NamingNode(kind, node)
     scopes = sorted(by_node.values(), key=lambda one: (one.start, -one.end))
-    outer: list[_Scope] = []
+    outer: list[_NamingNode] = []
     for one in scopes:
         while outer and outer[-1].end <= one.start:
             outer.pop()
@@ -110,8 +109,8 @@ def _scopes(found: Captures) -> list[_Scope]:
     return scopes
 
 
-def _definitions(scopes: list[_Scope], data: bytes, *, ascii_only: bool) -> tuple[Definition, ...]:
-    place: Callable[[int], int] = _same if ascii_only else _CharacterPlaces(data)
+def _definitions(scopes: list[_NamingNode], data: bytes, *, ascii_only: bool) -> tuple[CodeDefinition, ...]:
+    place = int if ascii_only else _places(data)
     seen: Counter[str] = Counter()
     made = []
     for one in scopes:
@@ -121,7 +120,7 @@ def _definitions(scopes: list[_Scope], data: bytes, *, ascii_only: bool) -> tupl
         whole = _widened(one.node)
         first, comments = _with_above(whole)
         made.append(
-            Definition(
+            CodeDefinition(
                 name=one.path if seen[one.path] == 1 else f"{one.path}#{seen[one.path]}",
                 kind=one.kind,
                 start=place(first.start_byte),
@@ -135,24 +134,12 @@ def _definitions(scopes: list[_Scope], data: bytes, *, ascii_only: bool) -> tupl
     return tuple(made)
 
 
-def _same(byte: int) -> int:
-    return byte
+def _places(data: bytes) -> Callable[[int], int]:
+    """What gives a place in characters for one in bytes."""
+    import numpy as np
 
-
-class _CharacterPlaces:
-    """Places in characters from places in bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._known = [(0, 0)]
-
-    def __call__(self, byte: int) -> int:
-        at = bisect_right(self._known, (byte, byte))
-        start, characters = self._known[at - 1]
-        characters += len(self._data[start:byte].decode("utf-8", "surrogatepass"))
-        if start != byte:
-            self._known.insert(at, (byte, characters))
-        return characters
+    begun = np.cumsum((np.frombuffer(data, np.uint8) & 0xC0) != 0x80)  # characters up to each byte
+    return lambda byte: int(begun[byte - 1]) if byte else 0
 
 
 def _widened(node: Node) -> Node:
@@ -186,7 +173,7 @@ def _with_above(node: Node) -> tuple[Node, list[Node]]:
     return first, comments[::-1]
 
 
-def _signature(one: _Scope, whole: Node, data: bytes) -> str:
+def _signature(one: _NamingNode, whole: Node, data: bytes) -> str:
     node = one.node
     start = node.start_byte if whole.type == "decorated_definition" else whole.start_byte
     if one.kind == "constant":
@@ -264,10 +251,14 @@ def _references(found: Captures, own: set[int]) -> tuple[str, ...]:
     return tuple(sorted(first, key=first.__getitem__))
 
 
-def _implements(found: Captures, scopes: list[_Scope]) -> tuple[tuple[str, str], ...]:
+def _implements(found: Captures, scopes: list[_NamingNode]) -> tuple[tuple[str, str], ...]:
+    """(class, base) by place; the class is the nearest around its base."""
+    paths = {(one.start, one.end): one.path for one in scopes if one.kind in _CLASS_LIKE}
     pairs: dict[tuple[str, str], None] = {}
     for base in sorted(found.get("base", ()), key=lambda node: node.start_byte):
-        around = [one for one in scopes if one.start <= base.start_byte < one.end and one.kind in _CLASS_LIKE]
-        if around and around[-1].path:
-            pairs[around[-1].path, _line(node_text(base))] = None
+        around = base.parent
+        while around is not None and around.byte_range not in paths:
+            around = around.parent
+        if around is not None and paths[around.byte_range]:
+            pairs[paths[around.byte_range], _line(node_text(base))] = None
     return tuple(pairs)

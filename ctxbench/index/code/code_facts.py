@@ -10,7 +10,7 @@ from typing import Any
 
 from ctxbench.core.errors import StorageError
 from ctxbench.index.code.code_extraction import extracted
-from ctxbench.index.code.code_records import CodeFacts, Definition, Import
+from ctxbench.index.code.code_records import CodeDefinition, CodeFacts, Import
 from ctxbench.index.code.grammars import GRAMMARS, grammar, grammar_name, grammar_version
 from ctxbench.index.code.languages import language_of
 from ctxbench.io.cache import cache_dir
@@ -54,12 +54,11 @@ def all_code_facts(contents: Mapping[str, str]) -> dict[str, CodeFacts]:
             facts[path] = CodeFacts(language_of(path), doc=_plain_doc(content), left_out=why)
         else:
             keys[path] = _key(name, content)
-    if keys:
-        _look_up(keys, contents)
-    facts |= {path: _known[key] for path, key in keys.items()}
+    found = _found(keys, contents)
+    _known.update(found)
     while len(_known) > _MOST:
         _known.pop(next(iter(_known)), None)
-    return {path: facts[path] for path in contents}
+    return {path: facts[path] if path in facts else found[keys[path]] for path in contents}
 
 
 def _left_out(name: str | None, content: str) -> str:
@@ -86,33 +85,33 @@ def _key(name: str, content: str) -> bytes:
     return hashlib.sha256(made_by.encode() + content.encode("utf-8", "surrogatepass")).digest()
 
 
-def _look_up(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> None:
-    """Bring the facts of all keys into memory: from the cache, else from the text."""
+def _found(keys: Mapping[str, bytes], contents: Mapping[str, str]) -> dict[bytes, CodeFacts]:
+    """The facts of all keys: from memory, else from the cache, else from the text."""
+    found = {key: facts for key in keys.values() if (facts := _known.get(key)) is not None}
+    missing = {key: path for path, key in keys.items() if key not in found}
+    if not missing:
+        return found
     rows = CheckedRows(cache_dir() / "code-1.sqlite", "facts")
     try:
-        missing = [key for key in dict.fromkeys(keys.values()) if key not in _known]
-        for key, value in _read(rows, missing).items():
-            _known[key] = _from_json(value)
+        found |= {key: _from_json(value) for key, value in _read(rows, list(missing)).items()}
         made: dict[bytes, bytes] = {}
-        for path, key in keys.items():
-            if key in _known:
-                continue
-            name = grammar_name(path) or ""
-            loaded = grammar(name)
-            if loaded is not None:  # `_left_out` has asked before
-                _known[key] = extracted(contents[path], language_of(path) or name, loaded)
-                made[key] = _to_json(_known[key])
+        for key, path in missing.items():
+            loaded = grammar(grammar_name(path) or "") if key not in found else None
+            if loaded is not None:
+                found[key] = extracted(contents[path], language_of(path) or "", loaded)
+                made[key] = _to_json(found[key])
             if len(made) == _BATCH:
                 _write(rows, made)
                 made = {}
         _write(rows, made)
     finally:
         rows.close()
+    return found
 
 
 def _read(rows: CheckedRows, keys: list[bytes]) -> dict[bytes, bytes]:
     try:
-        return rows.get(keys) if keys else {}
+        return rows.get(keys)
     except StorageError as error:
         _log.warning("%s; code facts are computed again", error)
         return {}
@@ -143,7 +142,7 @@ def _from_json(value: bytes) -> CodeFacts:
         language=language,
         doc=doc,
         package=package,
-        definitions=tuple(Definition(*one) for one in definitions),
+        definitions=tuple(CodeDefinition(*one) for one in definitions),
         imports=tuple(Import(target, tuple(names), *others) for target, names, *others in imports),
         references=tuple(references),
         implements=tuple((name, base) for name, base in implements),

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class CodeDefinition:
     """A class, function, method or constant that a file defines; none that stands inside a function.
 
     Attributes:
         name: dotted, from the outermost: `Class.method`; a Rust method by its `impl`'s type, one of Go by its
             receiver's. Unique in a file: a second of the same name (an overload, a setter) ends in `#2`.
-        kind: `class`, `interface` (also a trait), `function`, `method`, `constant`, `type`, `module` or `macro`.
+        kind: `class` (also a struct, an enum), `interface` (also a trait), `function`, `method`, `constant`, `type`,
+            `module` or `macro`.
         start: where it begins in the content, in characters, with its decorators and the comments directly above.
         end: behind its last character.
         first_line: of `start`, from 1.
@@ -40,7 +41,8 @@ class Import:
             Python without the leading dots, so it may be empty.
         names: what is taken from it; empty where the whole is. `*` is all.
         level: of Python, the number of leading dots.
-        kind: `import`, or where a language has several: `mod`, `path` and `use` of Rust, `static` of Java.
+        kind: `import`, or where a language has several: `from` of Python, `mod`, `path` (a `mod` whose file `names`
+            has) and `use` of Rust, `require` of JavaScript, `static` of Java.
         line: from 1.
     """
 
@@ -70,7 +72,7 @@ class CodeFacts:
     language: str | None
     doc: str = ""
     package: str = ""
-    definitions: tuple[Definition, ...] = ()
+    definitions: tuple[CodeDefinition, ...] = ()
     imports: tuple[Import, ...] = ()
     references: tuple[str, ...] = ()
     implements: tuple[tuple[str, str], ...] = ()

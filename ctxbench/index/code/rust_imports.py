@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ctxbench.index.code.code_records import Import
 from ctxbench.index.code.source_tree import SourceTree, above, at, folder_of, joined, texts
 
 _TARGETS = re.compile(r"(?:src/(?:lib|main)|build|(?:src/bin|examples|tests|benches)/(?:[^/]+|[^/]+/main))\.rs")
@@ -22,16 +23,11 @@ def rust_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
     by its path. Source: The Rust Reference, "Modules" and "Paths"; The Cargo Book, "Cargo Targets".
     """
     crates = _Crates(tree)
+    yield from crates.declared
     for path, facts in tree.of("rust"):
         here = crates.module_of.get(path)
-        if here is None:
-            continue
-        for one in facts.imports:
-            parts = one.target.split("::")
-            if one.kind == "use":
-                found = crates.resolved(here, parts)
-            else:
-                found = crates.file_of.get((here[0], (*here[1], *parts)))
+        for one in facts.imports if here else ():
+            found = crates.resolved(here, one.target.split("::")) if here and one.kind == "use" else None
             if found is not None:
                 yield path, found
 
@@ -42,12 +38,14 @@ class _Crates:
     Attributes:
         file_of: the file of each module; of an inline one that which it stands in.
         module_of: the module that each file is; of two crates that share it, the first.
+        declared: (file, file of a module that it declares).
     """
 
     def __init__(self, tree: SourceTree) -> None:
         self._tree = tree
         self.file_of: dict[_Module, str] = {}
         self.module_of: dict[str, _Module] = {}
+        self.declared: list[tuple[str, str]] = []
         self._package: dict[str, str] = {}  # by root file, its Cargo.toml
         self._manifests = {path: tree.toml(path) for path in tree.named("Cargo.toml")}
         self._known: dict[str, dict[str, str]] = {}  # by Cargo.toml, root files by the name that they are used by
@@ -58,7 +56,7 @@ class _Crates:
             if path.endswith(("src/lib.rs", "src/main.rs")):
                 self._package.setdefault(path, "")
         for root in self._package:
-            self._add(root, root, ())
+            self._add(root)
 
     def resolved(self, here: _Module, parts: list[str]) -> str | None:
         """The file of the last module that a path names; None for what is of another crate, or of none."""
@@ -87,32 +85,37 @@ class _Crates:
             inside = (*inside, name)
         return self.file_of.get((root, inside))
 
-    def _add(self, root: str, path: str, inside: tuple[str, ...]) -> None:
-        """Note a module's file, and those of the modules that it declares."""
-        waiting = [(path, inside)]
+    def _add(self, root: str) -> None:
+        """Note the file of a crate's root, and those of all modules declared in it and below."""
+        waiting: list[tuple[str, tuple[str, ...]]] = [(root, ())]
+        seen = set()
         while waiting:
             path, inside = waiting.pop()
             facts = self._tree.facts.get(path)
-            if facts is None or (root, inside) in self.file_of:
+            if facts is None or path in seen:
                 continue
-            self.file_of[root, inside] = path
+            seen.add(path)
+            self.file_of.setdefault((root, inside), path)  # of two by `cfg`, the first
             self.module_of.setdefault(path, (root, inside))
             for inline in facts.definitions:
                 if inline.kind == "module":
                     self.file_of.setdefault((root, (*inside, *inline.name.split("."))), path)
-            folder, stem = folder_of(path), path.rpartition("/")[2].removesuffix(".rs")
-            inner = folder if path == root or stem == "mod" else joined(folder, stem) or ""
             for one in facts.imports:
-                name = one.target.replace("::", "/")
-                if one.kind == "mod":
-                    file = self._tree.first(joined(inner, f"{name}.rs"), joined(inner, f"{name}/mod.rs"))
-                elif one.kind == "path":
-                    start = f"{inner}/{folder_of(name)}" if "/" in name else folder
-                    file = self._tree.first(joined(start, one.names[0]))
-                else:
-                    continue
+                file = self._declared(path, one, is_root=path == root)
                 if file is not None:
+                    self.declared.append((path, file))
                     waiting.append((file, (*inside, *one.target.split("::"))))
+
+    def _declared(self, path: str, one: Import, *, is_root: bool) -> str | None:
+        """The file of a module that a file declares; None for other imports."""
+        folder, stem = folder_of(path), path.rpartition("/")[2].removesuffix(".rs")
+        inner = folder if is_root or stem == "mod" else f"{folder}/{stem}"
+        name = one.target.replace("::", "/")
+        if one.kind == "mod":
+            return self._tree.first(joined(inner, f"{name}.rs"), joined(inner, f"{name}/mod.rs"))
+        if one.kind == "path":
+            return self._tree.first(joined(f"{inner}/{folder_of(name)}" if "/" in name else folder, one.names[0]))
+        return None
 
     def _roots(self, path: str) -> Iterator[str]:
         """The root files of a package's targets."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ctxbench.index.code.source_tree import SourceTree, above, at, folder_of, joined, texts
+from ctxbench.index.code.source_tree import SourceTree, at, folder_of, joined, texts
 
 _ENDINGS = (".ts", ".tsx", ".d.ts", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".json", ".vue", ".svelte")
 _WRITTEN_AS = {".js": (".ts", ".tsx", ".d.ts"), ".jsx": (".tsx",), ".mjs": (".mts",), ".cjs": (".cts",)}
@@ -89,12 +89,9 @@ class _Scripts:
     def _config(self, folder: str) -> dict[str, Any]:
         """What the nearest configuration says of a folder: `base`, a folder, and `paths`, patterns to places."""
         if folder not in self._configs:
-            found = None
-            for one in (folder, *above(folder)):
-                found = self._tree.first(*(f"{one}/{name}" if one else name for name in _CONFIGS))
-                if found:
-                    break
-            self._configs[folder] = self._read_config(found, _LEVELS) if found else {}
+            file = self._tree.first(*(f"{folder}/{name}" if folder else name for name in _CONFIGS))
+            around = self._config(folder_of(folder)) if folder and file is None else {}
+            self._configs[folder] = self._read_config(file, _LEVELS) if file is not None else around
         return self._configs[folder]
 
     def _read_config(self, path: str, levels: int) -> dict[str, Any]:

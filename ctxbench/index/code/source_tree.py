@@ -18,19 +18,12 @@ class SourceTree:
     def __init__(self, contents: Mapping[str, str], facts: Mapping[str, CodeFacts]) -> None:
         """Take the contents of all files, manifests included, and the facts of those that have some."""
         self.contents, self.facts = contents, facts
+        self._json: dict[str, dict[str, Any]] = {}
 
     @cached_property
     def folders(self) -> frozenset[str]:
         """All folders that hold a file, at any depth; the root too."""
         return frozenset(folder for path in self.contents for folder in above(path))
-
-    @cached_property
-    def by_folder(self) -> Mapping[str, tuple[str, ...]]:
-        """The files directly in each folder."""
-        found: dict[str, list[str]] = {}
-        for path in self.contents:
-            found.setdefault(folder_of(path), []).append(path)
-        return {folder: tuple(sorted(paths)) for folder, paths in found.items()}
 
     def of(self, *languages: str) -> Iterator[tuple[str, CodeFacts]]:
         """The files of some languages that have facts."""
@@ -54,11 +47,13 @@ class SourceTree:
 
     def json(self, path: str) -> dict[str, Any]:
         """What a JSON file says, comments allowed; nothing where it is missing, broken or no object."""
-        try:
-            found = json.loads(plain_json(self.contents.get(path, "")))
-        except (ValueError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        if path not in self._json:
+            try:
+                found = json.loads(plain_json(self.contents.get(path, "")))
+            except (ValueError, RecursionError):
+                found = {}
+            self._json[path] = found if isinstance(found, dict) else {}
+        return self._json[path]
 
 
 def folder_of(path: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from ctxbench.core.items import Item, ItemKey, Link
-from ctxbench.index.code.code_records import CodeFacts, Definition
+from ctxbench.index.code.code_records import CodeDefinition, CodeFacts
 from ctxbench.index.code.languages import language_of
 from ctxbench.sources.repository.git_reader import LineCommit
 
@@ -91,7 +91,7 @@ def _outline(path: str, facts: CodeFacts) -> str:
     return "\n\n".join(filter(None, (path, facts.doc, f"imports: {imports}" if imports else "", signatures)))
 
 
-def _bodies(content: str, definitions: Sequence[Definition]) -> Iterator[tuple[Definition, str]]:
+def _bodies(content: str, definitions: Sequence[CodeDefinition]) -> Iterator[tuple[CodeDefinition, str]]:
     """Each definition with its lines, in which those inside it stand as signatures: they are items of their own."""
     for place, one in enumerate(definitions):
         line = content.rfind("\n", 0, one.start) + 1

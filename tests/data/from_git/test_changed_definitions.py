@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctxbench.data.from_git.changed_definitions import changed_definitions
-from ctxbench.index.code.code_records import Definition
+from ctxbench.index.code.code_records import CodeDefinition
 
 OLD = """\
 import a
@@ -25,7 +25,7 @@ def f():
 
 
 def definition(name, first, last):
-    return Definition(name, "function", first, last, first, last, name)  # places in lines serve as well as any
+    return CodeDefinition(name, "function", first, last, first, last, name)  # places in lines serve as well as any
 
 
 DEFINITIONS = [definition("C", 3, 10), definition("C.m", 6, 7), definition("C.n", 9, 10), definition("f", 12, 13)]

@@ -1,0 +1,113 @@
+"""What the path of a file says: whether a text names it, a pattern fits, it is a test, or a program starts there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from ctxbench.core.arrays import BoolArray
+
+_NAMED = re.compile(r"[\w@+.-]+(?:[/\\][\w@+.-]+)*")
+_TESTS = ("test", "tests", "__tests__", "spec", "specs", "testing", "testdata", "e2e")
+_EXAMPLES = ("example", "examples", "sample", "samples", "demo", "demos", "fixtures", "benches", "benchmarks", "docs")
+_TEST_NAME = re.compile(
+    r"^tests?$|^conftest$|^tests?_|_tests?$|[.-](?:test|spec)$|_spec$|(?<=[a-z0-9])Tests?$|^Test(?=[A-Z])"
+)
+_UNCOUNTED = ("src", "cmd")
+MOST_NAMED = 3
+"""A name that more files have names none of them."""
+_ENTRIES: Sequence[tuple[str, ...]] = (
+    ("main", "__main__", "Main", "Program"),
+    ("lib.rs", "app", "App", "Application", "cli", "server", "manage.py", "wsgi.py", "asgi.py"),
+    ("index", "mod.rs", "__init__.py"),
+)
+CODE = (
+    *("py", "pyi", "rs", "ts", "tsx", "mts", "cts", "js", "jsx", "mjs", "cjs", "go", "java", "kt", "cs", "rb", "php"),
+    *("swift", "c", "cc", "cpp", "scala"),
+)
+"""Endings of source code that a program can start from."""
+
+
+def split_name(path: str) -> tuple[str, str, str]:
+    """Folder (empty = the root), name without its last ending, and that ending without its dot."""
+    folder, _, name = path.rpartition("/")
+    bare, dot, ending = name.rpartition(".")
+    return (folder, bare, ending) if dot and bare else (folder, name, "")
+
+
+def is_test(path: str) -> bool:
+    """Whether a file is a test, or stands among tests, by the conventions of common languages."""
+    folder, bare, _ = split_name(path)
+    return any(part.lower() in _TESTS for part in folder.split("/")) or bool(_TEST_NAME.search(bare))
+
+
+def subject_of(path: str) -> str:
+    """What a test is a test of, by its name in small letters: `core` of `tests/test_core.py` and of `src/core.py`."""
+    _, bare, _ = split_name(path)
+    return (_TEST_NAME.sub("", bare) or bare).strip("_.-").lower()
+
+
+def entry_score(path: str) -> float:
+    """How much a file looks like one that a program starts from, in [0, 1]; 0 = not at all."""
+    folder, bare, ending = split_name(path)
+    above = [part for part in folder.split("/") if part]
+    if ending not in CODE or is_test(path) or any(part.lower() in _EXAMPLES for part in above):
+        return 0.0
+    kind = next((n for n, names in enumerate(_ENTRIES, 1) if bare in names or f"{bare}.{ending}" in names), 0)
+    return 1.0 / kind / (1.0 + sum(part not in _UNCOUNTED for part in above)) if kind else 0.0
+
+
+def fits_pattern(path: str, pattern: str) -> bool:
+    """Whether a glob pattern, or a text that stands anywhere, fits a path; letters of either case."""
+    path, pattern = path.lower(), pattern.lower().strip().removeprefix("./")
+    if not any(sign in pattern for sign in "*?["):
+        return bool(pattern) and pattern in path
+    return any(fnmatchcase(path[at:], pattern) for at in _parts_from(path))
+
+
+def _parts_from(path: str) -> Iterable[int]:
+    """Where the parts of a path begin."""
+    yield 0
+    yield from (at + 1 for at, sign in enumerate(path) if sign == "/")
+
+
+def ends_of(paths: Sequence[str]) -> dict[str, list[int]]:
+    """The paths by each end of them that may name them, in small letters.
+
+    `src/click/core.py` is named by itself, `click/core.py`, `core.py`, `src/click/core` and `click/core`.
+    """
+    found: dict[str, list[int]] = {}
+    for place, path in enumerate(paths):
+        low = path.lower()
+        bare = low[: len(low) - len(split_name(low)[2]) - 1] if split_name(low)[2] else ""
+        for at in _parts_from(low):
+            found.setdefault(low[at:], []).append(place)
+            if "/" in bare[at:]:
+                found.setdefault(bare[at:], []).append(place)
+    return found
+
+
+def named_paths(text: str, ends: Mapping[str, Sequence[int]], seen: BoolArray) -> list[int]:
+    """The paths that a text names by enough of their ends, rising.
+
+    A path of somebody else's machine names the longest of its ends that stands here; what has neither a `/` nor a dot
+    in it, or is the end of more than `MOST_NAMED` paths, names none.
+
+    Args:
+        text: any.
+        ends: as of `ends_of`.
+        seen: the paths that count, by place.
+    """
+    found: set[int] = set()
+    for match in _NAMED.finditer(text):
+        token = match.group().replace("\\", "/").rstrip(".").removeprefix("./").lower()
+        if "/" not in token and "." not in token:
+            continue
+        parts = token.split("/")
+        for first in range(len(parts)):
+            places = [place for place in ends.get("/".join(parts[first:]), ()) if seen[place]]
+            if places:
+                found.update(places if len(places) <= MOST_NAMED else ())
+                break
+    return sorted(found)

@@ -1,0 +1,69 @@
+"""The commits of a catalog: what they changed, and which votes count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.requests import Batch
+from ctxbench.index.commit_history import LARGEST, CommitHistory
+from tests.code_history import history, request
+
+TREE = history(
+    ("Start", {"a.py": "1", "b.py": "1"}), ("Fix a", {"a.py": "2"}), ("Drop", {"b.py": None}), ("Again", {"b.py": "2"})
+)
+
+
+def votes(past, *weight, catalog=TREE):
+    """The votes for each version of a file, by name."""
+    found = past.votes(np.array(weight, dtype=np.float64))
+    return {catalog[n].path + catalog[n].name[-1]: v for n, v in enumerate(found.tolist()) if catalog[n].is_file}
+
+
+def test_every_version_has_the_votes_of_its_path_a_deletion_too():
+    past = CommitHistory.of(TREE)
+    assert past.files.tolist() == [2, 1, 1, 1]
+    assert votes(past, 1, 10, 100, 1000) == {"a.py1": 11.0, "b.py1": 1101.0, "a.py2": 11.0, "b.py4": 1101.0}
+
+
+def test_commits_are_in_the_order_of_time_whatever_that_of_the_catalog():
+    past, turned = CommitHistory.of(TREE), Catalog(reversed(tuple(TREE)))
+    other = CommitHistory.of(turned)
+    assert [turned[one].name for one in other.commit] == [TREE[one].name for one in past.commit]
+    assert votes(other, 1, 10, 100, 1000, catalog=turned) == votes(past, 1, 10, 100, 1000)
+
+
+def test_a_message_without_the_kind_is_no_commit():
+    items = [replace(item, kind="note") if item.name.endswith("2") and item.links else item for item in TREE]
+    assert len(CommitHistory.of(Catalog(items)).commit) == 3
+
+
+def test_of_equal_likeness_the_latest_vote():
+    catalog = history(*((f"Fix it {'again' if n > 8 else ''}", {f"{n}.py": "x"}) for n in range(5)))
+    past = CommitHistory.of(catalog)
+    seen = past.seen(Batch.of(catalog, [request("fix", 4)]), 0)
+    voices = past.voices(["fix"], [1.0], seen, most=2, spread=0.0)
+    assert (voices > 0).tolist() == [False, False, True, True, False]
+
+
+def test_files_change_together_by_the_share_of_commits_but_for_large_ones():
+    many = {f"{n}.py": "x" for n in range(LARGEST - 1)}
+    catalog = history(
+        ("Large", {"a.py": "1", "b.py": "1", **many}),
+        ("Both", {"a.py": "2", "b.py": "2"}),
+        ("One", {"a.py": "3"}),
+        ("Later", {"a.py": "4", "b.py": "4"}),
+    )
+    past, batch = CommitHistory.of(catalog), Batch.of(catalog, [request("x", 3)])
+    now = {catalog[n].path: n for n in np.flatnonzero(batch.eligible[0]).tolist()}
+    share = past.together(now["a.py"], past.seen(batch, 0))
+    assert {path: share[at] for path, at in now.items() if share[at]} == {"b.py": 1 / (2 + 2)}
+    assert past.together(now["b.py"], past.seen(batch, 0))[now["a.py"]] == 1 / (1 + 2)
+
+
+def test_no_commits_give_no_votes():
+    catalog = Catalog([Item(type="file", name="a.py", text="x")])
+    past = CommitHistory.of(catalog)
+    assert past.votes(past.voices(["x"], [1.0], np.zeros(0, dtype=bool), most=3, spread=1.0)).tolist() == [0.0]

@@ -1,0 +1,153 @@
+"""Searches of code by history and paths: scores worked by hand, and no word of what came later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ctxbench.core.errors import ParameterError
+from ctxbench.core.items import Catalog, Item
+from ctxbench.core.pipeline import Pipeline
+from ctxbench.core.query import whole_texts
+from ctxbench.core.requests import Batch
+from ctxbench.index.commit_history import commit_history
+from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.steps.code_search import CommitVotes, EntryPoints, PathPattern, RecentChanges
+from ctxbench.testing import check_selector, mock_resources
+from tests.code_history import day, history, paths, request, up_to
+
+TREE = history(
+    (
+        "Start",
+        {"src/app/main.py": "run()", "src/app/colour.py": "red", "src/app/prompt.py": "ask", "docs/index.md": "x"},
+    ),
+    ("Show colours of errors", {"src/app/colour.py": "red2", "src/app/main.py": "run2()"}),
+    ("Ask again when a prompt is empty", {"src/app/prompt.py": "ask2"}),
+    ("Drop the prompt of errors", {"src/app/errors.py": "oops", "src/app/prompt.py": "ask3"}),
+    ("Colour prompts", {"src/app/prompt.py": "ask4", "src/app/colour.py": None}),
+)
+STEPS = (CommitVotes(), CommitVotes(commits=1), RecentChanges(), PathPattern(), EntryPoints())
+
+
+def found(step, text, n=5, catalog=TREE, plan=None, **more):
+    """Path and score of what a search finds for a request after the nth commit."""
+    batch = Batch.of(catalog, [request(text, n, **more)])
+    table = step(replace(whole_texts(batch), plan=(plan,)), mock_resources())
+    return list(zip(paths(catalog, table.item), table.score.tolist(), strict=True))
+
+
+class TestCommitVotes:
+    def test_the_files_that_similar_commits_changed_are_found(self):
+        assert [path for path, _ in found(CommitVotes(), "show the colour", 3)] == [
+            "src/app/colour.py",
+            "src/app/main.py",
+        ]
+
+    def test_a_vote_is_the_likeness_by_the_files_changed(self):
+        batch = Batch.of(TREE, [request("show the colour", 3)])
+        past = commit_history(TREE, mock_resources())
+        like = past.likeness(["show the colour"], [1.0], past.seen(batch, 0))
+        assert (like > 0).tolist() == [False, True, False, False, False]  # that of the second commit, of two files
+        for spread in (0.0, 0.5, 2.0):
+            scores = [score for _, score in found(CommitVotes(spread=spread), "show the colour", 3)]
+            assert scores == [float(like[1]) / 2**spread] * 2
+
+    def test_only_the_most_similar_commits_vote(self):
+        assert len(found(CommitVotes(), "errors of a prompt", 4)) == 4
+        assert {path for path, _ in found(CommitVotes(commits=1), "errors of a prompt", 4)} == {
+            "src/app/errors.py",
+            "src/app/prompt.py",
+        }
+
+    def test_the_version_that_the_request_sees_is_found_and_none_of_what_is_gone(self):
+        batch = Batch.of(TREE, [request("colour", 5)])
+        table = CommitVotes()(whole_texts(batch), mock_resources())
+        assert {TREE[item].text.partition("\n\n")[2] for item in table.item} == {"run2()", "ask4"}
+
+    def test_a_definition_is_found_by_the_commits_that_changed_it(self):
+        one = Item(type="chunk", name="a.py::f@1", title="a.py::f", text="a.py\n\nf", created=day(1))
+        other = replace(one, name="a.py::g@1", title="a.py::g")
+        whole = Item(type="file", name="a.py@1", title="a.py", text="a.py", created=day(1))
+        commit = next(item for item in history(("Fix colours", {"x": "y"})) if item.type == "message")
+        catalog = Catalog([whole, one, other, replace(commit, links=(commit.links[0]._replace(item=one.key),))])
+        assert [path for path, _ in found(CommitVotes(types=("chunk",)), "colour", 1, catalog)] == ["a.py::f"]
+        assert [path for path, _ in found(CommitVotes(), "colour", 1, catalog)] == ["a.py"]
+
+
+class TestRecentChanges:
+    def test_a_change_counts_half_after_the_half_life(self):
+        # asked a quarter of a day after the fifth commit
+        ages = {"src/app/prompt.py": (0.25, 1.25, 2.25, 4.25), "src/app/errors.py": (1.25,)}
+        ages |= {"src/app/main.py": (3.25, 4.25), "docs/index.md": (4.25,)}
+        wanted = {path: sum(0.5 ** (age / 2) for age in row) for path, row in ages.items()}
+        assert dict(found(RecentChanges(half_life_days=2.0), "")) == pytest.approx(wanted, rel=1e-12)
+
+    def test_without_a_time_ages_are_those_at_the_newest_item(self):
+        assert dict(found(RecentChanges(half_life_days=1.0), "", time=None))["src/app/errors.py"] == 0.5
+
+    def test_more_than_n_are_not_found(self):
+        assert [path for path, _ in found(RecentChanges(n=1), "")] == ["src/app/prompt.py"]
+        assert found(RecentChanges(n=0), "") == []
+
+
+class TestPathPattern:
+    def test_a_file_that_is_named_comes_first(self):
+        assert found(PathPattern(), "the prompt in errors.py")[0][0] == "src/app/errors.py"
+        assert found(PathPattern(), "/home/me/src/app/main.py:3 fails")[0] == ("src/app/main.py", 2.0)
+
+    def test_words_of_the_path_count_by_how_rare_they_are(self):
+        (best, score), *rest = found(PathPattern(), "prompts of the app")
+        assert (best, score) == ("src/app/prompt.py", 1.0)  # it holds both; `app` stands in three paths of four
+        assert {path for path, _ in rest} == {"src/app/main.py", "src/app/errors.py"}
+        assert all(0 < score < 0.5 for _, score in rest)
+
+    def test_patterns_of_a_plan_stand_in_for_words(self):
+        plan = {"file_patterns": ["*prom*", "app/*.py"]}
+        scores = dict(found(PathPattern(), "docs", plan=plan))
+        assert scores == {"src/app/prompt.py": 1.0, "src/app/main.py": 0.5, "src/app/errors.py": 0.5}
+
+
+class TestEntryPoints:
+    def test_a_main_file_comes_first_whatever_is_asked(self):
+        assert found(EntryPoints(), "") == [("src/app/main.py", 0.5)]  # one folder above it beside `src`
+
+    def test_those_of_a_plan_come_before(self):
+        plan = {"strategy": {"EntryPointBased": {"entry_files": ["src/app/errors.py", "gone.py"]}}}
+        assert found(EntryPoints(), "", plan=plan) == [("src/app/errors.py", 2.0), ("src/app/main.py", 0.5)]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=repr)
+def test_what_came_later_moves_no_score(step):
+    for n in range(1, 6):
+        whole, cut = (found(step, "colour prompts in errors.py", n, catalog) for catalog in (TREE, up_to(TREE, n)))
+        assert whole == cut  # to the bit
+
+
+@pytest.mark.parametrize("step", STEPS, ids=repr)
+def test_a_catalog_without_code_or_commits_gives_nothing(step):
+    assert found(step, "colour", catalog=Catalog([])) == []
+    assert found(step, "colour", catalog=Catalog([Item(type="rule", name="main.py", text="colour")])) == []
+
+
+@pytest.mark.parametrize("name", ["history", "change", "pattern", "entry_points"])
+def test_searches_conform_over_a_history(name):
+    requests = [request(text, n) for n, text in enumerate(["colour errors", "prompt main.py", "", "Ask again", "x"], 1)]
+    selector = PipelineSelector(name, Pipeline.of({"analyse": "whole", "retrieve": name}), mock_resources())
+    check_selector(selector, catalog=TREE, requests=requests)
+
+
+@pytest.mark.parametrize(
+    ("step", "parameters", "said"),
+    [
+        (CommitVotes, {"commits": 0}, "commits"),
+        (CommitVotes, {"spread": -1.0}, "spread"),
+        (RecentChanges, {"half_life_days": 0.0}, "half_life_days must be above 0, got 0.0"),
+        (PathPattern, {"types": ()}, "at least one type"),
+        (PathPattern, {"types": ("rule",)}, "one of file, chunk"),
+        (EntryPoints, {"n": -1}, "n must"),
+    ],
+)
+def test_a_parameter_out_of_range_is_refused(step, parameters, said):
+    with pytest.raises(ParameterError, match=said):
+        step(**parameters)
