@@ -298,6 +298,7 @@ def test_files_that_no_catalog_holds_are_no_items(tmp_path):
     dataset = made(checkout)
     assert [item.title for item in dataset.catalog if item.type == "file"] == ["a.py"]
     assert labels_of(dataset, 0) == {(version("a.py", "1\n"), 2)}
+    assert dataset.about["source"]["files_out"] == {"binary": 1, "over 1 MB": 1}
 
 
 def test_without_a_request_it_says_why_there_is_none(tmp_path):
