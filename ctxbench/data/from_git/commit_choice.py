@@ -17,7 +17,7 @@ NO_WORD, REPEATED, NOTHING = "without a word in the message", "repeated messages
 ADDITIONS, DOCUMENTATION, MANY = "only additions", "only documentation or generated files", f"over {MOST_FILES} files"
 FORMATTING, UNREADABLE = "only white space", "no changed file that the catalog can hold"
 
-_REVERT = re.compile(r"^\W*(?:revert(?:s|ed)?\b|back ?out\b)|^This reverts commit\b", re.IGNORECASE | re.MULTILINE)
+_REVERT = re.compile(r"\W*(?:revert(?:s|ed)?|back ?out)\b", re.IGNORECASE)
 _REVERT_LATER = re.compile(r"^This reverts commit\b", re.MULTILINE)
 _BOT = re.compile(
     r"\[bot\]|\b(?:dependabot|renovate|greenkeeper|pre-commit-ci|github-actions|snyk-bot|pyup|imgbot|allcontributors"
@@ -25,7 +25,7 @@ _BOT = re.compile(
     re.IGNORECASE,
 )
 _V = r"[`'\"]?v?\d+(?:\.\w+)*(?:[-+.]\w+)*[`'\"]?"
-_KIND = r"(?:(?:chore|build|ci|fix|feat|deps?)?(?:\((?:release|deps?(?:-dev)?)\))?!?:?\s*)"  # `chore(deps): `
+_KIND = r"(?:(?:chore|build|ci|docs?|fix|feat|deps?|pkg)?(?:\([\w ,/-]+\))?!?:\s*)?"  # `chore(deps): `
 _START = (
     r"(?:(?:prepare|prep|start|begin|cut|tag|make|do|new|back to|set)\s+(?:for\s+)?(?:the\s+)?(?:next\s+|new\s+)*)?"
 )
@@ -38,6 +38,8 @@ _VERSION = re.compile(
             rf"{_KIND}{_START}{_RELEASE}(?:\s+(?:of|for|to|as|is|version|notes)\b)?\s*:?\s*(?:\S+[ -])?{_V}.*",
             rf"{_KIND}{_START}{_RELEASE}(?:\s+(?:version|cycle|mode|bump|notes))?",
             rf"{_KIND}bump(?:s|ed|ing)?\b.*",
+            r"\[pre-commit\.ci\].*",
+            r"deps?(?:\([\w ,/-]+\))?: \S+@\S+",
             rf"{_KIND}(?:update|upgrade)s?\s+(?:\S+\s+){{1,4}}(?:from\s+{_V}\s+)?to\s+(?:version\s+)?{_V}",
             rf"{_KIND}(?:update|upgrade|lock)\s+(?:all\s+)?(?:\w+\s+)?{_DEPENDENCIES}",
         )
@@ -142,11 +144,11 @@ def choose_commits(line: Sequence[LineCommit], rules: CommitRules, texts: Texts)
 
 def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, seen: set[str]) -> str:
     """Why a commit is no request, as far as its message and paths tell; empty if it may be one."""
-    subject, text = next(iter(commit.message.strip().splitlines()), ""), candidate.text
+    text = candidate.text
     paths = [change.path for change in commit.changes]
     checks = (
         (MERGE, len(commit.parents) > 1 and not rules.merges),
-        (REVERT, _REVERT.match(subject) or _REVERT_LATER.search(commit.message)),
+        (REVERT, _REVERT.match(text) or _REVERT_LATER.search(commit.message)),
         (BOT, _BOT.search(commit.author)),
         (VERSION, _VERSION.fullmatch(text.split("\n")[0].strip(" .!"))),
         (NO_WORD, not has_word(text)),

@@ -252,7 +252,7 @@ def _references(found: Captures, own: set[int]) -> tuple[str, ...]:
 
 
 def _implements(found: Captures, scopes: list[_NamingNode]) -> tuple[tuple[str, str], ...]:
-    """(class, base) of what the classes of a file are made of, by place; a class is the nearest node around its base."""
+    """(class, base) by place; the class is the nearest around its base."""
     paths = {(one.start, one.end): one.path for one in scopes if one.kind in _CLASS_LIKE}
     pairs: dict[tuple[str, str], None] = {}
     for base in sorted(found.get("base", ()), key=lambda node: node.start_byte):

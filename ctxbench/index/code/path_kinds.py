@@ -17,7 +17,8 @@ _DOCUMENT_NAME = re.compile(
     re.IGNORECASE,
 )
 _CODE_NAME = re.compile(r"\.(?:py|rs|go|[jt]sx?|java|c|h|cc|cpp|rb|sh|toml)$", re.IGNORECASE)  # `history.py` is none
-_DOCUMENT_FOLDERS = {"doc", "docs", "changelog", "changelog.d", "changes", "news", "newsfragments", ".changeset"}
+_DOCUMENT_FOLDERS = {"doc", "docs"}
+_FRAGMENT_FOLDERS = {"changelog", "changelog.d", "changes", "news", "newsfragments", ".changeset"}
 _PLAIN_ENDINGS = {".txt", ""}
 _LOCK_NAMES = {
     *("package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "bun.lockb", "go.sum", "gradle.lockfile"),
@@ -43,8 +44,10 @@ def is_document_path(path: str) -> bool:
     ending = file.suffix.lower()
     if _CODE_NAME.search(path):
         return False
-    plain = ending in _PLAIN_ENDINGS and _DOCUMENT_FOLDERS.intersection(part.lower() for part in file.parts[:-1])
-    return bool(ending in _DOCUMENT_ENDINGS or _DOCUMENT_NAME.match(file.name) or plain)
+    folders = {part.lower() for part in file.parts[:-1]}
+    if _DOCUMENT_FOLDERS & folders or (ending in _PLAIN_ENDINGS and _FRAGMENT_FOLDERS & folders):
+        return True
+    return ending in _DOCUMENT_ENDINGS or _DOCUMENT_NAME.match(file.name) is not None
 
 
 def is_made_file(path: str, text: str = "") -> bool:

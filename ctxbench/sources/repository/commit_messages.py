@@ -44,6 +44,7 @@ _TICKET = re.compile(
 _EMPTY_BRACKETS = re.compile(r"(?<!\S)(?:\(\s*[,;]?\s*\)|\[\s*\]|`\s*`)")
 _LEFT_OVER = re.compile(r"\b(?:see(?: also)?|refs?|from|source|via)\s*:?$", re.IGNORECASE)
 _CUT = "\0"  # no commit message holds it
+_LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
@@ -96,4 +97,4 @@ def _clean_line(line: str) -> str:
     text = text.strip().lstrip(",;:.").rstrip(",;:-(")
     text = _LEFT_OVER.sub("", text).strip()
     indent = line[: len(line) - len(line.lstrip())]
-    return indent + text if re.search(r"\w", text) else ""
+    return indent + text if _LETTER.search(text) else ""

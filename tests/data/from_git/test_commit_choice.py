@@ -33,6 +33,9 @@ def choice(*commits, **rules):
         ("VERSION", commit("chore(release): 1.2.3")),
         ("VERSION", commit("Release version 1.2.3")),
         ("VERSION", commit("deps: bump x")),
+        ("VERSION", commit("deps: serve-static@~1.4.0")),
+        ("VERSION", commit("docs: release v1.8.1 version")),
+        ("VERSION", commit("chore(security): upgrade quic-go version to 0.48.2")),
         ("VERSION", commit("Upgrade the thing from 1.2 to 1.3")),
         ("ADDITIONS", commit("Add it", FileChange("b.py", None, None, "1"))),
         ("DOCUMENTATION", commit("Tell it", FileChange("README.md", None, "1", "2"))),
@@ -78,6 +81,9 @@ def test_merges_that_say_what_they_bring_count_on_demand():
     merge = {"parents": ("0", "1")}
     found = choice(commit("Merge pull request #1 from a/b\n\nAdd it", **merge), commit("Merge x", **merge), merges=True)
     assert [one.text for one in found.chosen] == ["Add it", "Merge x"]
+    assert choice(commit('Merge pull request #1 from a/b\n\nRevert "x"', **merge), merges=True).out == {
+        commit_choice.REVERT: 1
+    }
     assert choice(commit("Merge branch 'x'", **merge), merges=True).out == {commit_choice.NO_WORD: 1}
 
 

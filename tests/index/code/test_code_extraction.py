@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxbench.index.code.code_facts import code_facts
+from ctxbench.index.code.code_facts import all_code_facts, code_facts
 
 PACKAGE = Path(__file__).parents[3] / "ctxbench"
 
@@ -265,6 +265,29 @@ def test_what_fits_the_grammar_counts_beside_what_does_not():
     facts = code_facts("a.py", "def good(): ...\n\nclass (:\n\ndef fine(): ...\n")
     assert [one.name for one in facts.definitions if one.kind == "function"] == ["good", "fine"]
     assert not facts.parsed
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("a.py", PYTHON),
+        ("a.rs", RUST),
+        ("a.ts", TYPESCRIPT),
+        ("a.tsx", TYPESCRIPT),
+        ("a.js", JAVASCRIPT),
+        ("a.go", GO),
+        ("A.java", JAVA),
+    ],
+)
+def test_a_text_that_ends_anywhere_has_facts_of_what_is_there(path, text):
+    cut = {f"{end}/{path}": text[:end] for end in range(0, len(text), 5)}
+    for name, facts in all_code_facts(cut).items():
+        names = [one.name for one in facts.definitions]
+        assert len(set(names)) == len(names)
+        for one in facts.definitions:
+            assert 0 <= one.start < one.end <= len(cut[name])
+            assert 1 <= one.first_line <= one.last_line <= cut[name].count("\n") + 1
+            assert cut[name][: one.start].count("\n") + 1 == one.first_line
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.glob("core/*.py")), ids=lambda path: path.name)

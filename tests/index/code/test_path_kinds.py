@@ -24,9 +24,23 @@ def test_no_tests(path):
 
 
 def test_documents_are_for_people_alone():
-    documents = ("README", "docs/a.rst", "CHANGES", "CHANGES.rst", "LICENSE.txt", "docs/notes.txt", "changelog.d/12")
+    documents = (
+        "README",
+        "docs/a.rst",
+        "CHANGES",
+        "CHANGES.rst",
+        "LICENSE.txt",
+        "docs/notes.txt",
+        "changelog.d/12",
+        "docs/a.html",
+    )
     assert all(map(is_document_path, documents))
-    assert not any(map(is_document_path, ("docs/conf.py", "history.py", "requirements.txt", "src/news.rs", "a.toml")))
+    assert not any(
+        map(
+            is_document_path,
+            ("docs/conf.py", "history.py", "requirements.txt", "src/news.rs", "a.toml", "src/news/a.html"),
+        )
+    )
 
 
 def test_made_files_are_told_by_name_or_first_lines():

@@ -41,6 +41,7 @@ def test_issue_numbers_stay_where_they_are_asked_for():
         ("Fix it. This\nfixes #12.", "Fix it."),
         ("Closes #46. The rest", "The rest"),
         ("Fix #12", ""),
+        ("Replace it[1]\n\n[1] https://example.org", "Replace it[1]"),
         ("[ABC-12] Fix it", "Fix it"),
         ("ABC-12: Fix it", "Fix it"),
         ("UTF-16: fix it", "UTF-16: fix it"),
