@@ -17,7 +17,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 
 # every page under reports/, and what the strategies are, in the order in which one needs another
 REPORTS := baselines embedders ablations presets gate learned strategies abstention comparators expansion hybrid \
-	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly
+	multi-topic domains coverage regret gate-intervals questions overlap memory memory-stores memory-contexts assembly codebase
 
 .PHONY: demo test test-fast versions lint bench reports $(REPORTS) clean
 
@@ -118,6 +118,10 @@ memory: $(VENV)/.demo  ## reports/memory.md: which ranking to take for what was 
 
 assembly: $(VENV)/.test  ## reports/assembly.md: which files and messages a thread needs, and what each part of `assembly` pays
 	$(BIN)/python -m tests.postgres_server $(BIN)/python experiments/assembly/measure.py
+
+# REPOSITORIES are folders; without any it is this project's own history
+codebase: $(VENV)/.test  ## reports/codebase.md: which files and definitions the changes of repositories took, and who finds them
+	$(BIN)/python experiments/codebase/measure.py $(REPOSITORIES)
 
 memory-contexts: $(VENV)/.demo  ## reports/memory-contexts.md: how many memories, which template, budget and relationships
 	$(BIN)/python experiments/memory/contexts.py

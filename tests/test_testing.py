@@ -83,7 +83,11 @@ PARAMETERS = {
             }
         },
         {"weights": {"similarity.score": 1.0, "words.bm25_share": -0.5}},
-        {"weights": {f"code.{name}": 0.2 for name in ("path", "named", "touches", "history", "cochange", "symbols")}},
+        {
+            "weights": {
+                f"code.{name}": 0.2 for name in ("words", "path", "named", "touches", "history", "cochange", "symbols")
+            }
+        },
         {"weights": {f"assembly.{name}": 0.2 for name in ("tf", "tfidf", "keywords", "recency", "source", "uses")}},
     ],
     "price": [{"overhead": 1}],

@@ -29,7 +29,13 @@ def write_history(folder: Path, settings: HistorySettings, *, out: Path | None, 
         dataset, choice = history_dataset(repository, settings, notify=shown)
         create_dataset(dataset, place)
     if as_json:
-        told = {"dataset": str(place), "name": dataset.name, "commits": choice.looked_at, "out": dict(choice.out)}
+        told = {
+            "dataset": str(place),
+            "name": dataset.name,
+            "commits": choice.looked_at,
+            "out": dict(choice.out),
+            "filesOut": dataset.about["source"]["files_out"],
+        }
         print_json({**told, "counts": dataset.counts})
         return
     counts = dataset.counts
@@ -41,6 +47,8 @@ def write_history(folder: Path, settings: HistorySettings, *, out: Path | None, 
     )
     if choice.out:
         say("left out: " + "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items()))
+    if files_out := dataset.about["source"]["files_out"]:
+        say("versions of files left out: " + "; ".join(f"{n:,} {reason}" for reason, n in files_out.items()))
     name = str(place)
     say(f"next: `{shlex.join(['ctxbench', 'data', 'show', name])}`")
     say(f"      `{shlex.join(['ctxbench', 'tune', name])}`")

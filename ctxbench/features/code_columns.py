@@ -15,6 +15,7 @@ from ctxbench.core.facts import EARLIEST
 from ctxbench.core.items import Item
 from ctxbench.core.times import instant
 from ctxbench.features.found import Found, RequestFamily
+from ctxbench.features.item_words import item_bm25
 from ctxbench.index.code_symbols import code_symbols
 from ctxbench.index.commit_history import DAY, commit_history
 from ctxbench.index.item_paths import file_path, item_paths
@@ -39,6 +40,7 @@ SEEDS = 5
 class CodeFit(RequestFamily):
     """How a file, or a definition in one, suits a request; each in [0, 1] but for `size` and `distance`.
 
+    * `words`: BM25 as by the step `bm25` with `statistics: scope`, by the highest of what may be offered.
     * `path`: the share of the request's words that stand in the path, by how rare they are in paths (`pattern`).
     * `named`: 1 where the request names the file.
     * `recency`: 0.5 ** (days / 90) since this version of it was made; 0 where that is not known.
@@ -55,7 +57,8 @@ class CodeFit(RequestFamily):
     """
 
     columns: ClassVar[tuple[str, ...]] = (
-        *("path", "named", "recency", "touches", "history", "cochange", "symbols", "test", "size", "distance"),
+        *("words", "path", "named", "recency", "touches", "history", "cochange", "symbols", "test", "size"),
+        "distance",
     )
 
     def of_request(self, found: Found, request: int, span: slice) -> npt.ArrayLike:
@@ -78,7 +81,10 @@ class CodeFit(RequestFamily):
         code, defined = paths.path.code[item] >= 0, np.zeros(len(catalog))
         if names := named_code(asked.text):  # else nothing need be parsed
             defined = np.minimum(code_symbols(catalog, resources).matches(names, visible), 1.0)
+        bm25, counted = item_bm25(catalog, resources), visible & catalog.facts.searchable
+        words = _share(bm25.scores(bm25.words(chunks, weights), counted=counted), eligible)
         columns = (
+            words[item] * code,
             paths.by_item(paths.shares(chunks, seen))[item],
             paths.by_item(named)[item],
             [0.5 ** (age / HALF_LIFE) for age in ages] * code,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from ctxbench.core.arrays import BoolArray
+from ctxbench.index.code.grammars import grammar_name
 
 _NAMED = re.compile(r"[\w@+.-]+(?:[/\\][\w@+.-]+)*")
 _TESTS = ("test", "tests", "__tests__", "spec", "specs", "testing", "testdata", "e2e")
@@ -18,15 +19,10 @@ _UNCOUNTED = ("src", "cmd")
 MOST_NAMED = 3
 """A name that more files have names none of them."""
 _ENTRIES: Sequence[tuple[str, ...]] = (
-    ("main", "__main__", "Main", "Program"),
+    ("main", "__main__", "Main"),
     ("lib.rs", "app", "App", "Application", "cli", "server", "manage.py", "wsgi.py", "asgi.py"),
     ("index", "mod.rs", "__init__.py"),
 )
-CODE = (
-    *("py", "pyi", "rs", "ts", "tsx", "mts", "cts", "js", "jsx", "mjs", "cjs", "go", "java", "kt", "cs", "rb", "php"),
-    *("swift", "c", "cc", "cpp", "scala"),
-)
-"""Endings of source code that a program can start from."""
 
 
 def split_name(path: str) -> tuple[str, str, str]:
@@ -49,10 +45,10 @@ def subject_of(path: str) -> str:
 
 
 def entry_score(path: str) -> float:
-    """How much a file looks like one that a program starts from, in [0, 1]; 0 = not at all."""
+    """How much a file looks like one that a program starts from, in [0, 1]; 0 = not at all, or no code."""
     folder, bare, ending = split_name(path)
     above = [part for part in folder.split("/") if part]
-    if ending not in CODE or is_test(path) or any(part.lower() in _EXAMPLES for part in above):
+    if grammar_name(path) is None or is_test(path) or any(part.lower() in _EXAMPLES for part in above):
         return 0.0
     kind = next((n for n, names in enumerate(_ENTRIES, 1) if bare in names or f"{bare}.{ending}" in names), 0)
     return 1.0 / kind / (1.0 + sum(part not in _UNCOUNTED for part in above)) if kind else 0.0

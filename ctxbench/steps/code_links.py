@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -23,23 +23,10 @@ DISTANCE = "code.distance"
 """Column of what was brought in: how many steps away from what was chosen."""
 Neighbours: TypeAlias = Callable[[int], tuple[IntArray, FloatArray]]
 """The files that one file leads to, and how much so, in (0, 1]."""
-
 Leads: TypeAlias = dict[int, tuple[float, int]]
 """What leads: by file a weight > 0, and the item that stands for it."""
 Row: TypeAlias = tuple[int, float, int, int]
-
-
-class _BroughtIn(NamedTuple):
-    """What was reached, a file of a request a row; or arrays of these, shape (n,)."""
-
-    request: Any
-    item: Any
-    score: Any
-    via: Any
-    distance: Any
-
-
-_KINDS = (np.int64, np.int64, np.float64, np.int64, np.int64)
+"""What is brought in: item, score, the item that led there, and the distance."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +68,20 @@ class CodeLinks(Strategy):
         if self.off:
             return candidates
         trees, found = code_trees(query.batch.catalog, resources), []
-        for request, chosen in _chosen(candidates):
-            tree = trees.of(query.batch.visible[request])
+        for at, chosen in _chosen(candidates):
+            tree = trees.of(query.batch.visible[at])
             leads = _leads(tree, chosen)
-            free = query.batch.eligible[request][tree.item] & ~np.isin(tree.item, chosen)
+            free = query.batch.eligible[at][tree.item] & ~np.isin(tree.item, chosen)
             reach = self._by_rank if self.by == "pagerank" else self._by_passes
-            edges = self._edges(query.batch, request, tree, resources)
-            found += [_BroughtIn(request, *one) for one in reach(tree, leads, free, edges)] if leads else []
-        at = _BroughtIn(*(np.array([row[n] for row in found], kind) for n, kind in enumerate(_KINDS)))
-        table = brought_in(
-            candidates,
-            at.request,
-            at.item,
-            score=at.score,
-            via_item=at.via,
-            origin=Origin.EXPANSION + at.distance - 1,
-            mode=np.full(len(at.item), Mode.EXPANSION, dtype=np.int64),
-        )
-        return with_values(table, at.request, at.item, {DISTANCE: at.distance.astype(np.float64)})
+            edges = self._edges(query.batch, at, tree, resources)
+            found += [(at, *one) for one in reach(tree, leads, free, edges)] if leads else []
+        score = np.array([row[2] for row in found], dtype=np.float64)
+        whole = np.array([(row[0], row[1], row[3], row[4]) for row in found], dtype=np.int64).reshape(-1, 4)
+        request, item, via, distance = whole.T
+        mode, origin = np.full(len(item), Mode.EXPANSION, dtype=np.int64), Origin.EXPANSION + distance - 1
+        given = {"score": score, "via_item": via, "origin": origin, "mode": mode}
+        table = brought_in(candidates, request, item, **given)
+        return with_values(table, request, item, {DISTANCE: distance.astype(np.float64)})
 
     def _by_passes(self, tree: CodeTree, leads: Leads, free: BoolArray, edges: Neighbours) -> Iterator[Row]:
         """What is found pass by pass: item, score, the item that led there and the pass."""

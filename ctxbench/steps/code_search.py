@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -139,14 +137,12 @@ class PathPattern(_CodeSearch):
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
         paths, chunks = item_paths(query.batch.catalog, resources), query.chunks(request)
         seen = paths.seen(query.batch.visible[request])
-        score, plan = np.zeros(len(seen)), _plan(query, request)
+        score = np.zeros(len(seen))
         score[named_paths(query.batch.requests[request].text, paths.ends, seen)] = 1.0
-        if patterns := _asked_for(plan, "file_patterns") or _asked_for(plan, "patterns"):
-            held = np.flatnonzero(seen)
-            hits = [sum(fits_pattern(paths.path.names[one], pattern) for pattern in patterns) for one in held]
-            score[held] += np.array(hits, dtype=np.float64) / len(patterns)
-        else:
-            score += paths.shares(chunks, seen)
+        if not (patterns := _planned(query, request, "file_patterns", "patterns")):
+            return paths.by_item(score + paths.shares(chunks, seen))
+        for one in np.flatnonzero(seen).tolist():
+            score[one] += sum(fits_pattern(paths.path.names[one], pattern) for pattern in patterns) / len(patterns)
         return paths.by_item(score)
 
 
@@ -167,11 +163,9 @@ class SymbolDefiners(_CodeSearch):
     """
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
-        catalog, plan = query.batch.catalog, _plan(query, request)
-        names = [*_asked_for(plan, "symbols_to_find"), *_asked_for(plan, "symbols")]
-        names = names or list(named_code(query.batch.requests[request].text))
-        score = code_symbols(catalog, resources).matches(dict.fromkeys(names), query.batch.visible[request])
-        paths = item_paths(catalog, resources)
+        catalog, paths = query.batch.catalog, item_paths(query.batch.catalog, resources)
+        names = _planned(query, request, "symbols_to_find", "symbols") or named_code(query.batch.requests[request].text)
+        score = code_symbols(catalog, resources).matches(names, query.batch.visible[request])
         return np.where(catalog.facts.type.are("file"), paths.by_item(paths.best(score)), score)
 
 
@@ -183,7 +177,7 @@ class EntryPoints(_CodeSearch):
         n: how many items are found for a request; 0 = none.
         types: of the items that are found, as of `history`.
 
-    The nth kind of name scores 1 / n: main files (`main.*`, `__main__.py`, `Main.java`, `Program.cs`), then `lib.rs`,
+    The nth kind of name scores 1 / n: main files (`main.*`, `__main__.py`, `Main.java`), then `lib.rs`,
     `app.*`, `cli.*`, `server.*`, `manage.py`, `wsgi.py` and `asgi.py`, then `index.*`, `mod.rs` and `__init__.py`. That
     is divided by 1 + the number of folders above it, of which `src` and `cmd` do not count. Tests and examples are left
     out. What a plan's strategy `EntryPointBased` names scores 2. Where no name fits, nothing is found. Each item
@@ -193,20 +187,14 @@ class EntryPoints(_CodeSearch):
     n: int = 5
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
-        paths, plan = item_paths(query.batch.catalog, resources), _plan(query, request)
+        paths = item_paths(query.batch.catalog, resources)
         score, seen = paths.entries.copy(), paths.seen(query.batch.visible[request])
-        score[named_paths(" ".join(_asked_for(plan, "entry_files")), paths.ends, seen)] = 2.0
+        score[named_paths(" ".join(_planned(query, request, "entry_files")), paths.ends, seen)] = 2.0
         return paths.by_item(score)
 
 
-def _plan(query: Query, request: int) -> Mapping[str, Any]:
-    """What the analysis planned for a request; empty where it did not."""
-    return query.plan[request] or {}
-
-
-def _asked_for(plan: Mapping[str, Any], name: str) -> list[str]:
-    """The texts of a plan, or of the strategy in it, under a name, each once."""
-    strategy = plan.get("strategy")
-    within = [plan, *([strategy] if isinstance(strategy, Mapping) else [])]
-    within += [one for one in within[-1].values() if isinstance(one, Mapping)]
-    return list(dict.fromkeys(str(text) for one in within for text in one.get(name) or ()))
+def _planned(query: Query, request: int, *names: str) -> list[str]:
+    """What a request's plan, and the strategy in it, hold under some names, each text once; nothing without a plan."""
+    plan = query.plan[request] or {}
+    held = [one.get(name) or () for name in names for one in (plan, plan.get("strategy") or {})]
+    return list(dict.fromkeys(str(text) for texts in held for text in texts))

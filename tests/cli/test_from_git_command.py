@@ -34,6 +34,16 @@ def test_it_writes_a_valid_dataset_and_says_what_is_in_it(cli, checkout, tmp_pat
     assert (again.code, again.out) == (0, done.out)
 
 
+def test_files_that_no_item_can_hold_are_told(cli, checkout, tmp_path):
+    (checkout.root / "b.bin").write_bytes(b"\0")
+    (checkout.root / "a.py").write_text("A = 6\n")
+    checkout.commit("Set it to six", day=6)
+    (checkout.root / "a.py").write_text("A = 7\n")
+    checkout.commit("Set it to seven", day=7)
+    done = cli("data", "from-git", checkout.root, "--out", tmp_path / "made")
+    assert "\nversions of files left out: 1 binary\n" in done.out
+
+
 def test_the_folder_is_named_after_the_repository(cli, checkout, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = cli("data", "from-git", "my repo.git", "--json")

@@ -77,6 +77,7 @@ HOW = {
     "ctxbench memory build DB TEXT -w W": "memory build m.db 'what does she drink?' -w home",
     "ctxbench memory preview DB TEXT -w W": "memory preview m.db 'what does she drink?' -w home",
     "ctxbench serve DB -w W": "serve m.db -w nowhere",  # with one that is there it would not end
+    "ctxbench data from-git REPO": "data from-git nowhere",
     "ctxbench data from-feedback DB -w W --out FOLDER": "data from-feedback m.db -w home --out labelled",
     "ctxbench data list": AS_WRITTEN,
     "ctxbench data show D": "data show bfcl-simple",
@@ -110,6 +111,7 @@ HOW = {
 # Exit code and words on standard error where a command cannot do its work here, or says something by its code.
 ENDS = {
     "ctxbench serve DB -w W": (2, "m.db has no workspace 'nowhere'"),
+    "ctxbench data from-git REPO": (2, "nowhere"),
     "ctxbench data from-feedback DB -w W --out FOLDER": (2, "workspace 'home' has no feedback"),
     "ctxbench data fetch NAME": (2, "CTXBENCH_OFFLINE or HF_HUB_OFFLINE forbids the network"),
     "ctxbench data diff A B": (1, ""),  # they differ, if only by name

@@ -14,6 +14,7 @@ from ctxbench.core.requests import Batch
 from ctxbench.features.code_columns import CodeFit
 from ctxbench.features.columns import with_features
 from ctxbench.steps.code_links import DISTANCE
+from ctxbench.steps.lexical import Bm25
 from ctxbench.testing import mock_resources
 from tests.code_history import history, request, up_to
 
@@ -55,6 +56,15 @@ def test_words_and_names_of_paths_are_those_of_the_request():
     share = column("path", "a colour prompt")
     assert share["src/prompt.py"] == share["tests/test_prompt.py"] < share["src/colour.py"] < 1  # the rarer word
     assert sum(share[path] for path in ("src/prompt.py", "src/colour.py")) == pytest.approx(1.0)
+
+
+def test_words_are_the_scores_of_bm25_by_the_highest():
+    text = "ask for a mix"
+    table = Bm25(statistics="scope")(whole_texts(Batch.of(TREE, [request(text, 3)])), mock_resources())
+    scores = {TREE[item].path: score for item, score in zip(table.item.tolist(), table.score.tolist(), strict=True)}
+    wanted = {path: scores.get(path, 0.0) / max(scores.values()) for path in column("words", text)}
+    assert column("words", text) == wanted
+    assert wanted["src/colour.py"] == 1.0 > wanted["src/prompt.py"] > wanted["tests/test_prompt.py"] == 0.0
 
 
 def test_recency_falls_by_half_in_ninety_days():

@@ -103,7 +103,7 @@ class TestPathPattern:
         assert all(0 < score < 0.5 for _, score in rest)
 
     def test_patterns_of_a_plan_stand_in_for_words(self):
-        plan = {"file_patterns": ["*prom*", "app/*.py"]}
+        plan = {"file_patterns": ["*prom*"], "strategy": {"name": "broad", "patterns": ["app/*.py", "*prom*"]}}
         scores = dict(found(PathPattern(), "docs", plan=plan))
         assert scores == {"src/app/prompt.py": 1.0, "src/app/main.py": 0.5, "src/app/errors.py": 0.5}
 
@@ -113,7 +113,7 @@ class TestEntryPoints:
         assert found(EntryPoints(), "") == [("src/app/main.py", 0.5)]  # one folder above it beside `src`
 
     def test_those_of_a_plan_come_before(self):
-        plan = {"strategy": {"EntryPointBased": {"entry_files": ["src/app/errors.py", "gone.py"]}}}
+        plan = {"strategy": {"name": "entry_point_based", "entry_files": ["src/app/errors.py", "gone.py"]}}
         assert found(EntryPoints(), "", plan=plan) == [("src/app/errors.py", 2.0), ("src/app/main.py", 0.5)]
 
 

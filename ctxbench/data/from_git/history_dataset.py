@@ -104,7 +104,9 @@ def history_dataset(
     head = repository.resolve(settings.head)
     notify("reading commits", 0, settings.commits)
     line = repository.first_parents(head, settings.commits)
-    choice = choose_commits(line, settings.rules, lambda blobs: dict(_texts(repository, blobs)))
+    choice = choose_commits(
+        line, settings.rules, lambda blobs: {blob: text for blob, text, _ in _read(repository, blobs)}
+    )
     if not choice.chosen:
         why = "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items())
         shallow = "; the clone is shallow, `git fetch --unshallow` gets the others" if repository.shallow else ""
@@ -123,6 +125,7 @@ def history_dataset(
             "first": line[choice.chosen[0].place].sha,
             "commits": choice.looked_at,
             "out": dict(choice.out),
+            "files_out": dict(history.left_out.most_common()),
             "view": settings.view,
         },
         "labelling": _LABELLING[settings.view],
@@ -141,13 +144,14 @@ def history_dataset(
 
 @dataclass(frozen=True, kw_only=True)
 class _History:
-    """A line of commits, and those of it that are queries."""
+    """A line of commits, and those of it that are queries. What of its files no item can hold is counted by reason."""
 
     repository: GitRepository
     settings: HistorySettings
     line: Sequence[LineCommit]
     times: Sequence[int]
     chosen: Sequence[ChosenCommit]
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def items(self, notify: Notify) -> tuple[Catalog, list[Mapping[str, SeenItems]]]:
         """All that any query sees, and by query the items of each file that its commit changed."""
@@ -160,8 +164,9 @@ class _History:
         return versions.catalog(), seen
 
     def _file_texts(self, blobs: Sequence[str], notify: Notify) -> Iterator[str | None]:
-        for number, (_, text) in enumerate(_texts(self.repository, blobs)):
+        for number, (_, text, fault) in enumerate(_read(self.repository, blobs)):
             notify("reading files", number, len(blobs))
+            self.left_out.update([fault] if fault else [])
             yield text
 
     def _file_items(self, path: str, text: str | None) -> Sequence[Item]:
@@ -189,23 +194,23 @@ class _History:
         return self.line[one.place].sha[:12]
 
     def _groups(self) -> Sequence[str | None]:
-        """A group for the queries of one author and day; none at all where one would hold over a tenth of them."""
+        """A group for the queries of one author and day; none where one holds over a tenth, or all are of a day."""
         authors: dict[str, dict[str, int]] = {}
         groups = []
         for one in self.chosen:
             day = iso_time(self.times[one.place])[:10]
             of_day = authors.setdefault(day, {})
             groups.append(f"{day} {of_day.setdefault(self.line[one.place].author, len(of_day) + 1)}")
-        few = max(Counter(groups).values()) <= max(2, len(groups) // 10)
-        return groups if few else [None] * len(groups)
+        small = max(Counter(groups).values()) <= max(2, len(groups) // 10) and len(authors) > 1
+        return groups if small else [None] * len(groups)
 
     def _splits(self, groups: Sequence[str | None]) -> list[str]:
         """`tuning`, then `test` from the query on that makes the share; with groups from the nearest new day on."""
         n = len(groups)
         first = n - round(self.settings.test_share * n)
         days = [(group or "").split(" ")[0] for group in groups]
-        if days[0]:
-            starts = [0, *(at for at, (one, other) in enumerate(pairwise(days), 1) if one != other), n]
+        if days[0] and 0 < first < n:
+            starts = [at for at, (one, other) in enumerate(pairwise(days), 1) if one != other]
             first = min(starts, key=lambda at: abs(at - first))
         return ["tuning"] * first + ["test"] * (n - first)
 
@@ -216,10 +221,10 @@ class _History:
             seen: by query, the items of each changed file.
             notify: told how far it is.
         """
-        read = _texts(self.repository, [blob for one in self.chosen for blob in one.blobs])
+        read = _read(self.repository, [blob for one in self.chosen for blob in one.blobs])
         for number, (one, items) in enumerate(zip(self.chosen, seen, strict=True)):
             notify("labelling queries", number, len(self.chosen))
-            texts = dict(islice(read, len(one.blobs)))
+            texts = {blob: text for blob, text, _ in islice(read, len(one.blobs))}
             for change in one.changed:
                 path, old = _old_path(change), texts[change.old_blob or ""]
                 if old is not None:
@@ -244,14 +249,14 @@ def _item_name(path: str, definition: str, items: SeenItems) -> str:
     return f"{path}::{definition}" if definition else path
 
 
-def _texts(repository: GitRepository, blobs: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Blobs in their order with their texts; None of one that no item can hold. Large ones are not read."""
+def _read(repository: GitRepository, blobs: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:
+    """Blobs in their order with their texts; None and why of one that no item can hold. Large ones are not read."""
     sizes = repository.sizes(blobs)
     small = [sizes.get(blob, 0) <= MOST_BYTES for blob in blobs]  # one that lacks is told when it is read
     read = repository.blobs(compress(blobs, small))
     for blob, is_small in zip(blobs, small, strict=True):
-        text, fault = text_or_fault(next(read)[1]) if is_small else ("", "too large")
-        yield blob, None if fault else text
+        text, fault = text_or_fault(next(read)[1]) if is_small else ("", f"over {MOST_BYTES / 1_000_000:g} MB")
+        yield blob, None if fault else text, fault
 
 
 def _old_path(change: FileChange) -> str:

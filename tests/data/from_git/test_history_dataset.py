@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,6 +36,11 @@ def checkout(tmp_path):
 def made(checkout, **settings):
     notify = lambda *_: None  # noqa: E731
     return history_dataset(GitRepository(checkout.root), HistorySettings(**settings), notify=notify)[0]
+
+
+def of_folder(root):
+    """What `made` asks of a checkout, of another folder."""
+    return SimpleNamespace(root=root)
 
 
 def day(n, clock="10:00:00"):
@@ -136,7 +142,7 @@ def test_cut_after_a_commit_the_queries_up_to_it_see_the_same_in_the_same_order(
         head = f"HEAD~{back}"
         cut = made(checkout, view=view, head=head)
         n = len(cut)
-        assert [replace(q, split="") for q in cut.queries] == [replace(q, split="") for q in whole.queries[:n]]
+        assert [(q.request, q.tags) for q in cut.queries] == [(q.request, q.tags) for q in whole.queries[:n]]
         assert cut.labels == whole.labels[: len(cut.labels)]
         for number in range(n):
             assert seen_by(cut, number) == seen_by(whole, number)
@@ -242,6 +248,34 @@ def test_where_one_day_holds_most_there_are_no_groups(tmp_path):
     ]  # commits of one second stand two seconds apart
 
 
+def test_two_queries_of_a_day_are_one_in_each_split(tmp_path):
+    checkout = written(tmp_path / "repo", [("Begin", {"a.py": "0"})])
+    for word in ("one", "two"):
+        (tmp_path / "repo" / "a.py").write_text(word)
+        checkout.commit(f"Set {word}", day=2)
+    assert [(query.split, query.group) for query in made(checkout).queries] == [("tuning", None), ("test", None)]
+    assert {query.split for query in made(checkout, test_share=1).queries} == {"test"}
+    assert {query.split for query in made(checkout, test_share=0).queries} == {"tuning"}
+
+
+def test_shallow_and_bare_clones_are_read_as_far_as_they_go(checkout, tmp_path):
+    checkout.run("clone", "--quiet", "--bare", "--depth=3", checkout.root.as_uri(), str(tmp_path / "shallow"))
+    shallow, whole = made(of_folder(tmp_path / "shallow")), made(checkout)
+    assert [query.request for query in shallow.queries] == [query.request for query in whole.queries[2:]]
+    assert seen_by(shallow, 1)[-2:] == seen_by(whole, 3)[-2:]
+    checkout.run("clone", "--quiet", "--bare", "--depth=1", checkout.root.as_uri(), str(tmp_path / "empty"))
+    with pytest.raises(ParameterError, match="the clone is shallow, `git fetch --unshallow` gets the others"):
+        made(of_folder(tmp_path / "empty"))
+
+
+def test_of_a_folder_only_what_is_below_counts(checkout):
+    (checkout.root / "tests" / "test_a.py").write_text("2\n")
+    checkout.commit("Test it more", day=8)
+    dataset = made(of_folder(checkout.root / "tests"))
+    assert [query.request.text for query in dataset.queries] == ["Test it more"]
+    assert [item.title for item in dataset.catalog if item.type == "file"] == ["tests/test_a.py"]
+
+
 def test_files_that_no_catalog_holds_are_no_items(tmp_path):
     checkout = written(
         tmp_path / "repo",
@@ -253,6 +287,7 @@ def test_files_that_no_catalog_holds_are_no_items(tmp_path):
     dataset = made(checkout)
     assert [item.title for item in dataset.catalog if item.type == "file"] == ["a.py"]
     assert labels_of(dataset, 0) == {(version("a.py", "1\n"), 2)}
+    assert dataset.about["source"]["files_out"] == {"binary": 1, "over 1 MB": 1}
 
 
 def test_without_a_request_it_says_why_there_is_none(tmp_path):

@@ -1,0 +1,212 @@
+"""What the selector `codebase` finds of what changes took: reports/codebase.md (`make codebase`).
+
+Of each repository the newest 300 changes become requests (`ctxbench data from-git`); measured is on the newest 40% of
+them, which nothing was chosen on. Names of folders are repositories; without any it is this project alone.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ctxbench
+from ctxbench.bench.stats import LEVEL, compare
+from ctxbench.cli.scripts import run_script
+from ctxbench.core.arrays import FloatArray
+from ctxbench.data.datasets.lookup import open_dataset
+from ctxbench.io.files import write_atomic
+
+ROOT = Path(__file__).parents[2]
+FOUND, COMPLETE, TOKENS = METRICS = ("R@10", "completeness", "tokens")
+BUDGETS = (1000, 2000, 4000, 8000, 16000, 32000)
+SOURCES = ("words", "history", "paths", "changes")
+NAMED = "names a file"
+MOST = 1_000_000  # tokens, where they are no matter
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What selectors find in one view of one repository.
+
+    Attributes:
+        name: of the repository.
+        n_items: files, or files and definitions, that its last request sees.
+        named: whether each query names a file that it changed, shape (n_queries,).
+        values: by selector, the metrics of every query, shape (n_queries,) each.
+    """
+
+    name: str
+    n_items: int
+    named: np.ndarray
+    values: Mapping[str, Mapping[str, FloatArray]]
+
+
+def words(tokens: int = MOST, n: int = 300) -> Any:
+    """The baseline: BM25 over path and content, identifiers split, words counted over what a request sees."""
+    search = {"bm25": {"depth": 300, "statistics": "scope"}}
+    return ctxbench.pipeline(search, refine=[{"first": {"n": n}}, {"budget": {"tokens": tokens, "skip": True}}])
+
+
+def codebase(**values: Any) -> dict[str, Any]:
+    """The shipped selector with other values."""
+    return {"selector": "codebase", "set": {"tokens": MOST, **values}}
+
+
+def at_budgets() -> dict[str, Any]:
+    """Both at each budget, with as many items as fit."""
+    return {
+        f"{name} {tokens}": one
+        for tokens in BUDGETS
+        for name, one in (("bm25", words(tokens)), ("codebase", codebase(tokens=tokens, max_files=300)))
+    }
+
+
+def measured(repository: Path, view: str, selectors: Mapping[str, Any], folder: Path) -> Figures:
+    """The figures of selectors on the newest changes of a repository."""
+    name = repository.parent.name if repository.name == "repo" else repository.name
+    out = folder / f"{name}-{view}".replace("+", "-")
+    command = [sys.executable, "-m", "ctxbench", "data", "from-git", str(repository), "--view", view, "--out", str(out)]
+    subprocess.run(command, check=True)  # noqa: S603 - our own
+    sys.stderr.write(f"{name}, {view}: {len(selectors)} selectors\n")
+    found = ctxbench.evaluate(ctxbench.load(str(out)), dict(selectors), split="test", metrics=METRICS)
+    frame = found.per_query()
+    if len(failed := frame[frame["error"] != ""]):
+        raise SystemExit(f"{failed.iloc[0]['selector']}: {failed.iloc[0]['error']}")
+    dataset = open_dataset(str(out))
+    asked = [query for query in dataset.queries if query.split == "test"]
+    values = {}
+    for selector in selectors:
+        own = frame[frame["selector"] == selector].set_index("query").loc[[query.id for query in asked]]
+        values[selector] = {metric: own[metric].to_numpy(dtype=np.float64) for metric in METRICS}
+    sees = dataset.batch().eligible.row(len(dataset.queries) - 1)
+    return Figures(name, int(np.count_nonzero(sees)), np.array([NAMED in query.tags for query in asked]), values)
+
+
+def gain(base: Sequence[FloatArray], other: Sequence[FloatArray]) -> str:
+    """The difference over all queries, those of each repository weighing alike, with its interval."""
+    pairs = [(one[~np.isnan(one)], two[~np.isnan(one)]) for one, two in zip(base, other, strict=True)]
+    weight = np.concatenate([np.full(len(one), 1 / (len(one) * len(pairs))) for one, _ in pairs])
+    change = np.concatenate([two - one for one, two in pairs]) * weight * len(weight)
+    found = compare(np.zeros(len(change)), change, scale="amount", alpha=1 - LEVEL)
+    return f"{found.difference:+.3f} ({found.interval.low:+.3f} to {found.interval.high:+.3f})"
+
+
+def mean(figures: Sequence[Figures], selector: str, metric: str, of: str = "") -> float:
+    """The mean over repositories; `of` NAMED leaves out requests that name a file they change."""
+    return float(np.mean([np.nanmean(taken(one, selector, metric, of)) for one in figures]))
+
+
+def taken(one: Figures, selector: str, metric: str, of: str = "") -> FloatArray:
+    """A metric of the queries of one repository."""
+    values = one.values[selector][metric]
+    return values[~one.named] if of == NAMED else values
+
+
+def row(one: Figures) -> str:
+    """A line of the table of repositories."""
+    base, own = one.values["bm25"][FOUND], one.values["codebase"][FOUND]
+    return (
+        f"| {one.name} | {one.n_items:,} | {len(one.named)} | {np.nanmean(base):.3f} | {np.nanmean(own):.3f} | "
+        f"{gain([base], [own])} |"
+    )
+
+
+def of_all(figures: Sequence[Figures], selector: str) -> list[FloatArray]:
+    """R@10 of every query, by repository."""
+    return [one.values[selector][FOUND] for one in figures]
+
+
+def budget_row(tokens: int, *views: Sequence[Figures]) -> str:
+    """A line of the table of budgets."""
+    cells = [
+        f"{100 * mean(figures, f'{name} {tokens}', COMPLETE):.1f} | {mean(figures, f'{name} {tokens}', TOKENS):,.0f}"
+        for figures in views
+        for name in ("bm25", "codebase")
+    ]
+    return f"| {tokens:,} | {' | '.join(cells)} |"
+
+
+def page(files: Sequence[Figures], definitions: Sequence[Figures]) -> str:
+    """The report."""
+    base, own = mean(files, "bm25", FOUND), mean(files, "codebase", FOUND)
+    unnamed = [mean(files, name, FOUND, NAMED) for name in ("bm25", "codebase")]
+    n_queries = sum(len(one.named) for one in files)
+    repositories = "\n".join(map(row, files))
+    whole = of_all(files, "codebase")
+    total = gain(of_all(files, "bm25"), whole)
+    parts = "\n".join(
+        f"| `{name}` | {mean(files, f'without {name}', FOUND):.3f} | {gain(whole, of_all(files, f'without {name}'))} |"
+        for name in SOURCES
+    )
+    budgets = "\n".join(budget_row(tokens, files, definitions) for tokens in BUDGETS)
+    shown = [100 * mean(definitions, "codebase 8000", COMPLETE), 100 * mean(files, "bm25 8000", COMPLETE)]
+    answer = (
+        f"**Take `codebase`: its ten files hold {100 * own:.0f}% of the files that a change took, those of BM25 "
+        f"{100 * base:.0f}%; within 8,000 tokens, by definitions, it offers all that was changed for {shown[0]:.0f}% "
+        f"of the changes, BM25 by whole files for {shown[1]:.0f}%.**"
+    )
+    head = "| tokens | BM25, files | offered | `codebase`, files | offered |"
+    head += " BM25, definitions | offered | `codebase`, definitions | offered |"
+    return f"""# Which code does a change need?
+
+{answer}
+
+Each request is the message of a commit, without links, numbers and trailers; it is asked of the tree as it was just
+before. What it needs are the files, or the definitions, that the commit changed. {n_queries} requests of {len(files)}
+repositories, the newest 40% of each: nothing was chosen on them. Intervals are of 95%; repositories count alike.
+BM25 is over path and content, identifiers split at case and underscores, words counted over the tree that is asked.
+
+## Files
+
+R@10: the share of the changed files among the first ten.
+
+| | files | requests | BM25 | `codebase` | difference |
+|---|---:|---:|---:|---:|---:|
+{repositories}
+| mean | | {n_queries} | {base:.3f} | {own:.3f} | {total} |
+
+Of what BM25 misses `codebase` finds {100 * (own - base) / (1 - base):.0f}%. Without requests that name a file they
+change: {unnamed[0]:.3f} and {unnamed[1]:.3f}.
+
+## What each search pays
+
+R@10 without one of the four; the change is to all.
+
+| without | R@10 | change |
+|---|---:|---:|
+{parts}
+
+## Files or definitions, within a budget
+
+Complete (in per cent) is a request of which all changed files, or all changed definitions, are offered whole; a changed
+line outside of any definition needs the outline of its file. As many items are offered as fit.
+
+{head}
+|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+{budgets}
+"""
+
+
+def main() -> int:
+    """Measure and write the page."""
+    repositories = [Path(one).resolve() for one in sys.argv[1:]] or [ROOT]
+    ten = {"bm25": words(n=10), "codebase": codebase()}
+    without = {f"without {name}": codebase(**{name: 0.0}) for name in SOURCES}
+    with tempfile.TemporaryDirectory() as folder:
+        files, definitions = (
+            [measured(one, view, {**asked, **at_budgets()}, Path(folder)) for one in repositories]
+            for view, asked in (("files", {**ten, **without}), ("definitions", {}))
+        )
+    write_atomic(ROOT / "reports" / "codebase.md", page(files, definitions))
+    return 0
+
+
+if __name__ == "__main__":
+    run_script(main)
