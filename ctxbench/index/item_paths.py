@@ -34,7 +34,10 @@ def place_of(item: Item) -> str | None:
 
 def file_path(item: Item) -> str | None:
     """The path of the file that an item is, or is a part of; None of what is no code."""
-    return item.path.partition(PART)[0] if item.is_file else None
+    if not item.is_file:
+        return None
+    # `PART` may stand in a path, such as `man/Foo::Bar.3`
+    return item.path if item.type == "file" else item.path.partition(PART)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,12 @@ def test_versions_of_a_definition_stand_at_one_place():
     assert place_of(Item(type="rule", name="a.py")) is None
 
 
+def test_files_whose_paths_hold_two_colons_are_different_files():
+    names = ("man/Foo::Bar.3", "man/Foo::Baz.3")
+    assert [file_path(Item(type="file", name=f"{name}@0123456789ab", title=name)) for name in names] == list(names)
+    assert [place_of(Item(type="file", name=name)) for name in names] == list(names)
+
+
 def test_a_word_counts_by_how_rare_it_is_among_the_paths_that_are_seen():
     paths, every = ItemPaths.of(FILES), np.ones(3, dtype=bool)
     red, shade = math.log(1 + 2.5 / 1.5), math.log(1 + 1.5 / 2.5)  # of three paths one has `red`, and two have `shade`
