@@ -79,8 +79,8 @@ def test_a_missing_file_is_named(refused, tiny, words):
 
 def test_a_missing_folder_is_named(refused, select):
     assert select(catalog="missing") == (
-        "no catalog 'missing': expected a file of items, a folder with corpus.jsonl, a git repository, or an "
-        "imported dataset (`ctxbench data list` names those that there are)"
+        "no catalog 'missing': expected a file of items, a folder with corpus.jsonl, a git repository (a folder "
+        "inside of one as FOLDER:files), or an imported dataset (`ctxbench data list` names those that there are)"
     )
     assert refused("report", "missing") == (
         "missing holds no manifest.json: expected the folder of a finished run (`ctxbench run`)"
