@@ -255,7 +255,7 @@ def test_everything_wrong_in_an_experiment_is_said_at_once_by_line(refused, plac
         (4, "unknown selector 'semantc'; did you mean 'semantic'"),
         (5, "unknown preset 'norml' of selector 'semantic'; did you mean 'normal'?"),
         (6, "contextTopN must be 0 to 50, got 99"),
-        (9, "unknown analyse strategy 'sentence'; did you mean 'sentences'?"),
+        (9, "unknown analyse strategy 'sentence'; did you mean 'sentences'"),
         (10, "dense has no parameter 'dept'; did you mean 'depth'?"),
         (11, "topN must be"),
         (12, "unknown metric 'completenes'; did you mean 'completeness'"),
