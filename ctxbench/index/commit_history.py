@@ -42,6 +42,7 @@ class CommitHistory:
         start: CSR starts by commit, shape (n_commits + 1,).
         touched: the places that each changed, each once: files, and the definitions in them that are items.
         files: how many files each changed, shape (n_commits,).
+        said: whether its message says anything, shape (n_commits,); of `Merge pull request #1` nothing is left.
         words: BM25 over the messages, by place in `commit`.
     """
 
@@ -52,6 +53,7 @@ class CommitHistory:
     start: IntArray
     touched: IntArray
     files: IntArray
+    said: BoolArray
     words: Bm25Index
 
     @classmethod
@@ -79,6 +81,7 @@ class CommitHistory:
             start=frozen(starts([len(row) for row in touched])),
             touched=frozen(np.array([one for row in touched for one in row], dtype=np.int64)),
             files=frozen(np.array(files, dtype=np.int64)),
+            said=frozen(np.array([bool(catalog[one].text) for one in commit.tolist()], dtype=np.bool_)),
             words=Bm25Index(Catalog(catalog[one] for one in commit.tolist()), k1=1.5, b=0.75, rule=_RULE),
         )
 
@@ -92,13 +95,14 @@ class CommitHistory:
         return visible[self.commit]
 
     def likeness(self, chunks: Sequence[str], weights: Sequence[float], seen: BoolArray) -> FloatArray:
-        """BM25 of each message for a text, counted over the commits that are seen, shape (n_commits,); others 0.
+        """BM25 of each message for a text, over commits that are seen and say anything, shape (n_commits,); others 0.
 
         Args:
             chunks, weights: of the text.
             seen: shape (n_commits,).
         """
-        return np.where(seen, self.words.scores(self.words.words(chunks, weights), counted=seen), 0.0)
+        counted = seen & self.said  # one without a text is indexed by its name, `commit-...`, which nobody asked for
+        return np.where(counted, self.words.scores(self.words.words(chunks, weights), counted=counted), 0.0)
 
     def votes(self, weight: FloatArray) -> FloatArray:
         """The sum of weights of the commits that changed each item's place, oldest first, shape (n_items,).

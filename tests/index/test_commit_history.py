@@ -48,6 +48,17 @@ def test_of_equal_likeness_the_latest_vote():
     assert (voices > 0).tolist() == [False, False, True, True, False]
 
 
+def test_a_commit_that_says_nothing_is_like_nothing_and_moves_no_score():
+    said = ("Commit the session", {"a.py": "1"}), ("Close it", {"b.py": "1"})
+    silent = history(*said, ("", {"c.py": "1"}), ("", {"c.py": "2"}))
+    likeness = [
+        CommitHistory.of(one).likeness(["commit 000000000003"], [1.0], np.ones(n, dtype=bool))
+        for one, n in ((silent, 4), (history(*said), 2))
+    ]
+    assert likeness[1][0] > 0
+    assert likeness[0].tolist() == [*likeness[1].tolist(), 0.0, 0.0]
+
+
 def test_files_change_together_by_the_share_of_commits_but_for_large_ones():
     many = {f"{n}.py": "x" for n in range(LARGEST - 1)}
     catalog = history(
