@@ -130,9 +130,11 @@ def select(
     history: Annotated[
         str | None, typer.Option(help="Earlier messages: a JSON list, or stored conversations, FILE or FILE#ID.")
     ] = None,
-    add: Annotated[list[str] | None, typer.Option(help="Add this item, by its id, to the session; repeatable.")] = None,
+    add: Annotated[
+        list[str] | None, typer.Option(help="Add the item of this id or path to a session; repeatable.")
+    ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option(help="Remove this item, by its id, from the session; repeatable.")
+        list[str] | None, typer.Option(help="Remove the item of this id or path from the session; repeatable.")
     ] = None,
     tool_result: Annotated[
         list[str] | None,

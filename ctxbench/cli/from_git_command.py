@@ -51,7 +51,9 @@ def write_history(folder: Path, settings: HistorySettings, *, out: Path | None, 
         say("versions of files left out: " + "; ".join(f"{n:,} {reason}" for reason, n in files_out.items()))
     name = str(place)
     say(f"next: `{shlex.join(['ctxbench', 'data', 'show', name])}`")
-    say(f"      `{shlex.join(['ctxbench', 'tune', name])}`")
+    say(
+        f"then `ctxbench run EXPERIMENT.yaml`, with `datasets: [{name}]` and `selectors: [bm25, codebase]` in that file"
+    )
 
 
 def _folder_name(repository: Path) -> str:

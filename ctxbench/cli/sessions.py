@@ -27,7 +27,7 @@ class Chat:
     Attributes:
         session: a session's file, or None for a new one.
         history: a file of messages or of stored conversations (FILE or FILE#CONVERSATION), or None.
-        add, remove: ids, each changed in the session before the request is asked; no file is.
+        add, remove: ids, or paths of files, each changed in the session before the request is asked; no file is.
         tool_results: TOOL=FILE, each: what a tool that was called for the request has answered.
     """
 
@@ -63,13 +63,21 @@ def open_session(
         if preset is not None and own:
             raise ParameterError(f"{chat.session} has settings of its own ({', '.join(own)}); leave out the preset")
     for key in chat.remove:
-        session = session.remove(key)
+        session = session.remove(_id_of(key, catalog))
     for key in chat.add:
-        session = session.add(key)
+        session = session.add(_id_of(key, catalog))
     session = session.with_settings(**given)
     if idle := [fault for name in given if (fault := definition.idle(name, session.settings))]:
         raise ParameterError("; ".join(idle))
     return session
+
+
+def _id_of(told: str, catalog: Catalog) -> str:
+    """The id of a file, or of a part of one, that is told as the answer tells it; else what is told."""
+    from ctxbench.core.items import ItemKey
+
+    files = (ItemKey(kind, None, told) for kind in ("file", "chunk"))
+    return next((key.id for key in files if catalog.find(key) is not None), told)
 
 
 def read_tool_results(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:

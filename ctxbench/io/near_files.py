@@ -15,7 +15,9 @@ def near_file(given: Path) -> str:
     Endings do not count, since many files share them: `gate.yml` is near `gate.yaml`, `a.yaml` is not near `b.yaml`.
     """
     try:
-        names = [path.name for path in given.parent.iterdir() if path.suffix in (*_ENDINGS, given.suffix)]
+        names = [
+            path.name for path in given.parent.iterdir() if path.suffix in (*_ENDINGS, given.suffix) and path != given
+        ]
     except (OSError, ValueError):
         return ""
     stems = {Path(name).stem: name for name in sorted(names, key=lambda name: name.endswith(given.suffix))}

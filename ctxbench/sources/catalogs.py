@@ -62,8 +62,9 @@ def corpus_path(given: Path) -> Path:
     if os.path.lexists(given) and (fault := folder_fault(given)):
         raise StorageError(f"cannot read the catalog {given}: {fault}")
     raise StorageError(
-        f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, a git repository, or an "
-        f"imported dataset (`ctxbench data list` names those that there are){near_file(given)}"
+        f"no catalog {str(given)!r}: expected a file of items, a folder with {CORPUS}, a git repository (a folder "
+        "inside of one as FOLDER:files), or an imported dataset (`ctxbench data list` names those that there are)"
+        f"{near_file(given)}"
     )
 
 

@@ -132,6 +132,11 @@ def _few_reason(optimum: Optimum, best: BestSetting) -> str:
     return ""
 
 
+def four_digits(value: float) -> str:
+    """A figure as sentences have it: `0.2667`, `28,310`; of four digits, and whole from 1,000 on."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def _unsure_reason(optimum: Optimum, found: BestSetting, selector: str) -> str:
     """What the nearest setting keeps by its means alone."""
     missed = []
@@ -140,8 +145,8 @@ def _unsure_reason(optimum: Optimum, found: BestSetting, selector: str) -> str:
             missed.append(f"too few queries to be sure of: {limit.text}")
             continue
         mean, end = limit.in_text_unit(found.means[limit.measure]), "low" if limit.sign > 0 else "high"
-        what = f"{limit.text} is met by the mean, {mean:.4g}, but the {end} end of what is likely is"
-        missed.append(f"{what} {found.bounds[limit.text]:.4g}, over {found.n[limit.measure]} queries")
+        what = f"{limit.text} is met by the mean, {four_digits(mean)}, but the {end} end of what is likely is"
+        missed.append(f"{what} {four_digits(found.bounds[limit.text])}, over {found.n[limit.measure]} queries")
     return f"the nearest is {setting_text(selector, found.rounded)}: {'; '.join(missed)}"
 
 
@@ -163,13 +168,13 @@ def _unreachable_reason(policy: Policy, optima: Mapping[str, Optimum]) -> str:
             where = f" among the first {REACH} items of any ranking" if limit.measure.reachable else ""
             return f"{limit.text} cannot be judged: {limit.measure} applies to no query{where}"
         if not best.enough:
-            return f"no setting reaches {limit.text}: the best reachable is {best.value:.4g}, by {best.by}"
+            return f"no setting reaches {limit.text}: the best reachable is {four_digits(best.value)}, by {best.by}"
     kept = [limit.text for limit in next(iter(optima.values())).limits if not limit.from_policy]
     for which, limit in enumerate(limits):
         best = _reach(optima, which, with_others=True)
         if best is not None and not best.enough:
             rest = ", ".join([*(one.text for one in limits if one != limit), *kept])
-            what = f"{limit.measure} comes to {best.value:.4g} at best, by {best.by}"
+            what = f"{limit.measure} comes to {four_digits(best.value)} at best, by {best.by}"
             return f"no setting reaches {limit.text} beside the rest: where that is kept ({rest}), {what}"
     limits_text = ", ".join([limit.text for limit in limits] + kept)
     aim = f"{'fewer' if policy.minimise else 'more'} {policy.objective}"

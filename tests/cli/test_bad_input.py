@@ -79,8 +79,8 @@ def test_a_missing_file_is_named(refused, tiny, words):
 
 def test_a_missing_folder_is_named(refused, select):
     assert select(catalog="missing") == (
-        "no catalog 'missing': expected a file of items, a folder with corpus.jsonl, a git repository, or an "
-        "imported dataset (`ctxbench data list` names those that there are)"
+        "no catalog 'missing': expected a file of items, a folder with corpus.jsonl, a git repository (a folder "
+        "inside of one as FOLDER:files), or an imported dataset (`ctxbench data list` names those that there are)"
     )
     assert refused("report", "missing") == (
         "missing holds no manifest.json: expected the folder of a finished run (`ctxbench run`)"
@@ -255,7 +255,7 @@ def test_everything_wrong_in_an_experiment_is_said_at_once_by_line(refused, plac
         (4, "unknown selector 'semantc'; did you mean 'semantic'"),
         (5, "unknown preset 'norml' of selector 'semantic'; did you mean 'normal'?"),
         (6, "contextTopN must be 0 to 50, got 99"),
-        (9, "unknown analyse strategy 'sentence'; did you mean 'sentences'?"),
+        (9, "unknown analyse strategy 'sentence'; did you mean 'sentences'"),
         (10, "dense has no parameter 'dept'; did you mean 'depth'?"),
         (11, "topN must be"),
         (12, "unknown metric 'completenes'; did you mean 'completeness'"),

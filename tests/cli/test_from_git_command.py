@@ -27,7 +27,8 @@ def test_it_writes_a_valid_dataset_and_says_what_is_in_it(cli, checkout, tmp_pat
         "7 items: 3 file, 4 message; 3 required, 0 helpful\n"
         "left out: 1 version bumps and releases\n"
         f"next: `ctxbench data show {tmp_path}/made`\n"
-        f"      `ctxbench tune {tmp_path}/made`\n"
+        f"then `ctxbench run EXPERIMENT.yaml`, with `datasets: [{tmp_path}/made]` and `selectors: [bm25, codebase]` in "
+        "that file\n"
     )
     assert cli("data", "validate", tmp_path / "made").code == 0
     again = cli("data", "from-git", checkout.root, "--out", tmp_path / "made")

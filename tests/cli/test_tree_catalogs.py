@@ -69,6 +69,15 @@ def test_files_are_told_by_path_where_a_person_reads(cli, repository):
     assert "chunk:src%2Farea.py%3A%3Aarea_of_circle" in ids
 
 
+def test_a_file_is_added_by_the_path_that_is_told(cli, repository):
+    by_path = select(cli, "repo", "--add", "notes.md", "--json").json
+    assert by_path == select(cli, "repo", "--add", "file:notes.md", "--json").json
+    held = [item["id"] for item in by_path["items"] if item["origin"] == "session"]
+    assert held == ["file:notes.md"]
+    assert "'file:area.py' is not in session" in select(cli, "repo", "--remove", "area.py").err
+    assert select(cli, "repo", "--add", "nots.md").code == 2
+
+
 def test_max_files_is_short_for_the_parameter(cli, repository):
     short = cli("select", "area of triangles", "--catalog", "repo", "--max-files", "1", "--json")
     long = cli("select", "area of triangles", "--catalog", "repo", "--set", "max_files=1", "--json")

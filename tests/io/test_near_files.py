@@ -35,6 +35,10 @@ def test_a_file_with_nearly_the_same_name_is_suggested(folder: Path, given: str,
     assert near_file(folder / given) == (f"; did you mean {str(folder / meant)!r}?" if meant else "")
 
 
+def test_what_is_there_is_not_its_own_suggestion(folder: Path) -> None:
+    assert near_file(folder / "notes.txt") == ""
+
+
 def test_who_reads_a_file_that_is_missing_is_told(folder: Path) -> None:
     with pytest.raises(StorageError, match=r"agnt\.yaml: No such file .*; did you mean '.*agent\.yaml'\?$"):
         read_text(folder / "agnt.yaml")

@@ -21,7 +21,7 @@ from ctxbench.tuning.limits import (
     room_of,
 )
 from ctxbench.tuning.optima import MIN_QUERIES, Optimum
-from ctxbench.tuning.recommendation import choose, setting_text
+from ctxbench.tuning.recommendation import choose, four_digits, setting_text
 from ctxbench.tuning.sweep.measures import COMPLETENESS, TOKENS, Measure, Pairing
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 from ctxbench.tuning.swept_settings import bounds
@@ -493,3 +493,11 @@ def test_a_constraint_over_what_is_reachable_needs_something_within_reach():
 def test_a_setting_in_words():
     assert setting_text("everything", {}) == "everything"
     assert setting_text("semantic", {"contextTopK": 20, "on": True}) == "semantic with contextTopK 20, on true"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(0.266667, "0.2667"), (6.2, "6.2"), (999.94, "999.9"), (28310.4, "28,310"), (-1234.0, "-1,234"), (NAN, "nan")],
+)
+def test_figures_in_sentences_have_four_digits_and_no_exponent(value, told):
+    assert four_digits(value) == told

@@ -22,6 +22,7 @@ from ctxbench.report.document import (
 from ctxbench.report.tuning import tuning_figures, tuning_tables, tuning_texts
 from ctxbench.report.tuning.advice import advice, answer
 from ctxbench.report.tuning.tuning_texts import ALL, COMPLETENESS, TOKENS
+from ctxbench.tuning.recommendation import four_digits
 from ctxbench.tuning.tuning_results import DatasetTuning, PolicyOutcome, Tuning
 
 _CHOSEN = "What a selector offers is measured; what the model then calls is outside."
@@ -223,7 +224,7 @@ def _search_notes(outcome: PolicyOutcome) -> Iterator[str]:
             said += f", and {outcome.tried:,} run one by one because a parameter of theirs breaks the prefix rule"
         yield f"{said}."
     for text, bound in outcome.bounds.items():
-        yield f"{name}: on the queries that decided {bound:.4g} was held against {text}."
+        yield f"{name}: on the queries that decided {four_digits(bound)} was held against {text}."
 
 
 def _doubts(outcome: PolicyOutcome) -> Iterator[str]:
@@ -234,7 +235,8 @@ def _doubts(outcome: PolicyOutcome) -> Iterator[str]:
     for one in outcome.verdicts:
         if one.status not in ("holds", "holds within 2 points"):
             more = f"; about {one.needed:,} more labels would tell" if one.needed else ""
-            yield f"{name}: {one.text} is {one.status}: {one.value:.4g} ({one.low:.4g} to {one.high:.4g}){more}."
+            value, low, high = map(four_digits, (one.value, one.low, one.high))
+            yield f"{name}: {one.text} is {one.status}: {value} ({low} to {high}){more}."
     for metric in (COMPLETENESS, TOKENS):
         before, after = chosen.tuning.get(str(metric)), chosen.test.get(str(metric))
         if before is None or after is None or not math.isfinite(before.value) or not math.isfinite(after.value):

@@ -53,9 +53,14 @@ class TreeName:
 
         A folder that is named alone is the top of a repository. A folder inside one is named with a view or a commit,
         so that a slip in the name of a dataset's folder does not give the tree around it.
+
+        Raises:
+            ParameterError: behind the top of a repository stands no view.
         """
         name, _, view = text.rpartition(":")
         if view not in VIEWS:
+            if os.path.isdir(name) and not os.path.isdir(text) and _is_top(Path(name)):  # noqa: PTH112 - as below
+                check_choice("view", view, VIEWS)
             name, view = text, ""
         if os.path.isdir(name):  # noqa: PTH112 - unlike Path's, False where it can be no path
             return cls(Path(name), view=view or "files") if view or _is_top(Path(name)) else None

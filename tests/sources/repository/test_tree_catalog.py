@@ -109,6 +109,8 @@ def test_names_of_trees_are_told_from_other_folders(checkout, tmp_path):
     assert TreeName.read(f"{root}/d:files") == TreeName(checkout.root / "d")
     (checkout.root / "d@x").mkdir()
     assert TreeName.read(f"{root}/d@x@main") == TreeName(Path(f"{root}/d@x"), "main")
+    with pytest.raises(ParameterError, match="view must be one of files, definitions, got 'definition'"):
+        TreeName.read(f"{root}:definition")
     (checkout.root / "dataset.yaml").write_text("")
     assert TreeName.read(root) is None  # a dataset that is kept in a repository of its own
     assert [TreeName.read(str(tmp_path / name)) for name in ("absent", "absent@main", "absent:files")] == [None] * 3
