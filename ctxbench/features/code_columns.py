@@ -16,10 +16,11 @@ from ctxbench.core.items import Item
 from ctxbench.core.times import instant
 from ctxbench.features.found import Found, RequestFamily
 from ctxbench.features.item_words import item_bm25
+from ctxbench.index.code.path_kinds import is_test_path
 from ctxbench.index.code_symbols import code_symbols
 from ctxbench.index.commit_history import DAY, commit_history
 from ctxbench.index.item_paths import file_path, item_paths
-from ctxbench.index.path_names import is_test, named_paths
+from ctxbench.index.path_names import named_paths
 from ctxbench.index.versions import row_over
 from ctxbench.planning.named_code import named_code
 
@@ -106,7 +107,7 @@ def _share(score: FloatArray, eligible: BoolArray) -> FloatArray:
 
 
 def _tests(items: Sequence[Item]) -> FloatArray:
-    return np.array([is_test(file_path(item) or "") for item in items], dtype=np.float64)
+    return np.array([is_test_path(file_path(item) or "") for item in items], dtype=np.float64)
 
 
 def _sizes(items: Sequence[Item]) -> FloatArray:

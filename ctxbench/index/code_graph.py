@@ -15,9 +15,10 @@ from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, firsts, owners
 from ctxbench.core.items import Catalog
 from ctxbench.core.stages import Resources
 from ctxbench.index.code.import_edges import import_edges
+from ctxbench.index.code.path_kinds import is_test_path
 from ctxbench.index.code_symbols import CodeSymbols, code_of, code_symbols
 from ctxbench.index.item_paths import ItemPaths, item_paths
-from ctxbench.index.path_names import is_test, subject_of
+from ctxbench.index.path_names import subject_of
 from ctxbench.index.versions import index_over
 
 MOST_DEFINERS = 5
@@ -121,7 +122,7 @@ class CodeTree:
         found: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
         for path in self.names:
             key = (subject_of(path), path.rpartition(".")[2])
-            found.setdefault(key, ([], []))[is_test(path)].append(path)
+            found.setdefault(key, ([], []))[is_test_path(path)].append(path)
         pairs = [(path, test, 1.0 / len(own)) for own, tests in found.values() for path in own for test in tests]
         return self._edges([*pairs, *((test, path, weight) for path, test, weight in pairs)])
 

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 
 from ctxbench.core.arrays import BoolArray
 from ctxbench.index.code.grammars import grammar_name
+from ctxbench.index.code.path_kinds import is_test_path
 
 _NAMED = re.compile(r"[\w@+.-]+(?:[/\\][\w@+.-]+)*")
-_TESTS = ("test", "tests", "__tests__", "spec", "specs", "testing", "testdata", "e2e")
 _EXAMPLES = ("example", "examples", "sample", "samples", "demo", "demos", "fixtures", "benches", "benchmarks", "docs")
 _TEST_NAME = re.compile(
     r"^tests?$|^conftest$|^tests?_|_tests?$|[.-](?:test|spec)$|_spec$|(?<=[a-z0-9])Tests?$|^Test(?=[A-Z])"
@@ -32,12 +32,6 @@ def split_name(path: str) -> tuple[str, str, str]:
     return (folder, bare, ending) if dot and bare else (folder, name, "")
 
 
-def is_test(path: str) -> bool:
-    """Whether a file is a test, or stands among tests, by the conventions of common languages."""
-    folder, bare, _ = split_name(path)
-    return any(part.lower() in _TESTS for part in folder.split("/")) or bool(_TEST_NAME.search(bare))
-
-
 def subject_of(path: str) -> str:
     """What a test is a test of, by its name in small letters: `core` of `tests/test_core.py` and of `src/core.py`."""
     _, bare, _ = split_name(path)
@@ -48,7 +42,7 @@ def entry_score(path: str) -> float:
     """How much a file looks like one that a program starts from, in [0, 1]; 0 = not at all, or no code."""
     folder, bare, ending = split_name(path)
     above = [part for part in folder.split("/") if part]
-    if grammar_name(path) is None or is_test(path) or any(part.lower() in _EXAMPLES for part in above):
+    if grammar_name(path) is None or is_test_path(path) or any(part.lower() in _EXAMPLES for part in above):
         return 0.0
     kind = next((n for n, names in enumerate(_ENTRIES, 1) if bare in names or f"{bare}.{ending}" in names), 0)
     return 1.0 / kind / (1.0 + sum(part not in _UNCOUNTED for part in above)) if kind else 0.0

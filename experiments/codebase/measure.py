@@ -256,7 +256,7 @@ def main() -> int:
     """Measure and write the page."""
     repositories = [Path(one).resolve() for one in sys.argv[1:]] or [ROOT]
     ten = {"bm25": words(n=10), "codebase": codebase()}
-    without = {f"without {name}": codebase(**{name: 0.0}) for name in SOURCES}
+    without = {f"without {name}": codebase(**{name: 0.001 if name == "words" else 0.0}) for name in SOURCES}
     with tempfile.TemporaryDirectory() as folder:
         files, definitions = (
             [measured(one, view, {**asked, **at_budgets()}, Path(folder)) for one in repositories]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ctxbench.index.path_names import ends_of, entry_score, fits_pattern, is_test, named_paths, split_name, subject_of
+from ctxbench.index.code.path_kinds import is_test_path
+from ctxbench.index.path_names import ends_of, entry_score, fits_pattern, named_paths, split_name, subject_of
 
 PATHS = ("src/click/core.py", "src/click/__init__.py", "tests/test_core.py", ".github/lint.yml", "a/x.py", "b/x.py")
 
@@ -24,13 +25,13 @@ PATHS = ("src/click/core.py", "src/click/__init__.py", "tests/test_core.py", ".g
     ],
 )
 def test_a_test_is_told_by_its_name_or_folder(path, subject):
-    assert is_test(path)
+    assert is_test_path(path)
     assert subject_of(path) == subject
 
 
 @pytest.mark.parametrize("path", ["src/core.py", "src/latest.py", "contest.py", "src/attest/core.go", "Core.java"])
 def test_what_only_looks_like_a_test_is_none(path):
-    assert not is_test(path)
+    assert not is_test_path(path)
 
 
 def test_an_entry_point_counts_by_its_kind_and_the_folders_above():
