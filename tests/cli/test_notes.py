@@ -43,14 +43,14 @@ def down(place, monkeypatch):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: down_steps\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[ctxbench.retrieve]\ndown = down_steps:Down\n[ctxbench.analyse]\nplan = down_steps:Plan\n"
+        "[ctxbench.retrieve]\ndown = down_steps:Down\n[ctxbench.analyse]\nplanner = down_steps:Plan\n"
     )
     monkeypatch.syspath_prepend(str(place))
     registry._plugins.cache_clear()
     (place / "down.yaml").write_text(
         "name: down\npipeline:\n  retrieve:\n    merge: {words: bm25, wiki: down}\n    seconds: 30\n"
     )
-    (place / "plan.yaml").write_text("name: planned\npipeline: {analyse: plan, retrieve: bm25}\n")
+    (place / "plan.yaml").write_text("name: planned\npipeline: {analyse: planner, retrieve: bm25}\n")
     yield place
     sys.modules.pop("down_steps", None)
     registry._plugins.cache_clear()

@@ -413,7 +413,7 @@ def test_match_sets_are_alike_over_files_of_this_project(both):
         one, other = (index.scores(some, row, every=n % 2 == 0) > 0 for index, row in zip(both, rows, strict=True))
         either = (one | other).sum()
         shares.append(1.0 if either == 0 else (one & other).sum() / either)
-    assert np.mean(shares) >= 0.99  # 0.9 is what must hold
+    assert np.mean(shares) >= 0.97  # 0.9 is what must hold
     assert np.mean(np.equal(shares, 1.0)) >= 0.9
 
 
