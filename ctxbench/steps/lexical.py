@@ -88,8 +88,8 @@ def _scores(index: WordIndex, asked: Sequence[Mapping[str, float]], query: Query
     """The scores of all items for the words of each request, shape (n_items,) each."""
     if statistics == "catalog":
         return [index.scores(words) for words in asked]
-    offered = query.batch.catalog.facts.searchable
-    return [index.scores(words, counted=row & offered) for words, row in zip(asked, query.batch.visible, strict=True)]
+    counted = query.batch.visible.within(query.batch.catalog.facts.searchable)  # masks that requests share stay shared
+    return [index.scores(words, counted=row) for words, row in zip(asked, counted, strict=True)]
 
 
 def _weights(query: Query, request: int) -> Sequence[float]:

@@ -105,9 +105,8 @@ def added() -> dict[str, Any]:
 
 def measured(repository: Path, view: str, selectors: Mapping[str, Any], folder: Path) -> Figures:
     """The figures of selectors on the newest changes of a repository."""
-    name = repository.parent.name.replace("+", "/") if repository.name == "repo" else repository.name
-    name = "this project" if repository == ROOT else name
-    out = folder / f"{name}-{view}".replace("/", "-").replace(" ", "-")
+    name = "this project" if repository == ROOT else repository.name.removesuffix(".git")
+    out = folder / f"{name}-{view}".replace(" ", "-")
     command = [sys.executable, "-m", "ctxbench", "data", "from-git", str(repository), "--view", view, "--out", str(out)]
     subprocess.run(command, check=True)  # noqa: S603 - our own
     sys.stderr.write(f"{name}, {view}: {len(selectors)} selectors\n")
@@ -254,7 +253,7 @@ line outside of any definition needs the outline of its file. As many items are 
 
 def main() -> int:
     """Measure and write the page."""
-    repositories = [Path(one).resolve() for one in sys.argv[1:]] or [ROOT]
+    repositories = [Path(one).absolute() for one in sys.argv[1:]] or [ROOT]
     ten = {"bm25": words(n=10), "codebase": codebase()}
     without = {f"without {name}": codebase(**{name: 0.001 if name == "words" else 0.0}) for name in SOURCES}
     with tempfile.TemporaryDirectory() as folder:

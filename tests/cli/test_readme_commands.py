@@ -61,7 +61,7 @@ HOW = {
     "make presets": DRY,
     "make gate": DRY,
     'ctxbench select "fix the prompt" --catalog .': AS_WRITTEN,
-    "make codebase": DRY,
+    'make codebase REPOSITORIES="FOLDER ..."': DRY,
     "make overlap": DRY,
     "ctxbench run EXPERIMENT.yaml": "run experiments/presets.yaml --limit 3 --only bm25 --out runs/small",
     "ctxbench score ANSWERS.jsonl --dataset D": "score answers.jsonl --dataset bfcl-simple",

@@ -8,6 +8,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.requests import Batch, Request
+from ctxbench.index.word_index import WordIndex
 from ctxbench.index.words import FIELDS
 from ctxbench.steps.lexical import Bm25, Bm25f, Fuzzy
 
@@ -75,6 +76,15 @@ class TestBm25:
                 for some in (items, [*items, said])
             )
             assert before == after
+
+    def test_requests_that_see_the_same_share_what_is_counted(self, resources, monkeypatch):
+        counted, statistics = [], WordIndex._statistics
+        monkeypatch.setattr(WordIndex, "_statistics", lambda self, mask: counted.append(mask) or statistics(self, mask))
+        for step in (Bm25, Bm25f):
+            found(step(statistics="scope"), self.ITEMS, ["apple"], ["banana"], ["pie"], resources=resources)
+            assert len(counted) >= 3
+            assert len(set(map(id, counted))) == 1
+            counted.clear()
 
     def test_no_request_and_no_item(self, resources):
         assert found(Bm25(), self.ITEMS, resources=resources) == []

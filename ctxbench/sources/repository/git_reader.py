@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple, cast
 
 from ctxbench.core.errors import ParameterError, StorageError, suggest
 from ctxbench.io.files import folder_fault
@@ -213,12 +213,12 @@ class GitRepository:
                     git.kill()  # where nobody reads on
 
     def _next_object(self, sha: str, git: subprocess.Popen[bytes]) -> bytes:
-        assert git.stdout is not None  # noqa: S101 - it was asked for
-        head = git.stdout.readline().split()
+        answers = cast("IO[bytes]", git.stdout)  # it was asked for
+        head = answers.readline().split()
         if len(head) != 3:  # `HASH missing`
             partial = "the clone is partial, and nothing is fetched here; clone without --filter"
             raise StorageError(f"{self.path} lacks {sha}: {partial if self.partial else '`git fsck` says more'}")
-        return git.stdout.read(int(head[2]) + 1)[:-1]
+        return answers.read(int(head[2]) + 1)[:-1]
 
     def first_parents(self, head: str, n: int, *, renames: bool = True) -> list[LineCommit]:
         """The newest commits of a first-parent line, oldest first.
