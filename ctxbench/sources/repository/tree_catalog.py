@@ -149,11 +149,14 @@ def items_of_tree(
     touched = {change.path: time for one, time in zip(line, times, strict=True) for change in one.changes}
     if view == "definitions":
         facts_of(texts)
+    paths = dict.fromkeys(texts)
     items = [
-        item for path, text in texts.items() for item in file_items(path, text, view=view, created=touched.get(path))
+        item
+        for path in paths  # each text is let go of at once, as its item holds another
+        for item in file_items(path, texts.pop(path), view=view, created=touched.get(path))
     ]
     for one, time in zip(line, times, strict=True):
-        if changed := [ItemKey("file", None, change.path) for change in one.changes if change.path in texts]:
+        if changed := [ItemKey("file", None, change.path) for change in one.changes if change.path in paths]:
             items.append(commit_item(one, text=clean_message(one.message), created=time, changed=changed))
     return TreeItems(items=tuple(items), left_out=left_out)
 
@@ -217,7 +220,10 @@ def _on_disk(place: Path, most_bytes: int) -> tuple[str, str]:
     try:
         found = place.lstat()
         if stat.S_ISREG(found.st_mode):
-            return text_or_fault(place.read_bytes()) if found.st_size <= most_bytes else ("", _too_large(most_bytes))
+            if found.st_size > most_bytes:
+                return "", _too_large(most_bytes)
+            with place.open("rb", buffering=0) as file:  # of thousands that are read whole, in half the time
+                return text_or_fault(file.read())
     except FileNotFoundError:
         return "", "not in the working tree"
     except OSError as error:
