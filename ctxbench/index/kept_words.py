@@ -28,10 +28,11 @@ from ctxbench.core.items import Item
 from ctxbench.index.occurrences import Occurrences
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 
-LEAST = 2_000_000
-"""Characters that are worth a file: they take some 0.3 s to split, and a file of them some 0.02 s to read."""
+LEAST = 1_000_000
+"""Characters that are worth a file: they take 0.1 to 0.2 s to split, as long as a process takes to start, and 0.01 s to
+read (tests/benchmarks/test_codebase.py)."""
 MOST_FILES = 16
-"""So many are kept, those used last; one has some 0.4 bytes for each character of its catalog."""
+"""So many are kept, those used last; one has 0.2 to 0.6 bytes for each character of its catalog."""
 _FORM = "2"  # goes up with whatever changes the words of an item, of which a test tells, or how they are written
 _NAMES = 8  # smallest digests under which a file is looked for
 _DIGEST = 32  # bytes
