@@ -56,7 +56,10 @@ class Occurrences:
         cls, number: Mapping[str, int], word: SmallInts, item: SmallInts, field: SmallInts, count: SmallInts
     ) -> Occurrences:
         size, fields = (int(one.max(initial=0)) + 1 for one in (item, field))
-        key = (word.astype(np.int64) * size + item) * fields + field
+        key = word.astype(np.int64)
+        for more, part in ((size, item), (fields, field)):
+            key *= more
+            key += part
         order = np.argsort(key, kind="stable")  # fast where runs are in order, as those of a catalog that changed are
         start = starts(np.bincount(word, minlength=len(number)))
         return cls(number, start, *(one[order].astype(np.int32, copy=False) for one in (item, field, count)))
