@@ -90,6 +90,7 @@ PARAMETERS = {
         },
         {"weights": {f"assembly.{name}": 0.2 for name in ("tf", "tfidf", "keywords", "recency", "source", "uses")}},
     ],
+    "file_kinds": [{"documents": 0.5, "tests": 2.0}],
     "price": [{"overhead": 1}],
     "weighted": [{"normalise": "z"}, {"weights": {"dense": 0.7, "bm25": 0.3}}],
     "sentences": [{"limit": 7}, {"rule": "marked"}],
@@ -132,7 +133,7 @@ def parameters_of(kind, name):
 
 
 NEEDED = {"tool_rules": {"rules": {"create_issue": ["close_issue"]}}}  # what has no default
-BEHIND = {"price": "random"}  # what reads scores from 0 to 1 stands behind such
+BEHIND = {"price": "random", "file_kinds": "random"}  # what reads scores of 0 or more stands behind such
 OF_FILES = ("probability", "abstain")  # need a fit; tests/steps/test_calibrated.py makes one and runs the suite
 ASKING = ("llm",)  # needs a server; tests/steps/test_llm.py starts one and runs the suite
 ELSEWHERE = (*OF_FILES, *ASKING)

@@ -81,6 +81,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "rank": {
         "features": "ctxbench.steps.calibrated:Features",
+        "file_kinds": "ctxbench.steps.file_kinds:FileKinds",
         "linear": "ctxbench.steps.linear:Linear",
         "llm": "ctxbench.steps.llm:Llm",
         "rrf": "ctxbench.steps.rank:Rrf",
