@@ -45,7 +45,9 @@ def commit_links(
         for one in touched:
             here, names = items(one), [""]
             if not one.gone:
-                names += _changed_names(one, hunks, known.setdefault(one.path, list(lines(one.path))))
+                if one.path not in known:
+                    known[one.path] = list(lines(one.path))
+                names += _changed_names(one, hunks, known[one.path])
             wanted = (here.get(f"{one.path}::{name}" if name else one.path) for name in dict.fromkeys(names))
             keys |= dict.fromkeys(key for key in wanted if key is not None)
         links.append(list(keys))
