@@ -173,6 +173,10 @@ def data_from_git(
             show_default=False,
         ),
     ] = None,
+    grow: Annotated[
+        bool,
+        typer.Option("--grow", help="Add the newer commits to the dataset in the folder; what it has stays as it is."),
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Make a labelled dataset of a repository's history.
@@ -192,7 +196,7 @@ def data_from_git(
     texts = QueryTexts() if queries_from is None else read_query_texts(queries_from)
     rules = CommitRules(queries=queries, merges=merges, keep_issues=keep_issues, texts=texts)
     settings = HistorySettings(head=head, commits=commits, rules=rules, view=view, test_share=split)
-    write_history(repository, settings, out=out, as_json=json_)
+    write_history(repository, settings, out=out, grow=grow, as_json=json_)
 
 
 data_app.command("from-feedback", cls=Command)(from_feedback)

@@ -114,13 +114,16 @@ Texts = Callable[[Sequence[str]], Mapping[str, str | None]]
 _AT_ONCE = 50  # commits whose files are in memory together
 
 
-def choose_commits(line: Sequence[LineCommit], rules: CommitRules, texts: Texts) -> CommitChoice:
+def choose_commits(
+    line: Sequence[LineCommit], rules: CommitRules, texts: Texts, *, first: int | None = None
+) -> CommitChoice:
     """Choose the newest commits that are requests.
 
     Args:
         line: commits, oldest first.
         rules: see there.
         texts: reads files; asked for those of a few commits at once.
+        first: all from this place on are chosen, however many, and none before; None = the newest.
 
     Returns:
         The requests, and the reasons of all commits from the oldest of them to the newest commit of the line; where
@@ -134,20 +137,21 @@ def choose_commits(line: Sequence[LineCommit], rules: CommitRules, texts: Texts)
         candidate = ChosenCommit(place=place, text=text, changes=commit.changes)
         reasons.append(_reason(commit, candidate, rules, seen))
         seen.add(text.casefold())
-        if not reasons[-1]:
+        if not reasons[-1] and place >= (first or 0):
             candidates.append(candidate)
     chosen: list[ChosenCommit] = []
-    while candidates and len(chosen) < rules.queries:
+    most = rules.queries if first is None else len(line)
+    while candidates and len(chosen) < most:
         some = candidates[-_AT_ONCE:]
         del candidates[-len(some) :]
         known = texts([blob for one in some for blob in one.blobs])
         for one in reversed(some):
             reasons[one.place] = _text_reason(one, known)
-            if not reasons[one.place] and len(chosen) < rules.queries:
+            if not reasons[one.place] and len(chosen) < most:
                 chosen.append(one)
-    first = chosen[-1].place if chosen else 0
-    out = Counter(filter(None, reasons[first:]))
-    return CommitChoice(chosen=tuple(chosen[::-1]), out=dict(out.most_common()), looked_at=len(line) - first)
+    oldest = chosen[-1].place if chosen else 0
+    out = Counter(filter(None, reasons[oldest:]))
+    return CommitChoice(chosen=tuple(chosen[::-1]), out=dict(out.most_common()), looked_at=len(line) - oldest)
 
 
 def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, seen: set[str]) -> str:

@@ -67,6 +67,8 @@ class HistorySettings:
         commits: how many of the newest commits of its first-parent line are looked at, >= 1.
         rules: which of them are queries.
         view: items are `files`, or `definitions`: outlines of files, and a chunk for each definition.
+        first: the hash of the commit that is the first query, if all from there on are to be queries; else the newest
+            are, as many as the rules say.
         test_share: the share of the queries, the newest, that are the split `test`, 0 to 1; the others are `tuning`.
     """
 
@@ -76,6 +78,7 @@ class HistorySettings:
     rules: CommitRules = field(default_factory=CommitRules)
     view: str = "files"
     test_share: float = 0.4
+    first: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("view", self.view, VIEWS)
@@ -106,8 +109,9 @@ def history_dataset(
     head = repository.resolve(settings.head)
     notify("reading commits", 0, settings.commits)
     line = repository.first_parents(head, settings.commits)
+    first = next((place for place, one in enumerate(line) if one.sha == settings.first), None)
     choice = choose_commits(
-        line, settings.rules, lambda blobs: {blob: text for blob, text, _ in _read(repository, blobs)}
+        line, settings.rules, lambda blobs: {blob: text for blob, text, _ in _read(repository, blobs)}, first=first
     )
     if not choice.chosen:
         why = "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items())
@@ -129,6 +133,8 @@ def history_dataset(
             "out": dict(choice.out),
             "files_out": dict(history.left_out.most_common()),
             "view": settings.view,
+            "merges": settings.rules.merges,
+            "keep_issues": settings.rules.keep_issues,
         },
         "labelling": _LABELLING[settings.view],
         "notes": _NOTES,
