@@ -59,17 +59,18 @@ def words(tokens: int = MOST, n: int = 300) -> Any:
     return ctxbench.pipeline(search, refine=[{"first": {"n": n}}, {"budget": {"tokens": tokens, "skip": True}}])
 
 
-def codebase(**values: Any) -> dict[str, Any]:
-    """The shipped selector with other values."""
-    return {"selector": "codebase", "set": {"tokens": MOST, **values}}
+def codebase(selector: str = "codebase", **values: Any) -> dict[str, Any]:
+    """The shipped selector, or a preset of it, with other values."""
+    return {"selector": selector, "set": {"tokens": MOST, **values}}
 
 
-def at_budgets() -> dict[str, Any]:
-    """Both at each budget, with as many items as fit."""
+def at_budgets(view: str) -> dict[str, Any]:
+    """Both at each budget, with as many items as fit; over definitions with the preset for them."""
+    name = "codebase/definitions" if view == "definitions" else "codebase"
     return {
-        f"{name} {tokens}": one
+        f"{named} {tokens}": one
         for tokens in BUDGETS
-        for name, one in (("bm25", words(tokens)), ("codebase", codebase(tokens=tokens, max_files=300)))
+        for named, one in (("bm25", words(tokens)), ("codebase", codebase(name, tokens=tokens, max_files=300)))
     }
 
 
@@ -235,7 +236,8 @@ And with more. What pays nothing, or little for the parsing of a whole tree, is 
 ## Files or definitions, within a budget
 
 Complete (in per cent) is a request of which all changed files, or all changed definitions, are offered whole; a changed
-line outside of any definition needs the outline of its file. As many items are offered as fit.
+line outside of any definition needs the outline of its file. As many items are offered as fit; over definitions by the
+preset `codebase/definitions`.
 
 {head}
 |---:|---:|---:|---:|---:|---:|---:|---:|---:|
@@ -258,7 +260,7 @@ def main() -> int:
     without = {f"without {name}": codebase(**{name: 0.001 if name == "words" else 0.0}) for name in SOURCES}
     with tempfile.TemporaryDirectory() as folder:
         files, definitions = (
-            [measured(one, view, {**asked, **at_budgets()}, Path(folder)) for one in repositories]
+            [measured(one, view, {**asked, **at_budgets(view)}, Path(folder)) for one in repositories]
             for view, asked in (("files", {**ten, **without, **added()}), ("definitions", {}))
         )
     write_atomic(ROOT / "reports" / "codebase.md", page(files, definitions))
