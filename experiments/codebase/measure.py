@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_weights
 
 import ctxbench
 from ctxbench.bench.stats import LEVEL, compare
@@ -261,7 +262,8 @@ def main() -> int:
             [measured(one, view, {**asked, **at_budgets()}, Path(folder)) for one in repositories]
             for view, asked in (("files", {**ten, **without, **added()}), ("definitions", {}))
         )
-    write_atomic(ROOT / "reports" / "codebase.md", page(files, definitions))
+        own = own_weights.section(sorted(Path(folder).glob("*-files")), gain)
+    write_atomic(ROOT / "reports" / "codebase.md", f"{page(files, definitions)}\n{own}")
     return 0
 
 
