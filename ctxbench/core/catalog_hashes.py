@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -15,11 +16,18 @@ class CatalogPrefix(NamedTuple):
     before: CatalogPrefix | None
 
 
+_LONG = 1_000  # characters of a text that goes in by its own hash, which is made once
 _COMPACT = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each item
 
 
 def hashed(
-    items: Sequence[Any], names: tuple[str, ...], digest: Any, *, n_items: int, before: CatalogPrefix | None
+    items: Sequence[Any],
+    names: tuple[str, ...],
+    digest: Any,
+    *,
+    n_items: int,
+    before: CatalogPrefix | None,
+    texts: MutableMapping[str, str],
 ) -> tuple[Any, CatalogPrefix]:
     """Go on with a digest over more items, by some attributes or (none named) by all fields.
 
@@ -29,10 +37,20 @@ def hashed(
         digest: over the items before; is changed.
         n_items: how many there are then.
         before: those before.
+        texts: hashes of long texts of items that are known; those that are made are added.
     """
     for item in items:
-        row = [getattr(item, name) for name in names] if names else item.as_row()
+        row = [_short(getattr(item, name), item.text, texts) for name in names] if names else item.as_row()
         # `repr` is four times as fast, and its hash is kept nowhere. A schema's order is sent, so that it counts.
         text = repr(row) if names else _COMPACT.encode(row)
         digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
     return digest, CatalogPrefix(n_items, digest.hexdigest(), before)
+
+
+def _short(value: Any, text: str, texts: MutableMapping[str, str]) -> Any:
+    """What stands for an attribute; most attributes of a file that are long are its text itself."""
+    if len(text) < _LONG or value != text:
+        return value
+    if text not in texts:
+        texts[text] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return (texts[text],)  # no attribute is a tuple of one text

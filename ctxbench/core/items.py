@@ -245,6 +245,7 @@ class Catalog(Sequence[Item]):
         self._items = tuple(items)
         self._position: dict[ItemKey, int] = {}
         self._digests: dict[tuple[str, ...], tuple[Any, CatalogPrefix]] = {}
+        self._texts: dict[str, str] = {}  # hashes of long texts
         self._facts_before: Facts | None = None  # of the catalog that this one extends
         self.kept: dict[Hashable, Any] = {}
         self._place(self._items, first=0)
@@ -283,14 +284,14 @@ class Catalog(Sequence[Item]):
         whole._position = self._position.copy()
         whole._place(added, first=len(self))
         whole._digests = {
-            names: hashed(added, names, digest.copy(), n_items=len(whole), before=prefix)
+            names: hashed(added, names, digest.copy(), n_items=len(whole), before=prefix, texts=self._texts)
             # a copy, which CPython makes in one step: another thread may ask for one more hash meanwhile
             for names, (digest, prefix) in list(self._digests.items())
             if not ends or (names and "until" not in names)
         }
         before = self.__dict__.get("facts", self._facts_before)
         whole._facts_before = None if before is None else before.ended(ends)
-        whole.kept = self.kept
+        whole.kept, whole._texts = self.kept, self._texts
         if "ids" in self.__dict__:
             whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)
         return whole
@@ -338,7 +339,9 @@ class Catalog(Sequence[Item]):
     def _prefix(self, names: tuple[str, ...]) -> CatalogPrefix:
         """The hash of all items by some attributes, or by all, with those of the catalogs that this one extends."""
         if names not in self._digests:
-            self._digests[names] = hashed(self._items, names, hashlib.sha256(), n_items=len(self), before=None)
+            self._digests[names] = hashed(
+                self._items, names, hashlib.sha256(), n_items=len(self), before=None, texts=self._texts
+            )
         return self._digests[names][1]
 
     @cached_property

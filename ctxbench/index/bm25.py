@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
-from ctxbench.core.items import Catalog, Item
+from ctxbench.core.items import TEXT_FIELDS, Catalog, Item
 from ctxbench.core.stages import Resources
+from ctxbench.index.kept_words import ItemReader
 from ctxbench.index.versions import index_over
-from ctxbench.index.word_index import Added, Occurrences, Statistics, WordIndex, by_item
+from ctxbench.index.word_index import Added, Statistics, WordIndex, by_item
 from ctxbench.index.words import WordRule, field_words, name_words, weighted_words
 from ctxbench.text.chunking.item_chunks import searched
 
@@ -79,19 +80,20 @@ class Bm25Index(WordIndex):
     def _asked(self, words: str | Mapping[str, float]) -> Mapping[str, float]:
         return self.words([words], [1.0]) if isinstance(words, str) else words
 
-    def _read(self, items: Sequence[Item], *, first: int) -> tuple[Occurrences, FloatArray]:
+    def _reader(self) -> ItemReader:
         server, bodies, rule = self._settings.server, self._settings.bodies, self._settings.rule
-        texts = [rule.words(_text(item, server=server, bodies=bodies)) for item in items]
-        position = np.arange(first, first + len(texts), dtype=np.int64)
-        occurrences = Occurrences.of_texts(texts, item=position, field=np.zeros(len(texts), dtype=np.int64))
-        return occurrences, np.array([[len(text) for text in texts]], dtype=np.float64)
+
+        def source(item: Item) -> str:
+            text = searched(item, bodies=bodies)
+            return f"{item.server} {text}" if server and item.server else text
+
+        return ItemReader(rule=f"bm25 {rule}", n_fields=1, source=source, words=lambda item: [rule.words(source(item))])
 
     def _mean_length(self, length: FloatArray) -> FloatArray:
         return np.asarray(length.sum(axis=1) / max(length.shape[1], 1))
 
-    def _weighed(self, item: IntArray, field: IntArray, statistics: Statistics) -> Added:  # noqa: ARG002
+    def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:  # noqa: ARG002
         k1, b, variant = self._settings[:3]
-        item, count = by_item(item, np.ones(len(item)))
         share = count / (count + k1 * (1.0 - b + b * self._length[0, item] / statistics.mean_length[0]))
         n, counted = len(item), statistics.n_items
         if variant == "bm25+":
@@ -115,11 +117,6 @@ def bm25_index(catalog: Catalog, resources: Resources, **given: Any) -> Bm25Inde
     return index
 
 
-def _text(item: Item, *, server: bool, bodies: bool) -> str:
-    text = searched(item, bodies=bodies)
-    return f"{item.server} {text}" if server and item.server else text
-
-
 class Bm25fIndex(WordIndex):
     """BM25F scores of one catalog.
 
@@ -138,23 +135,28 @@ class Bm25fIndex(WordIndex):
         self._k1 = k1
         super().__init__(catalog)
 
-    def _read(self, items: Sequence[Item], *, first: int) -> tuple[Occurrences, FloatArray]:
-        fields = len(self._names)
-        texts = [words[name] for words in map(field_words, items) for name in self._names]
-        place = np.arange(len(texts), dtype=np.int64)
-        occurrences = Occurrences.of_texts(texts, item=first + place // fields, field=place % fields)
-        lengths = np.array([len(text) for text in texts], dtype=np.float64)
-        return occurrences, np.ascontiguousarray(lengths.reshape(len(items), fields).T)
+    def _reader(self) -> ItemReader:
+        def words(item: Item) -> list[list[str]]:
+            held = field_words(item)
+            return [held[name] for name in self._names]
+
+        return ItemReader(
+            rule=f"bm25f {self._names}",
+            n_fields=len(self._names),
+            source=lambda item: repr([getattr(item, name) for name in TEXT_FIELDS]),
+            words=words,
+        )
 
     def _mean_length(self, length: FloatArray) -> FloatArray:
         return np.asarray(length.sum(axis=1) / np.maximum(np.count_nonzero(length, axis=1), 1))
 
-    def _weighed(self, item: IntArray, field: IntArray, statistics: Statistics) -> Added:
+    def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:
+        item, field = np.repeat(item, count), np.repeat(field, count)  # added one by one, as the sums always were
         b = self._b[field]
         share = self._weights[field] / (1.0 - b + b * self._length[field, item] / statistics.mean_length[field])
-        item, count = by_item(item, share)
+        item, total = by_item(item, share)
         n = len(item)
-        return Added(item, math.log(1.0 + (statistics.n_items - n + 0.5) / (n + 0.5)) * (count / (self._k1 + count)))
+        return Added(item, math.log(1.0 + (statistics.n_items - n + 0.5) / (n + 0.5)) * (total / (self._k1 + total)))
 
 
 def query_words(chunks: Sequence[str], weights: Sequence[float]) -> dict[str, float]:

@@ -3,66 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 
-from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, firsts, owners, starts
-from ctxbench.core.items import Catalog, Item
-
-
-@dataclass(frozen=True, eq=False)
-class Occurrences:
-    """Every time that a word stands in an item: by word, then by item, then in the order of its fields.
-
-    Attributes:
-        word: the number of every word, in the order of first appearance.
-        start: CSR starts by word, shape (n_words + 1,).
-        item: catalog position, shape (n_occurrences,).
-        field: which field of the item, shape (n_occurrences,).
-    """
-
-    word: Mapping[str, int]
-    start: IntArray
-    item: IntArray
-    field: IntArray
-
-    @classmethod
-    def of_texts(cls, texts: Sequence[Sequence[str]], *, item: IntArray, field: IntArray) -> Occurrences:
-        """The words of some texts.
-
-        Args:
-            texts: the words of each text.
-            item, field: which item's text each is, and which field of it, shape (n_texts,).
-        """
-        number: dict[str, int] = {}
-        word = np.array([number.setdefault(one, len(number)) for text in texts for one in text], dtype=np.int64)
-        text = owners(starts([len(text) for text in texts]))
-        order = np.lexsort((field[text], item[text], word))
-        text = text[order]
-        return cls(number, starts(np.bincount(word, minlength=len(number))), item[text], field[text])
-
-    def extended(self, more: Occurrences) -> Occurrences:
-        """These, and those of items that stand behind all items here; equal to what `of_texts` makes of all texts."""
-        number = dict(self.word)
-        numbers = np.array([number.setdefault(word, len(number)) for word in more.word], dtype=np.int64)
-        lengths = np.zeros(len(number), dtype=np.int64)
-        lengths[: len(self.word)] = np.diff(self.start)
-        ends = starts(lengths)[1:]  # those of a word that is new here stand behind all
-        word = numbers[owners(more.start)]
-        order = np.argsort(word, kind="stable")
-        place = ends[word[order]]
-        lengths += np.bincount(word, minlength=len(number))
-        item = np.insert(self.item, place, more.item[order])
-        return Occurrences(number, starts(lengths), item, np.insert(self.field, place, more.field[order]))
-
-    def of(self, word: str) -> slice:
-        """The occurrences of a word; none of one that no item holds."""
-        number = self.word.get(word)
-        return slice(0, 0) if number is None else slice(int(self.start[number]), int(self.start[number + 1]))
+from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, firsts
+from ctxbench.core.items import Catalog
+from ctxbench.index.kept_words import ItemReader, read_words
+from ctxbench.index.occurrences import Occurrences
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +56,14 @@ class WordIndex(ABC):
     """
 
     def __init__(self, catalog: Catalog) -> None:
-        self._put(*self._read(catalog, first=0))
+        self._put(*read_words(catalog, self._reader()))
 
     def extended(self, catalog: Catalog) -> Self:
         """The index of a catalog that begins with the items of this one; only what was added is split into words."""
         before = self._length.shape[1]
-        occurrences, length = self._read(catalog[before:], first=before)
-        length = np.concatenate([self._length, length], axis=1)
-        return copy(self)._put(self._occurrences.extended(occurrences), length)  # noqa: SLF001 - of this class
+        occurrences, length = read_words(catalog[before:], self._reader())
+        occurrences = self._occurrences.extended(occurrences.behind(before))
+        return copy(self)._put(occurrences, np.concatenate([self._length, length], axis=1))  # noqa: SLF001 - of this class
 
     def scores(self, words: Mapping[str, float], *, counted: BoolArray | None = None) -> FloatArray:
         """Score every item for words with their weights.
@@ -141,19 +92,16 @@ class WordIndex(ABC):
         return out
 
     @abstractmethod
-    def _read(self, items: Sequence[Item], *, first: int) -> tuple[Occurrences, FloatArray]:
-        """The words of some items, the first of them at position `first`, and how many each field of each has.
-
-        Lengths have the shape (n_fields, n_items).
-        """
+    def _reader(self) -> ItemReader:
+        """How items are read as words."""
 
     @abstractmethod
     def _mean_length(self, length: FloatArray) -> FloatArray:
         """The mean length of each field of some items, shape (n_fields,)."""
 
     @abstractmethod
-    def _weighed(self, item: IntArray, field: IntArray, statistics: Statistics) -> Added:
-        """What a word adds, by the items and fields that it stands in, shape (n_occurrences,) >= 1."""
+    def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:
+        """What a word adds, by the items and fields that it stands in and how often, shape (n_rows,), n_rows >= 1."""
 
     def _put(self, occurrences: Occurrences, length: FloatArray) -> Self:
         self._occurrences, self._length = occurrences, length
@@ -172,11 +120,12 @@ class WordIndex(ABC):
     def _added(self, word: str, statistics: Statistics) -> Added:
         if (known := statistics.added.get(word)) is None:
             rows = self._occurrences.of(word)
-            item, field = self._occurrences.item[rows], self._occurrences.field[rows]
+            held = self._occurrences
+            item, field, count = (part[rows].astype(np.int64) for part in (held.item, held.field, held.count))
             if statistics.counted is not None:
                 kept = statistics.counted[item]
-                item, field = item[kept], field[kept]
-            known = self._weighed(item, field, statistics) if len(item) else Added(item, np.zeros(0))
+                item, field, count = item[kept], field[kept], count[kept]
+            known = self._weighed(item, field, count, statistics) if len(item) else Added(item, np.zeros(0))
             statistics.added[word] = known
         return known
 

@@ -12,12 +12,11 @@ from ctxbench.core.errors import StorageError
 from ctxbench.index.code.code_extraction import extracted
 from ctxbench.index.code.code_records import CodeDefinition, CodeFacts, Import
 from ctxbench.index.code.grammars import GRAMMARS, grammar, grammar_name, grammar_version
-from ctxbench.index.code.languages import language_of
+from ctxbench.index.code.languages import LONGEST_LINE, is_minified, language_of
 from ctxbench.io.cache import cache_dir
 from ctxbench.io.checked_rows import CheckedRows
 
 _LARGEST = 1_000_000  # characters of a file whose syntax is looked into
-_LONGEST_LINE = 5_000  # characters; what has longer ones was made by a program
 _FORM = "2"  # goes up with whatever changes the facts of a text, beside a query
 _MOST = 50_000  # texts whose facts stay in memory
 _BATCH = 500  # texts whose facts are written at once, so that a run that is stopped keeps most
@@ -66,14 +65,14 @@ def _left_out(name: str | None, content: str) -> str:
         return "no grammar for its language"
     if len(content) > _LARGEST:
         return f"over {_LARGEST:,} characters"
-    if len(content) > _LONGEST_LINE and max(map(len, content.split("\n"))) > _LONGEST_LINE:
-        return f"a line of over {_LONGEST_LINE:,} characters"
+    if is_minified(content):
+        return f"a line of over {LONGEST_LINE:,} characters"
     return "" if grammar(name) is not None else "its grammar is not installed"
 
 
 def _plain_doc(content: str) -> str:
     """The first line that has a letter, without marks of headings and comments."""
-    for line in content[:_LONGEST_LINE].splitlines():
+    for line in content[:LONGEST_LINE].splitlines():
         text = line.strip(" \t#=*/<!->;%")
         if any(map(str.isalpha, text)):
             return text[:300]

@@ -1,7 +1,9 @@
-"""The language of a file, by its name alone."""
+"""The language of a file, by its name alone; and whether a program wrote its text, by its lines."""
 
 from __future__ import annotations
 
+LONGEST_LINE = 5_000
+"""Characters of a line, beyond which a program wrote it."""
 _BY_ENDING = """
 python: py pyi pyw; rust: rs; typescript: ts tsx mts cts; javascript: js jsx mjs cjs; go: go; java: java
 kotlin: kt kts; scala: scala sbt; groovy: groovy gradle; c: c h; cpp: cc cpp cxx hh hpp hxx; csharp: cs
@@ -41,3 +43,14 @@ def language_of(path: str) -> str | None:
     name = path.rpartition("/")[2].casefold()
     stem, dot, ending = name.rpartition(".")
     return _NAMES.get(name) or (_ENDINGS.get(ending) if dot and stem else None)
+
+
+def is_minified(text: str) -> bool:
+    """Whether a text has a line of over 5,000 characters, which only programs write."""
+    at = 0
+    while len(text) - at > LONGEST_LINE:  # from window to window; to split the text would take twenty times as long
+        end = text.rfind("\n", at, at + LONGEST_LINE + 1)
+        if end < 0:
+            return True
+        at = end + 1
+    return False

@@ -7,6 +7,7 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -136,12 +137,14 @@ def items_of_tree(
     check_choice("view", view, VIEWS)
     left_out: _LeftOut = defaultdict(list)
     read = _at_commit if commit is not None else _in_working_tree
-    texts = dict(sorted(read(repository, commit or "", most_bytes, left_out)))
+    head = commit or repository.head()
+    with ThreadPoolExecutor(1) as pool:  # git walks the history meanwhile
+        walked = pool.submit(repository.first_parents, head, commits, renames=False) if head and commits else None
+        texts = dict(sorted(read(repository, commit or "", most_bytes, left_out)))
     if not texts:
         out = f"; {sum(map(len, left_out.values())):,} are left out: {', '.join(left_out)}" if left_out else ""
         raise StorageError(f"{repository.path} has no file that can be an item{out}")
-    head = commit or repository.head()
-    line = repository.first_parents(head, commits, renames=False) if head and commits else []
+    line = walked.result() if walked is not None else []
     times = [iso_time(time) for time in line_times([one.time for one in line])]
     touched = {change.path: time for one, time in zip(line, times, strict=True) for change in one.changes}
     if view == "definitions":

@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 
 from ctxbench.core.items import Item, ItemKey, Link
 from ctxbench.index.code.code_records import CodeDefinition, CodeFacts
-from ctxbench.index.code.languages import language_of
+from ctxbench.index.code.languages import LONGEST_LINE, is_minified, language_of
 from ctxbench.sources.repository.git_reader import LineCommit
 
 VIEWS = ("files", "definitions")
 MOST_BYTES = 1_000_000
-_LONGEST_LINE = 5_000
 _LOOKED_AT = 8_192  # bytes in which git, too, looks for a NUL
 
 
@@ -26,8 +25,8 @@ def text_or_fault(data: bytes) -> tuple[str, str]:
     except UnicodeDecodeError:
         return "", "not UTF-8"
     text = text.replace("\r\n", "\n")
-    if len(text) > _LONGEST_LINE and max(map(len, text.split("\n"))) > _LONGEST_LINE:
-        return "", f"minified (a line over {_LONGEST_LINE:,} characters)"
+    if is_minified(text):
+        return "", f"minified (a line over {LONGEST_LINE:,} characters)"
     return text, ""
 
 

@@ -1,0 +1,175 @@
+"""Words of items, kept on disk: of a catalog that was searched before, only items that are new are split into words.
+
+What one rule made of the items of a catalog is one sealed file in `words-1` of the cache folder. It is called after
+the smallest digest of what they were made of, and looked for under the smallest few: a catalog in which some items
+changed has most of these still, and nobody need know what it is called or where it lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import nsmallest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.items import Item
+from ctxbench.index.occurrences import Occurrences
+from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
+
+LEAST = 2_000_000
+"""Characters that are worth a file: they take some 0.3 s to split, and a file of them some 0.02 s to read."""
+MOST_FILES = 16
+"""So many are kept, those used last; one has some 0.4 bytes for each character of its catalog."""
+_FORM = "1"  # goes up with whatever changes the words of an item; a test tells when
+_NAMES = 8  # smallest digests under which a file is looked for
+_DIGEST = 32  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemReader:
+    """How items are read as words.
+
+    Attributes:
+        rule: what words depend on beside the source; of equal rules equal sources have equal words.
+        n_fields: that each item has.
+        source: what the words of an item are made of.
+        words: those of each field of an item.
+    """
+
+    rule: str
+    n_fields: int
+    source: Callable[[Item], str]
+    words: Callable[[Item], list[list[str]]]
+
+    def split(self, items: Sequence[Item]) -> tuple[Occurrences, FloatArray]:
+        """The words of items, as `read_words` gives them."""
+        fields = [field for item in items for field in self.words(item)]
+        lengths = np.array([len(field) for field in fields], dtype=np.float64).reshape(len(items), self.n_fields)
+        return Occurrences.of_texts(fields, fields=self.n_fields), np.ascontiguousarray(lengths.T)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptWords:
+    """The words of some texts.
+
+    Attributes:
+        digests: of the texts, distinct.
+        occurrences: of words; items are texts, by their places.
+        length: words in each field of each text, shape (n_fields, n_texts).
+    """
+
+    digests: tuple[bytes, ...]
+    occurrences: Occurrences
+    length: FloatArray
+
+    def packed(self) -> bytes:
+        """As bytes, of which `unpacked` makes the same."""
+        held, out = self.occurrences, io.BytesIO()
+        words = "\n".join(held.word).encode("utf-8", "surrogatepass")  # no word holds white space
+        texts = [np.frombuffer(text, dtype=np.uint8) for text in (b"".join(self.digests), words)]
+        arrays: list[npt.NDArray[Any]] = [*texts, held.start, held.item, held.field, held.count, self.length]
+        for array in arrays:
+            np.save(out, array, allow_pickle=False)
+        return out.getvalue()
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> KeptWords:
+        """What `packed` made these bytes of."""
+        file = io.BytesIO(data)
+        digests, words, start, item, field, count, length = (np.load(file, allow_pickle=False) for _ in range(7))
+        text, whole = words.tobytes().decode("utf-8", "surrogatepass"), digests.tobytes()
+        number = {word: place for place, word in enumerate(text.split("\n") if text else ())}
+        parts = tuple(whole[place : place + _DIGEST] for place in range(0, len(whole), _DIGEST))
+        return cls(parts, Occurrences(number, start, item, field, count), length)
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self.places
+
+    @cached_property
+    def places(self) -> Mapping[bytes, int]:
+        """The place of each text by its digest."""
+        return {digest: place for place, digest in enumerate(self.digests)}
+
+    def extended(self, more: KeptWords) -> KeptWords:
+        """These, and those of texts that are not here."""
+        occurrences = self.occurrences.extended(more.occurrences.behind(len(self.digests)))
+        length = np.concatenate([self.length, more.length], axis=1)
+        return KeptWords((*self.digests, *more.digests), occurrences, length)
+
+    def taken(self, digests: Sequence[bytes]) -> KeptWords:
+        """Those of the texts with these digests, in this order; all are here."""
+        places = np.array([self.places[digest] for digest in digests], dtype=np.int64)
+        return KeptWords(tuple(digests), self.occurrences.taken(places), self.length[:, places])
+
+
+def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[Occurrences, FloatArray]:
+    """The words of items, from the disk where they are kept; nothing but the time is changed by that.
+
+    Only what is new is split, and kept once it is `LEAST` characters long; less is not looked for at all. Nothing is
+    kept of what was said or remembered, or is one user's, so that it can be forgotten. A file that is damaged, or
+    cannot be written, is done without.
+
+    Returns:
+        The words, items numbered from 0 on, and how many each field has, shape (n_fields, n_items).
+    """
+    public = {place: source for place, item in enumerate(items) if _public(item) and (source := reader.source(item))}
+    if sum(map(len, public.values())) < LEAST:
+        return reader.split(items)
+    digests = [
+        hashlib.sha256(public[place].encode("utf-8", "surrogatepass")).digest()
+        if place in public
+        else place.to_bytes(8, "little")  # of no other length, so that it is nobody's digest
+        for place in range(len(items))
+    ]
+    texts = {digests[place]: place for place in public}
+    folder, names = cache_dir() / "words-1", _names(reader.rule, texts)
+    path = next((path for name in names if (path := folder / name).exists()), None)
+    data = None if path is None else read_sealed(path)
+    known = None if data is None else KeptWords.unpacked(data)
+    new = {digest: place for digest, place in texts.items() if known is None or digest not in known}
+    held = _held(known, reader, items, new)
+    if sum(len(public[place]) for place in new.values()) >= LEAST:
+        _keep(folder / names[0], held if len(held.digests) <= 2 * len(texts) else held.taken([*texts]))
+    elif path is not None:
+        with suppress(OSError):
+            os.utime(path)
+    whole = _held(held, reader, items, {digest: at for at, digest in enumerate(digests) if at not in public})
+    found = whole.taken(digests)
+    return found.occurrences, found.length
+
+
+def _held(known: KeptWords | None, reader: ItemReader, items: Sequence[Item], new: Mapping[bytes, int]) -> KeptWords:
+    """What is known, and the words of items that are not, by their digests."""
+    if known is not None and not new:
+        return known
+    more = KeptWords(tuple(new), *reader.split([items[place] for place in new.values()]))
+    return more if known is None else known.extended(more)
+
+
+def _public(item: Item) -> bool:
+    return item.user is None and (item.type not in ("message", "memory") or item.kind == "commit")
+
+
+def _names(rule: str, digests: Iterable[bytes]) -> list[str]:
+    """What a file may be called, by what the words were made by and some digest of its texts."""
+    made_by = hashlib.sha256(f"{_FORM}\0{unicodedata.unidata_version}\0{rule}".encode()).hexdigest()
+    return [f"{made_by[:16]}-{digest.hex()[:32]}" for digest in nsmallest(_NAMES, digests)]
+
+
+def _keep(path: Path, held: KeptWords) -> None:
+    """Write a file, and take out those that were not used for the longest time."""
+    write_sealed(path, held.packed())
+    with suppress(OSError):  # another process may take them out, too
+        for old in sorted(path.parent.iterdir(), key=lambda one: -one.stat().st_mtime)[MOST_FILES:]:
+            old.unlink()
