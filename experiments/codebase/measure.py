@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_weights
 from repo_map import RepoMaps
 
 import ctxbench
@@ -349,8 +350,9 @@ def main() -> int:
             [measured(one, view, {**own, **at_budgets(view)}, Path(folder), maps.get(one)) for one in repositories]
             for view, own in (("files", {**ten, **without, **added()}), ("definitions", {}))
         )
+        own = own_weights.section(sorted(Path(folder).glob("*-files")), gain)
     took = seconds(repositories[int(np.argmax([one.n_items for one in files]))])
-    write_atomic(ROOT / "reports" / "codebase.md", page(files, definitions, took))
+    write_atomic(ROOT / "reports" / "codebase.md", f"{page(files, definitions, took)}\n{own}")
     return 0
 
 
