@@ -69,7 +69,9 @@ PARAMETERS = {
     "greedy": [{"tokens": 60, "reserved": 0, "after": 1, "stop_items": 1}, {"type_share": None, "stop_share": None}],
     "knapsack": [{"tokens": 60, "reserved": 20}, {"tokens": 5, "reserved": 0}],
     "excerpts": [{"characters": 30, "types": ["rule", "reference", "file"]}, {"characters": 1}],
+    "outline": [{"tokens": 60, "n": 1}, {"tokens": 40, "n": 0, "per_token": 0.3}, {"tokens": 0}],
     "truncate": [{"tokens": 12}, {"tokens": 1}],
+    "whole_file": [{"tokens": 60, "share": 0.1}, {"tokens": 60, "share": 1.0, "per_token": 0.5}, {"tokens": 0}],
     "rendered": [{"tokens": 40}, {"tokens": 5}, {"tokens": 0}],
     "rrf": [{"k": 0}],
     "features": [{"columns": ["retrieved.score", "item.tool", "request.words", "slots.filled", "sentence.fusion"]}],
@@ -90,6 +92,7 @@ PARAMETERS = {
         },
         {"weights": {f"assembly.{name}": 0.2 for name in ("tf", "tfidf", "keywords", "recency", "source", "uses")}},
     ],
+    "file_kinds": [{"documents": 0.5, "tests": 2.0}],
     "price": [{"overhead": 1}],
     "weighted": [{"normalise": "z"}, {"weights": {"dense": 0.7, "bm25": 0.3}}],
     "sentences": [{"limit": 7}, {"rule": "marked"}],
@@ -132,7 +135,7 @@ def parameters_of(kind, name):
 
 
 NEEDED = {"tool_rules": {"rules": {"create_issue": ["close_issue"]}}}  # what has no default
-BEHIND = {"price": "random"}  # what reads scores from 0 to 1 stands behind such
+BEHIND = {"price": "random", "file_kinds": "random"}  # what reads scores of 0 or more stands behind such
 OF_FILES = ("probability", "abstain")  # need a fit; tests/steps/test_calibrated.py makes one and runs the suite
 ASKING = ("llm",)  # needs a server; tests/steps/test_llm.py starts one and runs the suite
 ELSEWHERE = (*OF_FILES, *ASKING)

@@ -81,6 +81,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "rank": {
         "features": "ctxbench.steps.calibrated:Features",
+        "file_kinds": "ctxbench.steps.file_kinds:FileKinds",
         "linear": "ctxbench.steps.linear:Linear",
         "llm": "ctxbench.steps.llm:Llm",
         "rrf": "ctxbench.steps.rank:Rrf",
@@ -110,8 +111,10 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "excerpts": "ctxbench.steps.excerpts:Excerpts",
         "greedy": "ctxbench.steps.knapsack:Greedy",
         "knapsack": "ctxbench.steps.knapsack:Knapsack",
+        "outline": "ctxbench.steps.file_fits:Outline",
         "rendered": "ctxbench.steps.template:Rendered",
         "truncate": "ctxbench.steps.fit:Truncate",
+        "whole_file": "ctxbench.steps.file_fits:WholeFile",
     },
     "format": {
         "citations": "ctxbench.steps.citations:Citations",

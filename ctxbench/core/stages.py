@@ -190,7 +190,7 @@ class Step:
     @property
     def expands(self) -> bool:
         """Whether the step brings items in that were not found."""
-        return self.kind == "expand"
+        return self.kind == "expand" or (self.kind == "fit" and bool(self.says("brings_in")))
 
     @property
     def off(self) -> bool:

@@ -98,6 +98,11 @@ class Strategy:
         return False
 
     @property
+    def brings_in(self) -> bool:
+        """Whether a fit may offer what was not found, such as the rest of a file, as an expansion does."""
+        return False
+
+    @property
     def keeps_score(self) -> bool:
         """Whether a rank step leaves scores and order as they are, such as one that adds columns."""
         return False

@@ -244,7 +244,8 @@ def _contract_faults(step: Step, host: Pipeline, catalog: Catalog, requests: Seq
         after = step.call(query, table, resources)
         yield from table_faults(query, after)
         yield from session_faults(batch, after)
-        yield from refine_faults(step.kind, table, after, promotes=bool(step.says("promotes")))
+        may = {"promotes": bool(step.says("promotes")), "expands": step.expands}
+        yield from refine_faults(step.kind, table, after, **may)
     if _state(Batch.of(Catalog(catalog), requests), table) != state or _state(batch, table) != state:
         yield "it changed what it was given (catalog, requests or candidates)"
     if missing := resources.used - set(step.uses):

@@ -113,23 +113,26 @@ def retrieve_faults(table: Candidates) -> Iterator[str]:
         yield "a retriever marks nothing out; that is for cuts"
 
 
-def refine_faults(kind: str, before: Candidates, after: Candidates, *, promotes: bool = False) -> Iterator[str]:
+def refine_faults(
+    kind: str, before: Candidates, after: Candidates, *, promotes: bool = False, expands: bool | None = None
+) -> Iterator[str]:
     """What a refining step (`rank`, `cut`, `expand` or `fit`) did that its kind may not do.
 
-    A step that `promotes` may choose rows that were out.
+    A step that `promotes` may choose rows that were out; one that `expands` may add rows. None = as its kind does.
     """
+    expands = kind == "expand" if expands is None else expands
     was, now = _rows(before), _rows(after)
     if dropped := was.keys() - now.keys():
         yield f"rows are marked, never dropped; gone are (request, item) {sorted(dropped)[:3]}"
     added = sorted(now.keys() - was.keys())
-    if added and kind != "expand":
-        yield f"only an expand step may add rows; added are (request, item) {added[:3]}"
+    if added and not expands:
+        yield f"only an expand step may add rows, or a fit that `brings_in`; added are (request, item) {added[:3]}"
     new = np.array([now[key] for key in added], dtype=np.int64)
     if np.any((after.origin[new] < Origin.EXPANSION) | (after.tier[new] <= RANKED)):
         yield "a row that was added must have an expansion origin, and stand behind what is ranked"
     same = [key for key in was if key in now]
     old, kept = (np.array([rows[key] for key in same], dtype=np.int64) for rows in (was, now))
-    if kind == "expand":  # it may take over what an earlier rule kept out; all else stays as it was
+    if expands:  # it may take over what an earlier rule kept out; all else stays as it was
         stays = before.chosen[old] | (after.origin[kept] < Origin.EXPANSION)
         old, kept = old[stays], kept[stays]
         if np.any(np.diff(kept) < 0):

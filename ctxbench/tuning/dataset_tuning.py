@@ -174,7 +174,7 @@ class DatasetTuner:
         measured = {
             policy.name: found for policy in file.policies if (found := self._chosen(policy, self.choices[policy.name]))
         }
-        comparisons = compare_all(defaults, measured, self._compare)
+        comparisons = compare_all(defaults, measured, self._compare, file.policies)
         every = [defaults, *others, *(one for found in measured.values() for one in found.values())]
         results = {one.name: self.evaluator.result(one) for one in every}
         outcomes = tuple(

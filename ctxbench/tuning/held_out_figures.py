@@ -368,7 +368,10 @@ def comparison_pairs(defaults: T, found: Mapping[str, T]) -> dict[str, tuple[T, 
 
 
 def compare_all(
-    defaults: T, measured: Mapping[str, Mapping[str, T]], compare: Callable[[T, T, Metric], Comparison | None]
+    defaults: T,
+    measured: Mapping[str, Mapping[str, T]],
+    compare: Callable[[T, T, Metric], Comparison | None],
+    policies: Sequence[Policy],
 ) -> dict[Key, Comparison]:
     """Paired comparisons for all policies, corrected together.
 
@@ -376,15 +379,17 @@ def compare_all(
         defaults: the base with its defaults.
         measured: by policy, what `comparison_pairs` takes.
         compare: compares base and other by a metric; None = it applies to no query.
+        policies: those of `measured`, and others.
 
     Returns:
-        By policy, kind and metric name, for the metrics of `COMPARED`.
+        By policy, kind and metric name, for the metrics of `COMPARED` and what the policy is to better.
     """
+    aims = {policy.name: policy.objective for policy in policies}
     found = {
         (policy, kind, str(metric)): compare(base, other, metric)
         for policy, rows in measured.items()
         for kind, (base, other) in comparison_pairs(defaults, rows).items()
-        for metric in COMPARED
+        for metric in dict.fromkeys((*COMPARED, aims[policy]))
     }
     return correct({key: one for key, one in found.items() if one is not None})
 

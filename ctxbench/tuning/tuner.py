@@ -144,7 +144,7 @@ class CommonSetting:
             if (found := self._chosen(policy, self._choices[policy.name]))
         }
         every += [rows for found in measured.values() for rows in found.values()]
-        comparisons = compare_all(every[0], measured, self._compare)
+        comparisons = compare_all(every[0], measured, self._compare, self._file.policies)
         results = {rows[0].name: self._result(rows, level) for rows in every}
         outcomes = []
         for policy in self._file.policies:

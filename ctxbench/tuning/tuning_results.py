@@ -148,7 +148,7 @@ class PolicyOutcome:
         fixed: the first k items of the base selector's ranking, k tuned by the same policy; None = none meets it.
         fixed_own: the same of the chosen selector's ranking.
         against: paired comparisons of `chosen` with "defaults", "fixed" and "fixed_own", by that
-            key and metric name (completeness, tokens, items), Holm-corrected over the dataset.
+            key and metric name (completeness, tokens, items, the objective), Holm-corrected over the dataset.
         at_tokens: `chosen` against the first n items of the base's ranking at its own prompt tokens;
             None where queries failed.
         ranking: gain by a better ranking: `fixed_own` against `fixed`, by metric name.

@@ -237,6 +237,16 @@ def repr_of(found):
     ]
 
 
+def test_what_is_chosen_is_compared_by_what_the_policy_betters(ready):
+    policies = {"more": {"maximise": "recall", "constraints": [{"metric": "tokens", "at_most": 0.9, "of": "base"}]}}
+    (found,) = tune(ready(SEMANTIC, policies=policies, labels="split"), command="x").datasets
+    (outcome,) = found.outcomes
+    recall, base = outcome.against["defaults"]["recall"], found.default
+    assert list(outcome.against["defaults"]) == ["completeness", "tokens", "items", "recall"]
+    assert recall.base == pytest.approx(base.test["recall"].value, rel=1e-12)
+    assert recall.other == pytest.approx(outcome.chosen.test["recall"].value, rel=1e-12)
+
+
 # ----------------------------------------------------------------------------------------------- what cannot be met
 
 

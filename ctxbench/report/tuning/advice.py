@@ -100,6 +100,8 @@ def _offers(outcome: PolicyOutcome, chosen: SettingResult) -> str:
     if complete is not None and complete.n:
         interval = wording.difference_interval(COMPLETENESS, complete)
         said += f" at {wording.signed(COMPLETENESS, complete.difference)} points of completeness ({interval})"
+    for metric in tuning_texts.own_aim(outcome.policy):
+        said += f"; {tuning_texts.points(metric)} {tuning_texts.change_text(found, metric)[0]}"
     return said
 
 

@@ -61,9 +61,11 @@ def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[str]:
     yield from _wrapped(tuning_texts.choice_text(outcome, chosen), 4, 6)
     splits = {ALL: chosen.tuning} if dataset.all_decide else {TUNING: chosen.tuning, TEST: chosen.test}
     yield f"    {'':<{_ASIDE}}{''.join(f'{SPLITS[split]:<{_COLUMN}}' for split in splits)}".rstrip()
-    for metric in (COMPLETENESS, TOKENS):
+    aims = tuning_texts.own_aim(outcome.policy)
+    for metric in (*aims, COMPLETENESS, TOKENS):
         sides = (tuning_texts.estimate_text(found, metric) for found in splits.values())
-        yield f"    {TITLES[str(metric)]:<{_ASIDE}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
+        title = TITLES.get(str(metric), str(metric))
+        yield f"    {title:<{_ASIDE}}{''.join(f'{side:<{_COLUMN}}' for side in sides)}".rstrip()
     if not outcome.against:
         return
     for key, name in _OTHERS.items():
@@ -73,7 +75,9 @@ def _outcome(dataset: DatasetTuning, outcome: PolicyOutcome) -> Iterator[str]:
         yield f"    {name}"
         compared = outcome.against.get(key)
         yield from _wrapped(f"prompt tokens {', '.join(tuning_texts.change_text(compared, TOKENS))}", 6, 8)
-        yield from _wrapped(f"completeness, points {', '.join(tuning_texts.change_text(compared, COMPLETENESS))}", 6, 8)
+        for metric in (COMPLETENESS, *aims):
+            change = ", ".join(tuning_texts.change_text(compared, metric))
+            yield from _wrapped(f"{tuning_texts.points(metric)} {change}", 6, 8)
     yield from _wrapped(
         f"constraints, {SPLITS[reported_split(dataset)]}: {tuning_texts.constraints_text(outcome)}", 4, 6
     )

@@ -37,6 +37,16 @@ TUNING, TEST, ALL = "tuning", "test", "all"
 SPLITS = {TUNING: "tuning split", TEST: "test split", ALL: "all labels"}
 
 
+def own_aim(policy: Policy) -> tuple[Metric, ...]:
+    """What a policy is to better, if it is neither completeness nor tokens, which are told of every policy."""
+    return () if policy.objective in (COMPLETENESS, TOKENS) else (policy.objective,)
+
+
+def points(metric: Metric) -> str:
+    """A metric with the unit that differences of it are told in."""
+    return f"{metric}" if metric.declaration.scale == "amount" else f"{metric}, points"
+
+
 def estimate_text(found: Mapping[str, Estimate], metric: Metric) -> str:
     """A mean with its interval, `93.1 (90.2-95.5)`; a dash where there is none."""
     one = found.get(str(metric))

@@ -110,15 +110,17 @@ def iso_time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def commit_item(commit: LineCommit, *, text: str, created: str, changed: Iterable[ItemKey]) -> Item:
-    """A commit as an item of type `message` and kind `commit`, which no search offers.
+def commit_item(commit: LineCommit, *, text: str, created: str, changed: Iterable[ItemKey]) -> Item | None:
+    """A commit as an item of type `message` and kind `commit`, which no search offers; None if it changed no file.
 
     Args:
-        commit: of which the hash is taken.
+        commit: its hash is taken, and how many files it changed, whether or not they are items.
         text: its message, cleaned.
         created: its time on the line, see `line_times`.
         changed: the items that it made, or ended without another version; the item links to them by `changes`.
     """
+    if not commit.changes:
+        return None
     return Item(
         type="message",
         name=f"commit-{commit.sha[:12]}",
@@ -126,5 +128,6 @@ def commit_item(commit: LineCommit, *, text: str, created: str, changed: Iterabl
         kind="commit",
         include="manual",
         created=created,
+        metadata={"files": len(commit.changes)},
         links=tuple(Link("changes", key) for key in changed),
     )

@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from ctxbench.bench.metrics import parse_metric
 from ctxbench.report.tuning.advice import advice, answer, more
+from ctxbench.report.tuning.tuning_console import console_table
 
+recall_metric = parse_metric("recall")
 VALUES = "calibrated with contextTopK 20, contextTopN 12, contextIncludeScore 0.7, contextMargin 0.15"
 OFFERS = (
     # 320 against 550 tokens, +-20; 92.0 against 92.1 points, +-2
@@ -44,6 +47,17 @@ def test_without_constraints_nothing_is_said_of_targets(made):
 def test_more_tokens_are_said_to_be_more(made):
     outcome = made.outcome(against={"defaults": made.changes((100.0, 150.0), (0.9, 0.95))})
     assert " offers 50.0% more prompt tokens (+30.0 to +70.0) at +5.0 points" in advice(made.dataset(), outcome)
+
+
+def test_what_a_policy_betters_beside_completeness_and_tokens_is_told(made):
+    recall = made.comparison(0.6, 0.75, 0.05)
+    against = {"defaults": {**made.changes((550.0, 320.0), (0.921, 0.92)), "recall": recall}}
+    policy = replace(made.WITHIN, objective=recall_metric)
+    outcome = made.outcome(policy, verdicts=(), against=against)
+    assert advice(made.dataset(), outcome).endswith("(−2.1 to +1.9); recall, points +15.0 (+10.0 to +20.0).")
+    shown = console_table(made.tuning(made.dataset(outcomes=(outcome,))))
+    assert "recall %       95.3" in shown  # on the tuning split; a third of the way from 0.93 to 1
+    assert "recall, points +15.0 (+10.0 to +20.0)" in shown
 
 
 def test_what_misses_its_target_on_the_test_split_is_not_recommended(made):

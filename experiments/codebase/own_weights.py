@@ -1,0 +1,105 @@
+"""Whether weights that were chosen on a repository's own older commits beat the shipped ones on its newer commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+import ctxbench
+from ctxbench.bench.metrics import parse_metric
+from ctxbench.core.arrays import FloatArray
+from ctxbench.core.stages import Step
+from ctxbench.steps.rank import Weighted, normalised
+from ctxbench.tuning.dataset_tuning import DatasetTuner
+from ctxbench.tuning.fits.line_search import fit_linear
+from ctxbench.tuning.fits.rank_states import LinearCases
+from ctxbench.tuning.opened_inputs import TuningInputs, open_tuning
+from ctxbench.tuning.policy_file import read_policies
+from ctxbench.tuning.tuner import no_progress
+
+POLICY = Path(__file__).parents[1] / "tuning" / "own-weights.yaml"
+SHIPPED, NEAREST, EXACT = "shipped", "nearest", "exact"
+_LEAST = 0.001  # of a weight: that of the words must be above 0
+
+
+@dataclass(frozen=True)
+class OwnWeights:
+    """What came of one repository.
+
+    Attributes:
+        name: of its dataset.
+        recommended: whether `tune` recommends weights of its own.
+        found: by weights, the share of what each newer query needs that is offered, shape (n_queries,): the shipped,
+            those that `tune` recommends or else came nearest to recommending, and the best on the older queries.
+    """
+
+    name: str
+    recommended: bool
+    found: dict[str, FloatArray]
+
+    @property
+    def advised(self) -> FloatArray:
+        """What is found by who does as `tune` says."""
+        return self.found[NEAREST if self.recommended else SHIPPED]
+
+
+def of_repository(dataset: Path) -> OwnWeights:
+    """Choose weights on the tuning split of a history's dataset, and measure them on its test split."""
+    inputs = open_tuning(read_policies(POLICY), [str(dataset)])
+    (opened,) = inputs.datasets
+    tuner = DatasetTuner(inputs, opened, no_progress)
+    tuner.choose()
+    optimum = tuner.searches["codebase"].optima["own"]
+    chosen = optimum.best or optimum.nearest
+    given = {SHIPPED: {}, NEAREST: chosen.rounded if chosen else {}, EXACT: _exact(inputs)}
+    own = inputs.tunables[0].entry.set
+    selectors: dict[str, Any] = {
+        name: {"selector": "codebase", "set": {**own, **values}} for name, values in given.items()
+    }
+    frame = ctxbench.evaluate(ctxbench.load(str(dataset)), selectors, split="test", metrics=("recall",)).per_query()
+    found = {name: frame[frame["selector"] == name]["recall"].to_numpy(dtype=np.float64) for name in selectors}
+    return OwnWeights(opened.dataset.name, tuner.choices["own"].setting is not None, found)
+
+
+def _exact(inputs: TuningInputs) -> dict[str, float]:
+    """The weights with the most of what the older queries need among their first ten, by the exact search."""
+    asked, pipeline = inputs.datasets[0].tuning_set, inputs.tunables[0].pipeline({})
+    step = pipeline.refine[0]
+    if not isinstance(step, Step) or not isinstance(step.call, Weighted):
+        raise TypeError("codebase is not ranked by its weights")
+    found = replace(pipeline, refine=()).run(asked.batch, asked.resources, memo=asked.memo).candidates
+    columns = normalised(found, step.call.normalise, lowest=step.call.lowest)
+    values, start = np.stack([*columns.values()], axis=1), np.array([step.call.weights[name] for name in columns])
+    cases = LinearCases(values=values, query=found.request, item=found.item, judgments=asked.dataset.judgments)
+    weights = fit_linear(cases, parse_metric("R@10"), start=start).weights
+    return dict(zip(columns, np.maximum(weights, _LEAST).tolist(), strict=True))
+
+
+Gain = Callable[[Sequence[FloatArray], Sequence[FloatArray]], str]
+"""The difference over the queries of all repositories, with its interval, as `measure.gain`."""
+
+
+def section(datasets: Sequence[Path], gain: Gain) -> str:
+    """The section of the report: of each repository the dataset of files."""
+    found = [of_repository(one) for one in datasets]
+    shipped, nearest, exact = ([one.found[name] for one in found] for name in (SHIPPED, NEAREST, EXACT))
+    each = ", ".join(
+        f"{one.name.removesuffix('-files')} {gain([one.found[SHIPPED]], [one.found[NEAREST]])}" for one in found
+    )
+    own = ", ".join(one.name.removesuffix("-files") for one in found if one.recommended) or "none"
+    told = (
+        "`ctxbench data from-git REPO --out history`, then `ctxbench tune history --policy "
+        "experiments/tuning/own-weights.yaml` tries 81 settings of the weights and of the half-life on the older 60% "
+        "of a repository's requests, at the selector's own budget of 32,000 tokens, and recommends one if it is surely "
+        f"not worse there; else the shipped stay. Of {len(found)} repositories it recommends one for: {own}. To do as "
+        f"it says changes what is found of the newer requests by {gain(shipped, [one.advised for one in found])}. To "
+        "take in any case what it recommends, or comes nearest to recommending, changes it by "
+        f"{gain(shipped, nearest)}: {each}. Weights that are the best on the older requests by an exact search, with "
+        f"no such caution, change it by {gain(shipped, exact)}."
+    )
+    return f"## Weights of one's own\n\n{fill(told, 120, break_long_words=False, break_on_hyphens=False)}\n"
