@@ -136,7 +136,10 @@ class Item:
             self._check_facts()
 
     def _check_facts(self) -> None:
-        begun, ended = (named_instant(name, getattr(self, name), f" (item {self.id})") for name in ("created", "until"))
+        try:
+            begun, ended = (named_instant(name, getattr(self, name)) for name in ("created", "until"))
+        except ParameterError as error:  # an id is made only where it is told
+            raise ParameterError(f"{error} (item {self.id})") from None
         if begun is not None and ended is not None and ended < begun:
             raise ParameterError(
                 f"until ({self.until}) is before created ({self.created}); an item ends after it began (item {self.id})"

@@ -56,7 +56,11 @@ class Occurrences:
         cls, number: Mapping[str, int], word: SmallInts, item: SmallInts, field: SmallInts, count: SmallInts
     ) -> Occurrences:
         size, fields = (int(one.max(initial=0)) + 1 for one in (item, field))
-        order = np.argsort((word.astype(np.int64) * size + item) * fields + field, kind="stable")
+        key = word.astype(np.int64)
+        for more, part in ((size, item), (fields, field)):
+            key *= more
+            key += part
+        order = np.argsort(key, kind="stable")  # fast where runs are in order, as those of a catalog that changed are
         start = starts(np.bincount(word, minlength=len(number)))
         return cls(number, start, *(one[order].astype(np.int32, copy=False) for one in (item, field, count)))
 
@@ -89,11 +93,20 @@ class Occurrences:
         """
         size = max(int(part.max(initial=-1)) + 1 for part in (items, self.item))
         times = np.bincount(items, minlength=size)
-        first, by_item = starts(times)[:-1], np.argsort(items, kind="stable").astype(np.int32)
-        copies = times[self.item]
-        row = np.repeat(np.arange(len(copies)), copies)
-        item = by_item[ranges(first[self.item], copies)]
-        word = owners(self.start)[row].astype(np.int32)
+        if times.max(initial=0) > 1:
+            first, by_item = starts(times)[:-1], np.argsort(items, kind="stable").astype(np.int32)
+            copies = times[self.item]
+            row = np.repeat(np.arange(len(copies), dtype=np.int32), copies)
+            item = by_item[ranges(first[self.item], copies)]
+        else:
+            place = np.full(size, -1, dtype=np.int32)
+            place[items] = np.arange(len(items), dtype=np.int32)
+            item = place[self.item]
+            if len(items) == size and (np.diff(items) == 1).all():
+                return replace(self, item=item)
+            row = np.flatnonzero(item >= 0).astype(np.int32)
+            item = item[row]
+        word = np.repeat(np.arange(len(self.word), dtype=np.int32), np.diff(self.start))[row]
         return self._ordered(self.word, word, item, self.field[row], self.count[row])
 
     def of(self, word: str) -> slice:

@@ -17,7 +17,7 @@ from ctxbench.io.cache import cache_dir
 from ctxbench.io.checked_rows import CheckedRows
 
 _LARGEST = 1_000_000  # characters of a file whose syntax is looked into
-_FORM = "2"  # goes up with whatever changes the facts of a text, beside a query
+_FORM = "3"  # goes up with whatever changes the facts of a text, beside a query
 _MOST = 50_000  # texts whose facts stay in memory
 _BATCH = 500  # texts whose facts are written at once, so that a run that is stopped keeps most
 _log = logging.getLogger(__name__)

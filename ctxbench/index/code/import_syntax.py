@@ -99,15 +99,18 @@ def _rust_import(node: Node, line: int) -> Iterator[Import]:
             yield Import(name, (place,) if place else (), kind="path" if place else "mod", line=line)
         return
     if node.type == "extern_crate_declaration":
-        yield Import(node_text(node.child_by_field_name("name")), kind="use", line=line)
+        name = node_text(node.child_by_field_name("name"))
+        yield Import(name, (node_text(node.child_by_field_name("alias")) or name,), kind="use", line=line)
         return
     argument = node.child_by_field_name("argument")
-    for path in _use_paths(argument) if argument is not None else ():
-        yield Import(_without_inline(path, inside), kind="use", line=line)
+    for written, alias in _use_paths(argument) if argument is not None else ():
+        path = written.removesuffix("::self")
+        name = alias or path.rpartition("::")[2]
+        yield Import(_without_inline(path, inside), (name,), kind="use", line=line)
 
 
 def _rust_path(node: Node, line: int, inside: list[str]) -> Iterator[Import]:
-    """The whole path that begins with a node; none in a `use`, which is read as one."""
+    """The path in front of what code names, which is no module; none in a `use`, which is read as one."""
     whole, parent = node, node.parent
     while parent is not None and parent.type in ("scoped_identifier", "scoped_type_identifier", "generic_type"):
         whole, parent = parent, parent.parent
@@ -115,8 +118,8 @@ def _rust_path(node: Node, line: int, inside: list[str]) -> Iterator[Import]:
         if parent.type in ("use_declaration", "visibility_modifier"):
             return
         parent = parent.parent
-    path = _SPACE.sub("", node_text(whole)).partition("<")[0].removesuffix("::")
-    yield Import(_without_inline(path, inside), kind="use", line=line)
+    path, _, name = _SPACE.sub("", node_text(whole)).partition("<")[0].removesuffix("::").rpartition("::")
+    yield Import(_without_inline(path, inside), (name,), kind="code", line=line)
 
 
 def _without_inline(path: str, inside: list[str]) -> str:
@@ -138,17 +141,17 @@ def _attributes(node: Node) -> Iterator[str]:
         above = above.prev_sibling
 
 
-def _use_paths(node: Node) -> Iterator[str]:
-    """All paths of a `use` tree: `a::{b, c::*}` is `a::b` and `a::c::*`."""
+def _use_paths(node: Node) -> Iterator[tuple[str, str]]:
+    """All paths of a `use` tree, each with the name that `as` gives it: `a::{b as x, c::*}` is `a::b` and `a::c::*`."""
     if node.type == "use_list":
         for one in node.named_children:
             yield from _use_paths(one)
     elif node.type == "scoped_use_list":
         before, inner = node.child_by_field_name("path"), node.child_by_field_name("list")
         start = f"{node_text(before)}::" if before is not None else ""
-        for path in _use_paths(inner) if inner is not None else ():
-            yield start + path
+        for path, alias in _use_paths(inner) if inner is not None else ():
+            yield start + path, alias
     elif node.type == "use_as_clause":
-        yield node_text(node.child_by_field_name("path"))
+        yield node_text(node.child_by_field_name("path")), node_text(node.child_by_field_name("alias"))
     elif node.type not in COMMENTS:
-        yield _SPACE.sub("", node_text(node)).removeprefix("::")
+        yield _SPACE.sub("", node_text(node)).removeprefix("::"), ""

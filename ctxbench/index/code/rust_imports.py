@@ -20,14 +20,15 @@ def rust_imports(tree: SourceTree) -> Iterator[tuple[str, str]]:
 
     `mod a;` is the module's file. A path (`use crate::a::B`, or `crate::a::f()` in code) is the file of the last
     module on it, by `crate`, `self`, `super`, a module beside it, or a crate of the tree that `Cargo.toml` depends on
-    by its path. Source: The Rust Reference, "Modules" and "Paths"; The Cargo Book, "Cargo Targets".
+    by its path; or a module that a `use` brings in, under whatever name. Source: The Rust Reference, "Modules" and
+    "Paths"; The Cargo Book, "Cargo Targets".
     """
     crates = _Crates(tree)
     yield from crates.declared
     for path, facts in tree.of("rust"):
         here = crates.module_of.get(path)
         for one in facts.imports if here else ():
-            found = crates.resolved(here, one.target.split("::")) if here and one.kind == "use" else None
+            found = crates.resolved(here, one.target.split("::")) if here and one.kind in ("use", "code") else None
             if found is not None:
                 yield path, found
 
@@ -46,6 +47,7 @@ class _Crates:
         self.file_of: dict[_Module, str] = {}
         self.module_of: dict[str, _Module] = {}
         self.declared: list[tuple[str, str]] = []
+        self._used: dict[_Module, dict[str, list[str]]] = {}  # of each module, the path by the name that `use` gives it
         self._package: dict[str, str] = {}  # by root file, its Cargo.toml
         self._manifests = {path: tree.toml(path) for path in tree.named("Cargo.toml")}
         self._known: dict[str, dict[str, str]] = {}  # by Cargo.toml, root files by the name that they are used by
@@ -60,30 +62,46 @@ class _Crates:
 
     def resolved(self, here: _Module, parts: list[str]) -> str | None:
         """The file of the last module that a path names; None for what is of another crate, or of none."""
+        found = self._followed(here, parts, frozenset())
+        return None if found is None else self.file_of.get(found[0])
+
+    def _followed(self, here: _Module, parts: list[str], seen: frozenset[object]) -> tuple[_Module, bool] | None:
+        """The last module that a path names, and whether it is all of the path; `seen`: names that led here."""
+        module, names = self._begun(here, parts, seen)
+        if module is None:
+            return None
+        for name in names:
+            found = self._inner(module, name, seen)
+            if found is None:
+                return module, False
+            module = found
+        return module, True
+
+    def _begun(self, here: _Module, parts: list[str], seen: frozenset[object]) -> tuple[_Module | None, list[str]]:
+        """The module that a path begins in, and the names that follow."""
         root, inside = here
         first, *names = parts
-        known = self._crates_known(self._package[root])
-        if first == "crate":
-            inside = ()
-        elif first == "super":
-            while first == "super" and inside:
-                inside = inside[:-1]
-                first, *names = names or [""]
-            names = [first, *names]
-        elif first != "self":
-            if (root, (*inside, first)) in self.file_of:
-                names = parts
-            elif first in known:
-                root, inside = known[first], ()
-            elif (root, (first,)) in self.file_of and self._is_old(root):
-                inside, names = (), parts
-            else:
-                return None
-        for name in names:
-            if (root, (*inside, name)) not in self.file_of:
-                break
-            inside = (*inside, name)
-        return self.file_of.get((root, inside))
+        while first == "super" and inside:
+            inside = inside[:-1]
+            if not names or names[0] != "super":
+                return (root, inside), names
+            first, *names = names
+        if first in ("crate", "self", "super"):
+            return (root, () if first == "crate" else inside), names
+        if found := self._inner(here, first, seen):
+            return found, names
+        if first in (known := self._crates_known(self._package[root])):
+            return (known[first], ()), names
+        return (self._inner((root, ()), first, seen) if self._is_old(root) else None), names
+
+    def _inner(self, module: _Module, name: str, seen: frozenset[object]) -> _Module | None:
+        """The module that a name is in another: its own, or one that a `use` brings in."""
+        own = (module[0], (*module[1], name))
+        if own in self.file_of:
+            return own
+        path = self._used.get(module, {}).get(name)
+        found = self._followed(module, path, seen | {own}) if path and own not in seen else None
+        return found[0] if found and found[1] else None
 
     def _add(self, root: str) -> None:
         """Note the file of a crate's root, and those of all modules declared in it and below."""
@@ -100,7 +118,10 @@ class _Crates:
             for inline in facts.definitions:
                 if inline.kind == "module":
                     self.file_of.setdefault((root, (*inside, *inline.name.split("."))), path)
+            used = self._used.setdefault((root, inside), {})
             for one in facts.imports:
+                if one.kind == "use":
+                    used.setdefault(one.names[0], one.target.split("::"))
                 file = self._declared(path, one, is_root=path == root)
                 if file is not None:
                     self.declared.append((path, file))
