@@ -11,5 +11,6 @@ for folder in (
     "tuning",
     "questions",
     "assembly",
+    "codebase",
 ):  # last, as a script may be called as a package of others is
     sys.path.append(str(Path(__file__).parents[2] / "experiments" / folder))
