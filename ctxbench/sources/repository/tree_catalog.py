@@ -108,13 +108,14 @@ def open_tree(name: TreeName) -> Catalog:
     return Catalog(found.items)
 
 
-def names_tree(name: str) -> bool:
-    """Whether a catalog that is called so is a tree of a repository, and no file or dataset."""
+def tree_view(name: str) -> str | None:
+    """The view of the tree that a catalog's name means; None where it means a file or a dataset."""
     try:
         corpus_path(Path(name))
     except StorageError:
-        return TreeName.read(name) is not None
-    return False
+        tree = TreeName.read(name)
+        return None if tree is None else tree.view
+    return None
 
 
 def items_of_tree(
