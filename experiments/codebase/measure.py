@@ -63,18 +63,18 @@ def words(tokens: int = MOST, n: int = 300) -> Any:
     return ctxbench.pipeline(search, refine=[{"first": {"n": n}}, {"budget": {"tokens": tokens, "skip": True}}])
 
 
-def codebase(selector: str = "codebase", **values: Any) -> dict[str, Any]:
-    """The shipped selector, or a preset of it, with other values."""
-    return {"selector": selector, "set": {"tokens": MOST, **values}}
+def codebase(**values: Any) -> dict[str, Any]:
+    """The shipped selector with other values."""
+    return {"selector": "codebase", "set": {"tokens": MOST, **values}}
 
 
 def at_budgets(view: str) -> dict[str, Any]:
     """Both at each budget, with as many items as fit; over definitions with the preset for them."""
-    name = "codebase/definitions" if view == "definitions" else "codebase"
+    preset = {"preset": "definitions"} if view == "definitions" else {}
     return {
-        f"{named} {tokens}": one
+        f"{name} {tokens}": one
         for tokens in BUDGETS
-        for named, one in (("bm25", words(tokens)), ("codebase", codebase(name, tokens=tokens, max_files=300)))
+        for name, one in (("bm25", words(tokens)), ("codebase", codebase(tokens=tokens, max_files=300) | preset))
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ from ctxbench.core.errors import StorageError
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.io.cache import cache_dir
 from ctxbench.text.tokens import open_counter
+
+_VERSION, _LAST = re.compile(r"@[0-9a-f]{12}(\.\d+)?$"), re.compile(r"::|\.")
 
 
 class RepoMaps:
@@ -69,6 +72,8 @@ class RepoMaps:
     def _ask(self, requests: Sequence[tuple[str, str]]) -> None:
         """Have the maps made that are not there yet."""
         lines = [json.dumps({"query": query, "text": text}) for query, text in requests if query not in self._rankings]
+        if not lines:
+            return
         try:
             # files without links stand in the order of a set, which must be the same each time
             done = subprocess.run(  # noqa: S603 - the interpreter that the caller names
@@ -101,10 +106,9 @@ def _ranked(dataset: Dataset, seen: IntArray, tags: Sequence[tuple[str, str]]) -
     parts: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place in seen.tolist():
         item = dataset.catalog[place]
-        title = item.title or item.name
-        path, _, name = title.partition("::")
+        path = item.title or item.name
         if item.type == "chunk":
-            parts[path, name.rpartition(".")[2]].append(place)
+            parts[path, _LAST.split(_VERSION.sub("", item.name))[-1]].append(place)
         elif item.type == "file":
             files[path] = place
     taken = set()

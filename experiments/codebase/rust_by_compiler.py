@@ -23,6 +23,7 @@ from ctxbench.core.errors import StorageError
 from ctxbench.index.code.import_edges import import_edges
 
 Edge = tuple[str, str]
+_LONGEST = 900  # seconds
 _SPAN = re.compile(r"\s*span: (.+?):\d+:\d+: .*\(#0\)")  # #0: written there, not by a macro
 _FILE = re.compile(r"\s*inner_span: (.+?):\d+:\d+: ")
 _OWNER = re.compile(r"DefId\(0:\d+ ~ ([^)]*)\) => OwnerNodes")
@@ -52,9 +53,17 @@ def compiled(folder: Path, *words: str) -> tuple[set[Edge], set[str]]:
         own = {"RUSTC_WORKSPACE_WRAPPER": str(wrapper), "TREES": temporary, "CARGO_TARGET_DIR": f"{temporary}/target"}
         command = ["cargo", "check", "--quiet", *(words or ("--workspace", "--all-targets"))]
         try:
-            subprocess.run(command, cwd=folder, env={**os.environ, **own}, check=True, capture_output=True, text=True)  # noqa: S603 - the folder is said to be trusted
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise StorageError(f"cargo cannot check {folder}: {getattr(error, 'stderr', error)}") from error
+            subprocess.run(  # noqa: S603 - the folder is said to be trusted
+                command,
+                cwd=folder,
+                env={**os.environ, **own},
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=_LONGEST,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise StorageError(f"cargo cannot check {folder}: {getattr(error, 'stderr', '') or error}") from error
         files: dict[str, str] = {}
         found: list[tuple[str, str]] = []
         for path in sorted(Path(temporary).glob("*.hir")):

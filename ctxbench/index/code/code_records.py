@@ -41,8 +41,9 @@ class Import:
             Python without the leading dots, so it may be empty.
         names: what is taken from it; empty where the whole is. `*` is all.
         level: of Python, the number of leading dots.
-        kind: `import`, or where a language has several: `from` of Python, `mod`, `path` (a `mod` whose file `names`
-            has) and `use` of Rust, `require` of JavaScript, `static` of Java.
+        kind: `import`, or where a language has several: `from` of Python, `require` of JavaScript, `static` of Java;
+            of Rust `mod`, `path` (a `mod` whose file `names` has), `use` (`names` has the name that it gives), and
+            `code`: a path in code, such as `crate::a::f()`, the first from each place.
         line: from 1.
     """
 

@@ -60,8 +60,11 @@ _RUST = """
 (scoped_identifier path: (identifier) @cap)
 (type_identifier) @ref
 [(use_declaration) (mod_item) (extern_crate_declaration)] @import
-(scoped_identifier path: [(crate) (super)]) @import
-(scoped_type_identifier path: [(crate) (super)]) @import
+(scoped_identifier path: [(crate) (super) (self)]) @import
+(scoped_type_identifier path: [(crate) (super) (self)]) @import
+((scoped_identifier path: (identifier) @first) @import (#match? @first "^[a-z_]"))
+((scoped_type_identifier path: (identifier) @first) @import (#match? @first "^[a-z_]"))
+(macro_invocation (token_tree) @import)
 """
 _SCRIPT = """
 (class_declaration) @def.class

@@ -16,6 +16,8 @@ COMMENTS = ("comment", "line_comment", "block_comment")
 ABOVE = (*COMMENTS, "attribute_item", "decorator")
 """Kinds of nodes above a definition that belong to it."""
 _SPACE = re.compile(r"\s+")
+_PATH_IN_TOKENS = re.compile(r"(?<![\w:.$])[a-z_]\w*(?:\s*::\s*\w+)+")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PATH = re.compile(r'^#\[path\s*=\s*"([^"]+)"')
 
 
@@ -27,8 +29,12 @@ def node_text(node: Node | None) -> str:
 def read_imports(nodes: Iterable[Node], language: str) -> Iterator[Import]:
     """The imports that nodes of a language's syntax tree are, by place."""
     read = {"python": _python_import, "rust": _rust_import, "go": _go_import, "java": _java_import}
+    seen = set()
     for node in sorted(nodes, key=lambda one: one.start_byte):
-        yield from read.get(language, _script_import)(node, node.start_point[0] + 1)
+        for one in read.get(language, _script_import)(node, node.start_point[0] + 1):
+            if one.kind != "code" or one.target not in seen:  # of what code says many times the first
+                yield one
+            seen.add(one.target)
 
 
 def _python_import(node: Node, line: int) -> Iterator[Import]:
@@ -88,8 +94,13 @@ def _rust_import(node: Node, line: int) -> Iterator[Import]:
             around.append(node_text(parent.child_by_field_name("name")))
         parent = parent.parent
     inside = around[::-1]
+    if node.type == "token_tree":  # what a macro is called with is no syntax yet
+        for path in _PATH_IN_TOKENS.findall(_STRING.sub("", node_text(node))):
+            yield _rust_code(path, line, inside)
+        return
     if node.type in ("scoped_identifier", "scoped_type_identifier"):  # `crate::a::f()` in code
-        yield from _rust_path(node, line, inside)
+        if path := _rust_path(node):
+            yield _rust_code(path, line, inside)
         return
     if node.type == "mod_item":
         if node.child_by_field_name("body") is None:
@@ -109,17 +120,22 @@ def _rust_import(node: Node, line: int) -> Iterator[Import]:
         yield Import(_without_inline(path, inside), (name,), kind="use", line=line)
 
 
-def _rust_path(node: Node, line: int, inside: list[str]) -> Iterator[Import]:
-    """The path in front of what code names, which is no module; none in a `use`, which is read as one."""
+def _rust_path(node: Node) -> str:
+    """The whole path that begins with a node; empty in a `use`, which is read as one."""
     whole, parent = node, node.parent
     while parent is not None and parent.type in ("scoped_identifier", "scoped_type_identifier", "generic_type"):
         whole, parent = parent, parent.parent
     while parent is not None:
         if parent.type in ("use_declaration", "visibility_modifier"):
-            return
+            return ""
         parent = parent.parent
-    path, _, name = _SPACE.sub("", node_text(whole)).partition("<")[0].removesuffix("::").rpartition("::")
-    yield Import(_without_inline(path, inside), (name,), kind="code", line=line)
+    return node_text(whole).partition("<")[0].strip().removesuffix("::")
+
+
+def _rust_code(path: str, line: int, inside: list[str]) -> Import:
+    """What a path in code takes from where; the last name on it is no module."""
+    before, _, name = _SPACE.sub("", path).rpartition("::")
+    return Import(_without_inline(before, inside), (name,), kind="code", line=line)
 
 
 def _without_inline(path: str, inside: list[str]) -> str:

@@ -96,6 +96,8 @@ def _stretch(
                 here.append(TouchedFile(target, False, change.old_blob, change.new_blob))
             elif old in start:
                 here.append(TouchedFile(old, True, change.old_blob, change.new_blob))
+            elif change.path in end:  # an older file of that path, which went before another one came
+                here.append(TouchedFile(change.path, False, change.old_blob, change.new_blob))
             if change.old_blob is not None:
                 ended[old] = time
                 before[old] = target

@@ -73,6 +73,11 @@ def test_commits_to_a_file_that_went_lead_to_what_the_query_before_saw():
     assert touched(after) == ((gone("a"),), (gone("a"),), ())
 
 
+def test_an_older_file_of_a_path_counts_for_the_one_that_is_there():
+    (found,) = stretches(commit("a:>1"), commit("a:1>"), commit("a:>2"), queries=[3], tree={"a": "2"})
+    assert (touched(found), found.brought) == (((here("a"),), (here("a"),), (here("a"),)), {"a": 12})
+
+
 def test_two_files_may_change_names():
     _, after = stretches(commit("a<b:2>2", "b<a:1>1"), commit(), queries=[0, 1], tree={"a": "1", "b": "2"})
     assert (after.gone, after.come) == ((), (("a", "2"), ("b", "1")))

@@ -1,0 +1,98 @@
+"""What an outside repo map ranks becomes answers of items; aider itself where AIDER names a Python that has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import repo_map
+
+from ctxbench.core.errors import StorageError
+from ctxbench.core.items import Catalog, Item
+
+OLD, NEW = "@0123456789ab", "@ba9876543210"
+ITEMS = [
+    Item(type="file", name=f"a.py{OLD}", title="a.py", text="a.py"),
+    Item(type="file", name=f"a.py{NEW}", title="a.py", text="a.py\n\n" + "word " * 100),
+    Item(type="chunk", name=f"a.py::C.run{NEW}.2", title="a.py", text="a.py\n\ndef run(): ..."),
+    Item(type="chunk", name="a.py::other", title="a.py", text="a.py\n\ndef other(): ..."),
+    Item(type="file", name="b.md", title="b.md", text="b.md"),
+    Item(type="message", name="commit-1", text="b.md"),
+]
+
+
+def dataset(*seen):
+    """One measured request that sees some of the items, and one that is not measured."""
+    rows = {0: np.isin(np.arange(len(ITEMS)), seen)}
+    queries = [SimpleNamespace(id="q", split="test", request=SimpleNamespace(text="run")), SimpleNamespace(split="")]
+    return SimpleNamespace(queries=queries, catalog=Catalog(ITEMS), batch=lambda: SimpleNamespace(eligible=Rows(rows)))
+
+
+class Rows(dict):
+    """What `Batch.eligible` is asked for here."""
+
+    row = dict.__getitem__
+
+
+def maps(tmp_path, answer, code=0):
+    """Maps by a program that says what aider would say."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\ncat > {tmp_path}/asked\necho '{answer}'\nexit {code}\n")
+    program.chmod(0o755)
+    return repo_map.RepoMaps(str(program), tmp_path, tmp_path / "tree")
+
+
+def offered(found, name):
+    return [one["id"] for one in json.loads(found[name].path.read_text())["items"]]
+
+
+def test_tags_become_files_and_definitions_that_a_request_sees(tmp_path):
+    tags = [["a.py", "run"], ["gone.py", "x"], ["a.py", "gone"], ["b.md", ""]]
+    answer = {"query": "q", "tags": tags, "named": {"9": ["b.md"], "1000": ["a.py", "b.md"]}}
+    found = maps(tmp_path, json.dumps(answer)).answers(dataset(1, 2, 3, 4, 5), tmp_path, (9, 1000))
+    assert json.loads((tmp_path / "asked").read_text()) == {"query": "q", "text": "run"}
+    a, run, b = (Catalog(ITEMS).ids[place] for place in (1, 2, 4))
+    assert offered(found, "aider") == [a, run, b]
+    assert offered(found, "aider 9") == [run, b]  # the file is of 100 words, and is passed over
+    assert offered(found, "aider names 9") == [b]
+    assert offered(found, "aider names 1000") == [a, b]
+
+
+def test_what_was_asked_is_not_asked_again(tmp_path):
+    made = maps(tmp_path, json.dumps({"query": "q", "tags": [["b.md", ""]], "named": {}}))
+    made.answers(dataset(4), tmp_path, ())
+    (tmp_path / "python").unlink()
+    assert offered(made.answers(dataset(), tmp_path, ()), "aider") == []
+
+
+@pytest.mark.parametrize("code", [1, 127])
+def test_without_aider_it_is_said_what_to_do(tmp_path, code):
+    with pytest.raises(StorageError, match="name a Python that has aider-chat installed"):
+        maps(tmp_path, "", code).answers(dataset(), tmp_path, ())
+
+
+@pytest.mark.skipif("AIDER" not in os.environ, reason="AIDER names no Python that has aider-chat installed")
+def test_aider_ranks_the_tree_before_a_commit(tmp_path):
+    def git(*words):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path / "r"), *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+
+    (tmp_path / "r").mkdir()
+    git("init", "-q")
+    (tmp_path / "r/parser.py").write_text("def parse_header(text):\n    return text\n")
+    (tmp_path / "r/other.py").write_text("from parser import parse_header\n\ndef go():\n    parse_header('')\n")
+    git("add", "."), git("commit", "-qm", "one")
+    git("rm", "-q", "other.py"), git("commit", "-qm", "two")
+    (tmp_path / "r/later.py").write_text("x = 1\n")
+    git("add", "."), git("commit", "-qm", "three")
+    made = repo_map.RepoMaps(os.environ["AIDER"], tmp_path / "r", tmp_path / "tree")
+    made._ask([(git("rev-parse", "HEAD^"), "parse_header in parser.py"), (git("rev-parse", "HEAD"), "x")])
+    before, after = made._rankings.values()
+    assert before["tags"][0] == ["parser.py", "parse_header"]
+    assert {path for path, _ in before["tags"]} == {"parser.py", "other.py"}
+    assert {path for path, _ in after["tags"]} == {"parser.py"}
+    assert before["named"]["1000"][0] == "parser.py"
