@@ -165,6 +165,18 @@ def data_from_git(
     keep_issues: Annotated[
         bool, typer.Option("--keep-issues", help="Leave the numbers of issues in the messages.")
     ] = False,
+    queries_from: Annotated[
+        Path | None,
+        typer.Option(
+            help='Texts of issues or pull requests in place of messages: lines {"number": 12, "text": ...} or '
+            '{"commit": HASH, "text": ...}.',
+            show_default=False,
+        ),
+    ] = None,
+    grow: Annotated[
+        bool,
+        typer.Option("--grow", help="Add the newer commits to the dataset in the folder; what it has stays as it is."),
+    ] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Make a labelled dataset of a repository's history.
@@ -179,10 +191,12 @@ def data_from_git(
     from ctxbench.cli.from_git_command import write_history
     from ctxbench.data.from_git.commit_choice import CommitRules
     from ctxbench.data.from_git.history_dataset import HistorySettings
+    from ctxbench.data.from_git.query_texts import QueryTexts, read_query_texts
 
-    rules = CommitRules(queries=queries, merges=merges, keep_issues=keep_issues)
+    texts = QueryTexts() if queries_from is None else read_query_texts(queries_from)
+    rules = CommitRules(queries=queries, merges=merges, keep_issues=keep_issues, texts=texts)
     settings = HistorySettings(head=head, commits=commits, rules=rules, view=view, test_share=split)
-    write_history(repository, settings, out=out, as_json=json_)
+    write_history(repository, settings, out=out, grow=grow, as_json=json_)
 
 
 data_app.command("from-feedback", cls=Command)(from_feedback)

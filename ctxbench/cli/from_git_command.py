@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from ctxbench.cli.output import print_json
 from ctxbench.cli.progress import progress
-from ctxbench.data.datasets.dataset import name_of_path
-from ctxbench.data.datasets.writer import create_dataset
+from ctxbench.core.errors import ParameterError, UserError
+from ctxbench.data.datasets.dataset import Dataset, name_of_path
+from ctxbench.data.datasets.reader import read_dataset
+from ctxbench.data.datasets.writer import create_dataset, write_dataset
+from ctxbench.data.from_git.grown_history import grown_history
 from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
 from ctxbench.io.console import say
 from ctxbench.io.visible import count
 from ctxbench.sources.repository.git_reader import GitRepository
 
 
-def write_history(folder: Path, settings: HistorySettings, *, out: Path | None, as_json: bool) -> None:
+def write_history(
+    folder: Path, settings: HistorySettings, *, out: Path | None, grow: bool = False, as_json: bool
+) -> None:
     """Write the dataset of a repository, and say which commits it is made of.
+
+    Args:
+        folder: of the repository.
+        settings: see there.
+        out: where to; None = `datasets/NAME`.
+        grow: a dataset of an older head is there, and goes on.
+        as_json: print an object.
 
     Raises:
         UserError: the repository cannot be read, no commit of it is a request, or the folder holds something else.
@@ -26,8 +39,12 @@ def write_history(folder: Path, settings: HistorySettings, *, out: Path | None, 
     place = out if out is not None else Path("datasets") / _folder_name(repository.path)
     settings = replace(settings, name=name_of_path(place, "history"))
     with progress() as shown:
-        dataset, choice = history_dataset(repository, settings, notify=shown)
-        create_dataset(dataset, place)
+        if grow:
+            dataset, choice = grown_history(read_dataset(place), repository, settings, notify=shown)
+            write_dataset(dataset, place)
+        else:
+            dataset, choice = history_dataset(repository, settings, notify=shown)
+            _create(dataset, place)
     if as_json:
         told = {
             "dataset": str(place),
@@ -54,6 +71,23 @@ def write_history(folder: Path, settings: HistorySettings, *, out: Path | None, 
     say(
         f"then `ctxbench run EXPERIMENT.yaml`, with `datasets: [{name}]` and `selectors: [bm25, codebase]` in that file"
     )
+
+
+def _create(dataset: Dataset, place: Path) -> None:
+    """Write a dataset where there is none; if there is one of the same history, the error says how it goes on."""
+    try:
+        create_dataset(dataset, place)
+    except ParameterError as error:
+        there: object = None
+        with suppress(UserError):
+            there = read_dataset(place).about.get("source")
+        head = there.get("head") if isinstance(there, dict) and there.get("format") == "git" else None
+        if head in (None, dataset.about["source"]["head"]):
+            raise
+        raise ParameterError(
+            f"{place} holds a dataset of commit {str(head)[:12]}; --grow adds the requests since then and keeps its "
+            "queries and labels; or name another folder"
+        ) from error
 
 
 def _folder_name(repository: Path) -> str:

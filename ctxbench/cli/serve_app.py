@@ -26,8 +26,8 @@ def serve(
 ) -> None:
     """Answer requests for contexts over HTTP.
 
-    POST /context/build, /context/preview and /context/feedback, GET /metrics and /openapi.json. Ctrl-C or SIGTERM ends
-    it when the requests under way are answered. It needs the extra `server` of the package.
+    POST /context/build, /context/preview, /context/feedback and /context/sufficient, GET /metrics and /openapi.json.
+    Ctrl-C or SIGTERM ends it when the requests under way are answered. It needs the extra `server` of the package.
 
     For example:
 
@@ -47,7 +47,8 @@ def from_feedback(
     """Make a dataset of feedback on contexts that `ctxbench serve` built.
 
     Each context that feedback named is a query: what was useful is required, what was not is irrelevant, and more may
-    be required. Its items are all that the workspace holds, of all users.
+    be required, unless the context was said to be sufficient and each of its items was judged. The dataset's items are
+    all that the workspace holds, of all users.
 
     For example:
 

@@ -13,6 +13,7 @@ from ctxbench.core.installation import install_command
 from ctxbench.data.datasets.dataset import name_of_path
 from ctxbench.data.datasets.writer import create_dataset
 from ctxbench.data.feedback_labels import feedback_dataset
+from ctxbench.data.labelling.query_files import EXPOSURE, write_exposures
 from ctxbench.io.console import say
 from ctxbench.io.visible import count
 from ctxbench.server.context_service import ContextService
@@ -82,17 +83,26 @@ def write_labels(place: Path, workspace: str, out: Path, *, as_json: bool) -> No
         UserError: there is no such store or workspace, or no feedback in it, or the folder holds something else.
     """
     with SqliteStore(place, create=False) as store:
-        dataset = feedback_dataset(store, workspace, name=name_of_path(out, "feedback"))
+        dataset, exposures = feedback_dataset(store, workspace, name=name_of_path(out, "feedback"))
     create_dataset(dataset, out)
+    if exposures or (out / EXPOSURE).exists():  # of an earlier call
+        write_exposures(exposures, out)
     useful = sum(one.grade == 2 for one in dataset.labels)
+    partly = sum(one.partly_labelled for one in dataset.queries)
+    lacking = sum(bool(one.signals) for one in exposures)
     if as_json:
         told = {"dataset": str(out), "queries": len(dataset.queries), "useful": useful}
+        told |= {"sufficient": len(exposures) - lacking, "notSufficient": lacking, "inPart": partly}
         print_json({**told, "notUseful": len(dataset.labels) - useful})
         return
     of = f"{count(len(dataset.queries), 'query', 'queries')}, {count(useful, 'item')} useful"
     say(f"{out}: {of}, {len(dataset.labels) - useful:,} not")
-    rest = shlex.join(["ctxbench", "data", "label", str(out)])
-    say(f"figures take queries that are labelled in full, and these are in part; `{rest}` asks what else they need")
+    if exposures:
+        say(f"{count(len(exposures) - lacking, 'context')} sufficient, {lacking:,} lacking something")
+    if partly:
+        rest = shlex.join(["ctxbench", "data", "label", str(out)])
+        are = "these are" if partly == len(dataset.queries) else f"{partly:,} of these are"
+        say(f"figures take queries that are labelled in full, and {are} in part; `{rest}` asks what else they need")
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 _NAME = "ctxbench"
 
@@ -39,6 +38,8 @@ def _from_record(record: str | None, extra: str) -> str:
         commit = found.get("vcs_info", {})
         address = f"{commit['vcs']}+{url}@{commit['commit_id']}" if commit else url
         return f'"{_NAME}{extra} @ {address}"'
+    from urllib.request import url2pathname  # loads SSL, which few need
+
     place = Path(url2pathname(unquote(urlsplit(url).path))) if url else None
     if place is None or not (place / "pyproject.toml").is_file():
         return f'-e ".{extra}" in a clone of {_NAME}'

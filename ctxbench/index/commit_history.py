@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,12 +15,15 @@ from ctxbench.core.requests import Batch
 from ctxbench.core.stages import Resources
 from ctxbench.core.times import instant
 from ctxbench.index.bm25 import Bm25Index
-from ctxbench.index.item_paths import file_path, place_of
+from ctxbench.index.item_paths import PART, file_path, place_of
 from ctxbench.index.versions import index_over
 from ctxbench.index.words import WordRule
 
-COMMIT, CHANGES = "commit", "changes"
-"""The kind of a message that is a commit, and the type of its links to what it changed."""
+COMMIT, CHANGES, RENAMED = "commit", "changes", "renamed_from"
+"""The kind of a message that is a commit, the type of its links to what it changed, and that of a file's to the one
+that it was before it was called so."""
+FILES = "files"
+"""Where the metadata of a commit say how many files it changed; without it those that it links to."""
 DAY = 86_400_000_000
 """In microseconds."""
 LARGEST = 20
@@ -42,6 +45,7 @@ class CommitHistory:
         start: CSR starts by commit, shape (n_commits + 1,).
         touched: the places that each changed, each once: files, and the definitions in them that are items.
         files: how many files each changed, shape (n_commits,).
+        older: (place, its older place) of what was renamed, the first renamed first: it has the votes of both.
         said: whether its message says anything, shape (n_commits,); of `Merge pull request #1` nothing is left.
         words: BM25 over the messages, by place in `commit`.
     """
@@ -53,6 +57,7 @@ class CommitHistory:
     start: IntArray
     touched: IntArray
     files: IntArray
+    older: tuple[tuple[int, int], ...]
     said: BoolArray
     words: Bm25Index
 
@@ -72,7 +77,7 @@ class CommitHistory:
             whole = dict.fromkeys(file_path(catalog[end]) for end in ends)
             both = dict.fromkeys([*whole, *(places[end] for end in ends)])
             touched.append([number.setdefault(end, len(number)) for end in both if end is not None])
-            files.append(len(whole))
+            files.append(catalog[one].metadata.get(FILES, len(whole)))
         return cls(
             commit=frozen(commit.astype(np.int64)),
             created=frozen(facts.created[commit]),
@@ -81,6 +86,7 @@ class CommitHistory:
             start=frozen(starts([len(row) for row in touched])),
             touched=frozen(np.array([one for row in touched for one in row], dtype=np.int64)),
             files=frozen(np.array(files, dtype=np.int64)),
+            older=tuple(_renamed(catalog, number)),
             said=frozen(np.array([bool(catalog[one].text) for one in commit.tolist()], dtype=np.bool_)),
             words=Bm25Index(Catalog(catalog[one] for one in commit.tolist()), k1=1.5, b=0.75, rule=_RULE),
         )
@@ -111,6 +117,8 @@ class CommitHistory:
             weight: of each commit, shape (n_commits,), >= 0.
         """
         by_place = np.bincount(self.touched, weight[self._owner], minlength=self.n_places + 1)
+        for place, old in self.older:
+            by_place[place] += by_place[old]
         return np.asarray(by_place[self.place])  # nothing is at the last place, that of what is no code
 
     def voices(
@@ -163,8 +171,26 @@ class CommitHistory:
         return np.where(visible[self.commit], [0.5 ** (age / half_life) for age in ages], 0.0)
 
 
+def _renamed(catalog: Catalog, number: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+    """The places of files that were renamed, and of definitions in them, each with its older one."""
+    facts, inside = catalog.facts, dict[str, list[str]]()
+    for place in number:
+        inside.setdefault(place.partition(PART)[0], []).append(place)
+    links = (
+        (int(facts.created[one]), catalog[one].path, catalog[end].path)
+        for one in np.flatnonzero(facts.type.are("file")).tolist()
+        for kind, end in facts.linked(one)
+        if kind == RENAMED
+    )
+    for _, new, old in sorted(dict.fromkeys(links)):
+        for place in inside.get(old, ()):
+            renamed = number.get(new + place[len(old) :])
+            if renamed is not None and new != old:
+                yield renamed, number[place]
+
+
 def commit_history(catalog: Catalog, resources: Resources) -> CommitHistory:
     """The commits of a catalog, kept with the resources."""
-    over = ("type", "kind", "title", "name", "text", "created", "links")
+    over = ("type", "kind", "title", "name", "text", "created", "links", "metadata")
     made: CommitHistory = index_over(catalog, resources, "commits", over=over, make=lambda: CommitHistory.of(catalog))
     return made

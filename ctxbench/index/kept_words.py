@@ -8,7 +8,8 @@ changed has most of these still, and nobody need know what it is called or where
 from __future__ import annotations
 
 import hashlib
-import io
+import json
+import math
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,11 +28,12 @@ from ctxbench.core.items import Item
 from ctxbench.index.occurrences import Occurrences
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 
-LEAST = 2_000_000
-"""Characters that are worth a file: they take some 0.3 s to split, and a file of them some 0.02 s to read."""
+LEAST = 1_000_000
+"""Characters that are worth a file: they take 0.1 to 0.2 s to split, as long as a process takes to start, and 0.01 s to
+read (tests/benchmarks/test_codebase.py)."""
 MOST_FILES = 16
-"""So many are kept, those used last; one has some 0.4 bytes for each character of its catalog."""
-_FORM = "1"  # goes up with whatever changes the words of an item; a test tells when
+"""So many are kept, those used last; one has 0.2 to 0.6 bytes for each character of its catalog."""
+_FORM = "2"  # goes up with whatever changes the words of an item, of which a test tells, or how they are written
 _NAMES = 8  # smallest digests under which a file is looked for
 _DIGEST = 32  # bytes
 
@@ -74,20 +76,24 @@ class KeptWords:
     length: FloatArray
 
     def packed(self) -> bytes:
-        """As bytes, of which `unpacked` makes the same."""
-        held, out = self.occurrences, io.BytesIO()
+        """As bytes, of which `unpacked` makes the same: a line that tells the arrays, and the arrays."""
+        held = self.occurrences
         words = "\n".join(held.word).encode("utf-8", "surrogatepass")  # no word holds white space
         texts = [np.frombuffer(text, dtype=np.uint8) for text in (b"".join(self.digests), words)]
         arrays: list[npt.NDArray[Any]] = [*texts, held.start, held.item, held.field, held.count, self.length]
-        for array in arrays:
-            np.save(out, array, allow_pickle=False)
-        return out.getvalue()
+        told = json.dumps([(array.dtype.str, array.shape) for array in arrays])
+        return b"".join([told.encode(), b"\n", *(array.tobytes() for array in arrays)])
 
     @classmethod
     def unpacked(cls, data: bytes) -> KeptWords:
-        """What `packed` made these bytes of."""
-        file = io.BytesIO(data)
-        digests, words, start, item, field, count, length = (np.load(file, allow_pickle=False) for _ in range(7))
+        """What `packed` made these bytes of; arrays stay in them."""
+        at = data.index(b"\n") + 1
+        arrays: list[npt.NDArray[Any]] = []
+        for dtype, shape in json.loads(data[:at]):
+            array = np.frombuffer(data, np.dtype(dtype), math.prod(shape), at).reshape(shape)
+            arrays.append(array)
+            at += array.nbytes
+        digests, words, start, item, field, count, length = arrays
         text, whole = words.tobytes().decode("utf-8", "surrogatepass"), digests.tobytes()
         number = {word: place for place, word in enumerate(text.split("\n") if text else ())}
         parts = tuple(whole[place : place + _DIGEST] for place in range(0, len(whole), _DIGEST))

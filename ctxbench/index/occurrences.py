@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ctxbench.core.arrays import IntArray, owners, ranges, starts
 
 SmallInts = npt.NDArray[np.int32]  # a catalog of code has some millions of rows
+FieldInts = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class Occurrences:
     word: Mapping[str, int]
     start: IntArray
     item: SmallInts
-    field: SmallInts
+    field: FieldInts
     count: SmallInts
 
     @classmethod
@@ -49,16 +50,21 @@ class Occurrences:
             count.extend(held.values())
             rows.append(len(held))
         text_of = owners(starts(np.array(rows, dtype=np.int64))).astype(np.int32)
-        return cls._ordered(number, np.array(word, np.int32), text_of // fields, text_of % fields, np.array(count))
+        item, field = text_of // fields, (text_of % fields).astype(np.int8)
+        return cls._ordered(number, np.array(word, dtype=np.int32), item, field, np.array(count, dtype=np.int32))
 
     @classmethod
     def _ordered(
-        cls, number: Mapping[str, int], word: SmallInts, item: SmallInts, field: SmallInts, count: SmallInts
+        cls, number: Mapping[str, int], word: SmallInts, item: SmallInts, field: FieldInts, count: SmallInts
     ) -> Occurrences:
         size, fields = (int(one.max(initial=0)) + 1 for one in (item, field))
-        order = np.argsort((word.astype(np.int64) * size + item) * fields + field, kind="stable")
+        key = word.astype(np.int64)
+        for more, part in ((size, item), (fields, field)):
+            key *= more
+            key += part
+        order = np.argsort(key, kind="stable")  # fast where runs are in order, as those of a catalog that changed are
         start = starts(np.bincount(word, minlength=len(number)))
-        return cls(number, start, *(one[order].astype(np.int32, copy=False) for one in (item, field, count)))
+        return cls(number, start, item[order], field[order], count[order])
 
     def extended(self, more: Occurrences) -> Occurrences:
         """These, and those of items that stand behind all items here; equal to what `of_texts` makes of all texts."""
@@ -71,11 +77,9 @@ class Occurrences:
         order = np.argsort(word, kind="stable")
         place = ends[word[order]]
         lengths += np.bincount(word, minlength=len(number))
-        item, field, count = (
-            np.insert(old, place, new[order])
-            for old, new in ((self.item, more.item), (self.field, more.field), (self.count, more.count))
-        )
-        return Occurrences(number, starts(lengths), item, field, count)
+        item = np.insert(self.item, place, more.item[order])
+        field = np.insert(self.field, place, more.field[order])
+        return Occurrences(number, starts(lengths), item, field, np.insert(self.count, place, more.count[order]))
 
     def behind(self, n: int) -> Occurrences:
         """The same of items that have `n` others before them."""
@@ -89,11 +93,20 @@ class Occurrences:
         """
         size = max(int(part.max(initial=-1)) + 1 for part in (items, self.item))
         times = np.bincount(items, minlength=size)
-        first, by_item = starts(times)[:-1], np.argsort(items, kind="stable").astype(np.int32)
-        copies = times[self.item]
-        row = np.repeat(np.arange(len(copies)), copies)
-        item = by_item[ranges(first[self.item], copies)]
-        word = owners(self.start)[row].astype(np.int32)
+        if times.max(initial=0) > 1:
+            first, by_item = starts(times)[:-1], np.argsort(items, kind="stable").astype(np.int32)
+            copies = times[self.item]
+            row = np.repeat(np.arange(len(copies), dtype=np.int32), copies)
+            item = by_item[ranges(first[self.item], copies)]
+        else:
+            place = np.full(size, -1, dtype=np.int32)
+            place[items] = np.arange(len(items), dtype=np.int32)
+            item = place[self.item]
+            if len(items) == size and (np.diff(items) == 1).all():
+                return replace(self, item=item)
+            row = np.flatnonzero(item >= 0).astype(np.int32)
+            item = item[row]
+        word = np.repeat(np.arange(len(self.word), dtype=np.int32), np.diff(self.start))[row]
         return self._ordered(self.word, word, item, self.field[row], self.count[row])
 
     def of(self, word: str) -> slice:

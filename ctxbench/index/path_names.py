@@ -10,7 +10,8 @@ from ctxbench.core.arrays import BoolArray
 from ctxbench.index.code.grammars import grammar_name
 from ctxbench.index.code.path_kinds import is_test_path
 
-_NAMED = re.compile(r"[\w@+.-]+(?:[/\\][\w@+.-]+)*")
+_NAMED = re.compile(r"[\w@+.-]+(?:(?:[/\\]|::)[\w@+.-]+)*")
+_BETWEEN = ("/", ".", "::")
 _EXAMPLES = ("example", "examples", "sample", "samples", "demo", "demos", "fixtures", "benches", "benchmarks", "docs")
 _TEST_NAME = re.compile(
     r"^tests?$|^conftest$|^tests?_|_tests?$|[.-](?:test|spec)$|_spec$|(?<=[a-z0-9])Tests?$|^Test(?=[A-Z])"
@@ -81,8 +82,9 @@ def ends_of(paths: Sequence[str]) -> dict[str, list[int]]:
 def named_paths(text: str, ends: Mapping[str, Sequence[int]], seen: BoolArray) -> list[int]:
     """The paths that a text names by enough of their ends, rising.
 
-    A path of somebody else's machine names the longest of its ends that stands here; what has neither a `/` nor a dot
-    in it, or is the end of more than `MOST_NAMED` paths, names none.
+    A path of somebody else's machine names the longest of its ends that stands here; a module, such as `click.core` or
+    `click::core`, its file, also with the name of what is in it behind (`click.core.Context`). What has neither a `/`,
+    nor a dot, nor `::` in it, or is the end of more than `MOST_NAMED` paths, names none.
 
     Args:
         text: any.
@@ -92,12 +94,24 @@ def named_paths(text: str, ends: Mapping[str, Sequence[int]], seen: BoolArray) -
     found: set[int] = set()
     for match in _NAMED.finditer(text):
         token = match.group().replace("\\", "/").rstrip(".").removeprefix("./").lower()
-        if "/" not in token and "." not in token:
+        if not any(sign in token for sign in _BETWEEN):
             continue
-        parts = token.split("/")
-        for first in range(len(parts)):
-            places = [place for place in ends.get("/".join(parts[first:]), ()) if seen[place]]
+        for name in (*_ends_of(token), *_modules_of(token)):
+            places = [place for place in ends.get(name, ()) if seen[place]]
             if places:
                 found.update(places if len(places) <= MOST_NAMED else ())
                 break
     return sorted(found)
+
+
+def _ends_of(token: str) -> Iterable[str]:
+    """A path, then what is left of it without its first folders; what is named in it, behind `::`, does not count."""
+    path = token.partition("::")[0]
+    parts = path.split("/") if "/" in path or "." in path else []
+    return ("/".join(parts[first:]) for first in range(len(parts)))
+
+
+def _modules_of(token: str) -> Iterable[str]:
+    """The path of a module without an ending, then of those around it, but for the outermost."""
+    parts = token.replace("::", ".").split(".") if "/" not in token else []
+    return ("/".join(parts[:last]) for last in range(len(parts), 1, -1) if all(parts))

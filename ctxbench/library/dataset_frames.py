@@ -16,7 +16,9 @@ from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.data.datasets.query_labels import Label, read_query
 from ctxbench.data.datasets.writer import create_dataset
 from ctxbench.io.rows import Row
+from ctxbench.sources.agent_file import open_catalog
 from ctxbench.sources.catalogs import read_item
+from ctxbench.sources.repository.tree_catalog import names_tree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,20 +156,24 @@ def opened(data: Data | str | Path | Sequence[Data | str | Path]) -> dict[str, D
     return by_key
 
 
-def catalog(rows: Rows) -> Catalog:
+def catalog(rows: Rows | str | Path) -> Catalog:
     """A catalog of rows: dicts, or a frame, with `name` and what else an item has (`server`, `description` ...).
 
     Args:
         rows: one an item, in the order that breaks ties; without `type` (and `id`) an item is a tool. A missing value
-            (None, NaN) is as if the column were not there.
+            (None, NaN) is as if the column were not there. Or a git repository: its folder, as `--catalog` takes
+            it, so also `REPO@COMMIT` and `REPO:definitions`.
 
     Raises:
         InputError: rows are no items, or two are the same: all faults, by row from 0.
+        UserError: the repository cannot be read.
 
     Example:
         >>> len(ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}]))
         1
     """
+    if isinstance(rows, str | Path) and names_tree(str(rows)):
+        return open_catalog(rows)
     faults: list[Fault] = []
     items: dict[ItemKey, Item] = {}
     for row in _rows(rows, "items", ("name",), faults):
@@ -257,7 +263,8 @@ def _rows(rows: Rows, what: str, needs: tuple[str, ...], faults: list[Fault]) ->
             raise InputError([Fault(f"{what}: column {lacking[0]!r} is missing; the columns are {known}")])
         rows = rows.to_dict("records")
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
-        raise ParameterError(f"{what} must be a frame or a list of dicts, got {type(rows).__name__}")
+        repository = " or a git repository" if what == "items" else ""
+        raise ParameterError(f"{what} must be a frame or a list of dicts{repository}, got {type(rows).__name__}")
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise ParameterError(f"{what}: row {number} must be a dict, got {row!r:.60}")

@@ -22,11 +22,14 @@ from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.selectors import Preset
 from ctxbench.selectors.definitions import find_definition
 from ctxbench.selectors.explain import Explained, Explanation, explain
+from ctxbench.sources.agent_file import open_catalog
+from ctxbench.sources.repository.tree_catalog import names_tree
 from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_OF_A_TREE = "codebase"  # as `ctxbench select` asks
 _SHORT = {"topK": "contextTopK", "topN": "contextTopN", "includeScore": "contextIncludeScore"}
 
 
@@ -108,9 +111,10 @@ def select(
 
     Args:
         text: the request.
-        items: what it chooses from; or the name or folder of a dataset.
+        items: what it chooses from; or the name or folder of a dataset, or of a git repository as `catalog` takes it.
         selector: a shipped selector, such as `learned/normal`, the path of a definition, a pipeline or a preset; None =
-            `learned`, or with `topK`, `topN` or `includeScore` the documents' search, `semantic`.
+            `learned`, for a repository `codebase`, or with `topK`, `topN` or `includeScore` the documents' search,
+            `semantic`.
         history: the messages before, as (role, content), or as dicts with both.
         tool_results: what tools have answered, as (tool name, text), for selectors that search with it.
         user, workspace: whose request it is: it sees their items and everybody's.
@@ -141,8 +145,9 @@ def select(
         workspace=workspace,
         time=at,
     )
-    made = _pipeline(selector, parameters)
-    opened = load(items) if isinstance(items, str | Path) else items
+    tree = isinstance(items, str | Path) and names_tree(str(items))
+    made = _pipeline(selector or (_OF_A_TREE if tree and not parameters.keys() & _SHORT.keys() else None), parameters)
+    opened = items if not isinstance(items, str | Path) else open_catalog(items) if tree else load(items)
     catalog = opened.dataset.current_catalog if isinstance(opened, Data) else opened
     return Selected(explain(made, catalog, request, _resources(catalog, embedder, counter), live=True))
 

@@ -23,7 +23,7 @@ from ctxbench.server.context_cache import ContextCache
 from ctxbench.server.metrics import Metrics
 from ctxbench.server.served_context import ServedContext
 from ctxbench.steps.citations import Citations
-from ctxbench.stores.events import ASKED, Event
+from ctxbench.stores.events import ASKED, SUFFICIENT, Event
 from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
@@ -140,13 +140,7 @@ class ContextService:
         Raises:
             NotSeenError: there is no such context of this user, or no such item in it; or this user sees no such item.
         """
-        built = None
-        if context is not None:
-            with self._lock:
-                built = self._built.get(context)
-            if built is None or built.request.user != user:
-                what = f"no context {context!r:.80} of yours is known; build it again, or leave its id out"
-                raise NotSeenError(what)
+        built = None if context is None else self._built_for(context, user)
         key = self._seen(item, user, built)
         told: dict[str, Any] = {}
         if built is not None:
@@ -155,6 +149,43 @@ class ContextService:
         id_ = key.name.rpartition("@")[0]
         self._store.record(Event(kind="feedback", workspace=self._workspace, id=id_, user=user, useful=useful, **told))
         self.metrics.count(feedback=1)
+
+    def sufficient(self, context: str, enough: bool, *, user: str | None = None) -> None:
+        """Record whether a context was enough for an answer, or lacked something; the last word counts.
+
+        Args:
+            context: its id; those of the last 10,000 builds of this process are known.
+            enough: whether it was.
+            user: who says so: the one who asked.
+
+        Raises:
+            NotSeenError: there is no such context of this user, or an item of it is not there any more.
+        """
+        built = self._built_for(context, user)
+        items = sorted(built.items)
+        for item in items:
+            self._seen(item, user, built)
+        asked = {"context": context, "items": items, "text": built.request.text, "time": built.request.time}
+        self._store.record(
+            Event(
+                kind=SUFFICIENT,
+                workspace=self._workspace,
+                id=context,
+                user=user,
+                conversation=built.request.conversation,
+                useful=enough,
+                metadata={ASKED: asked},
+            )
+        )
+        self.metrics.count(sufficient=int(enough), insufficient=int(not enough))
+
+    def _built_for(self, context: str, user: str | None) -> _Built:
+        """What is remembered of a context of a user."""
+        with self._lock:
+            built = self._built.get(context)
+        if built is None or built.request.user != user:
+            raise NotSeenError(f"no context {context!r:.80} of yours is known; build it again")
+        return built
 
     def _seen(self, item: str, user: str | None, built: _Built | None) -> ItemKey:
         """The key of an item that a user sees, and that is in a context if one is given."""

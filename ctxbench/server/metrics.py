@@ -29,6 +29,8 @@ COUNTS = {
     "selected": "Items in contexts.",
     "tokens": "Tokens of contexts.",
     "feedback": "Judgements of items.",
+    "sufficient": "Contexts that were said to be enough.",
+    "insufficient": "Contexts that were said to lack something.",
 }
 _STAGES = {"retrieve": "search", "rank": "scoring", "cut": "optimisation", "fit": "optimisation"}
 

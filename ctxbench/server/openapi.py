@@ -26,6 +26,7 @@ def _list(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 ASK = _object({"message": _MESSAGE}, {"threadId": _NAME}, additionalProperties=False)
 JUDGE = _object({"contextItemId": _ID, "useful": {"type": "boolean"}}, {"contextId": _ID}, additionalProperties=False)
+SUFFICE = _object({"contextId": _ID, "sufficient": {"type": "boolean"}}, additionalProperties=False)
 
 _FACTS = {"path": _STRING, "createdAt": _STRING, "matchedKeywords": _list(_STRING), "searchRank": _COUNT}
 _ITEM = _object(
@@ -63,10 +64,12 @@ PROBLEMS = {
 
 def document(*, tokens: bool) -> dict[str, Any]:
     """The interface as OpenAPI has it; with `tokens` every address but this one needs one."""
+    done = _object({"success": {"const": True}})
     paths = {
         "/context/build": _post("Build the context for a message.", ASK, _CONTEXT),
         "/context/preview": _post("Tell what a build would give.", ASK, _CONTEXT),
-        "/context/feedback": _post("Say whether an item was useful.", JUDGE, _object({"success": {"const": True}})),
+        "/context/feedback": _post("Say whether an item was useful.", JUDGE, done),
+        "/context/sufficient": _post("Say whether a context was enough for an answer.", SUFFICE, done),
         "/metrics": {"get": {"summary": "Figures.", "responses": _responses("text/plain", {}, (401, 403, 421))}},
     }
     made: dict[str, Any] = {

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from ctxbench.core.errors import ParameterError, UserError
 from ctxbench.server.context_service import ContextService, NotSeenError
-from ctxbench.server.openapi import ASK, JUDGE, PROBLEMS, document, faults_in
+from ctxbench.server.openapi import ASK, JUDGE, PROBLEMS, SUFFICE, document, faults_in
 from ctxbench.server.user_tokens import UserTokens
 
 _log = logging.getLogger(__name__)
@@ -70,6 +70,7 @@ class _WebApp:
             Route("/context/build", self._build, methods=["POST"]),
             Route("/context/preview", self._preview, methods=["POST"]),
             Route("/context/feedback", self._feedback, methods=["POST"]),
+            Route("/context/sufficient", self._sufficient, methods=["POST"]),
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/openapi.json", self._openapi, methods=["GET"]),
         ]
@@ -108,6 +109,12 @@ class _WebApp:
             self._service.feedback(body["contextItemId"], **given)
 
         await self._within(made)
+        return JSONResponse({"success": True})
+
+    async def _sufficient(self, request: Request) -> Response:
+        user = self._user(request)
+        body = await self._body(request, SUFFICE)
+        await self._within(lambda: self._service.sufficient(body["contextId"], body["sufficient"], user=user))
         return JSONResponse({"success": True})
 
     async def _metrics(self, request: Request) -> Response:

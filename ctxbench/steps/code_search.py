@@ -67,7 +67,8 @@ class CommitVotes(_CodeSearch):
         spread: a commit's vote for a file is its similarity / (files that it changed) ** spread, 0 to 2; at 0 a commit
             that changed many files says as much of each as one that changed it alone.
 
-    A commit is a message of kind `commit` with links of type `changes`. Similarity is BM25 of its message for the
+    A commit is a message of kind `commit` with links of type `changes`; a file that was renamed, with a link of type
+    `renamed_from`, has the votes of its older names, too. Similarity is BM25 of its message for the
     request's chunks, identifiers split, English endings taken off, counted over the commits that the request sees, so
     that no later one moves a score. A file's score is the sum of its votes, whichever of its versions they changed; the
     version found is the one that the request sees. Without commits nothing is found. Each item counts as one chunk.
@@ -126,12 +127,13 @@ class PathPattern(_CodeSearch):
         n: how many items are found for a request; 0 = none.
         types: of the items that are found, as of `history`.
 
-    A file that is named scores 1 more than the others: by its path, or by enough of the end of it, such as `core.py`
-    or `click/core.py`. Beside that, the score is in [0, 1]: with a plan the share of its `file_patterns` that the path
-    matches (`*auth*`, and `auth` alike; letters of either case), without the share of the request's words that stand in
-    the path, each weighed by how rare it is in the paths that the request sees; identifiers are split, English endings
-    taken off. What has neither is not found, so a blank request finds nothing. Each item counts as one chunk. Cost:
-    linear in the paths. Source: document 002, "Scan for files".
+    A file that is named scores 1 more than the others: by its path, by enough of the end of it, such as `core.py` or
+    `click/core.py`, or as a module, `click.core.Context` or `click::core`. Beside that, the score is in [0, 1]: with a
+    plan the share of its `file_patterns` that the path matches (`*auth*`, and `auth` alike; letters of either case),
+    without the share of the request's words that stand in the path, each weighed by how rare it is in the paths that
+    the request sees; identifiers are split, English endings taken off. What has neither is not found, so a blank
+    request finds nothing. Each item counts as one chunk. Cost: linear in the paths. Source: document 002, "Scan for
+    files".
     """
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:

@@ -66,17 +66,18 @@ class WholeFile(Strategy):
         path, price = item_paths(catalog, resources).path.code, resources.tokens(catalog)
         chunk, walks, shares = catalog.facts.type.are("chunk") & (path >= 0), [], []
         for walk in _walks(self, candidates, price):
-            eligible, files = query.batch.eligible[walk.request], dict[int, list[int]]()
-            for item in np.flatnonzero(chunk & query.batch.visible[walk.request]).tolist():
-                files.setdefault(int(path[item]), []).append(item)
+            eligible, whole = query.batch.eligible[walk.request], set[int]()
+            bodies = np.flatnonzero(chunk & query.batch.visible[walk.request])
+            codes = path[bodies]
             for row, item in walk.rows():
-                if not walk.take([item], row) or not chunk[item] or path[item] not in files or self.share == 1:
+                file = int(path[item])
+                if not walk.take([item], row) or not chunk[item] or file in whole or self.share == 1:
                     continue
-                own = files[int(path[item])]
+                own = bodies[codes == file].tolist()
                 offered = [one for one in own if walk.offers(one)]
                 reached = int(price[offered].sum()) / max(int(price[own].sum()), 1)
                 if reached >= self.share:
-                    del files[int(path[item])]  # what does not fit now does not later
+                    whole.add(file)  # what does not fit now does not later
                     before = len(walk.added)
                     walk.take([one for one in own if eligible[one] and not walk.offers(one)], row)
                     shares += [reached] * (len(walk.added) - before)
@@ -133,7 +134,7 @@ class Outline(Strategy):
         for walk in _walks(self, candidates, price):
             visible, eligible = query.batch.visible[walk.request], query.batch.eligible[walk.request]
             outlines = {int(paths.code[one]): one for one in np.flatnonzero(file & visible).tolist()}
-            parted = set(paths.code[chunk & visible].tolist())
+            parted = set(np.unique(paths.code[chunk & visible]).tolist())
             for place, (row, item) in enumerate(walk.rows()):
                 path = int(paths.code[item])
                 other = outlines.get(path, -1) if chunk[item] else -1

@@ -12,7 +12,7 @@ from ctxbench.core.errors import ParameterError
 from ctxbench.core.items import Catalog, ItemKey
 from ctxbench.core.requests import Request
 from ctxbench.io.process_lock import ProcessLock
-from ctxbench.stores.events import Event, checked_event, referred_to, useful_counts
+from ctxbench.stores.events import Event, checked_event, referred_to, things_of, useful_counts
 from ctxbench.stores.memories import (
     Forget,
     Memory,
@@ -125,10 +125,12 @@ class BaseStore(ABC):
         rows = [checked_event(one) for one in (event, *more)]
         with self._transaction():
             for one in rows:
-                if self._seen(one.workspace, one.user, one.at, one.id) is None:
-                    who = "everybody" if one.user is None else f"user {one.user!r:.60}"  # and nothing of another's
-                    what = f"there is no {one.id!r:.60} in workspace {one.workspace!r} that {who} sees at {one.at}"
-                    raise ParameterError(f"{one.kind}: {what}; expected the id of a file, message or memory")
+                self._state(one.workspace)  # which must be there, though a context may have held nothing
+                for id_ in things_of(one):
+                    if self._seen(one.workspace, one.user, one.at, id_) is None:
+                        who = "everybody" if one.user is None else f"user {one.user!r:.60}"  # and nothing of another's
+                        what = f"there is no {id_!r:.60} in workspace {one.workspace!r} that {who} sees at {one.at}"
+                        raise ParameterError(f"{one.kind}: {what}; expected the id of a file, message or memory")
             self._record(rows)
 
     def events(self, workspace: str) -> tuple[Event, ...]:

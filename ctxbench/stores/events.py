@@ -1,4 +1,4 @@
-"""What users do with what is kept: refer to it in a conversation, open it, find it useful or not."""
+"""What users do with what is kept: refer to it in a conversation, open it, find it useful, and enough, or not."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ctxbench.core.errors import ParameterError, check_choice
+from ctxbench.core.items import ItemKey
 from ctxbench.stores.memories import checked_metadata, checked_name, name_if_any, time_named
 
 ASKED = "asked"
-"""Key of a feedback's metadata where a service keeps what was asked: `context` and `item` (ids), `text`, `time`."""
-_OF_ASKED = ("context", "item", "text", "time")
-EVENTS = ("reference", "unreference", "access", "feedback")
+"""Key of the metadata where a service keeps what was asked: `context` (its id), `text`, `time`, and of a feedback
+`item`, of what is `sufficient` all `items` (ids)."""
+SUFFICIENT = "sufficient"
+EVENTS = ("reference", "unreference", "access", "feedback", SUFFICIENT)
+_JUDGED = ("feedback", SUFFICIENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """That something was done with a file, message or memory. A store checks it when it is given.
+    """That something was done with a file, message or memory, or with a context. A store checks it when it is given.
 
     Attributes:
         kind: `reference` (a conversation refers to it from now on), `unreference` (and from now on no more), `access`
-            (it was opened) or `feedback` (it was useful in an answer, or was not).
-        workspace, id: of what it was done with.
+            (it was opened), `feedback` (it was useful in an answer, or was not) or `sufficient` (a whole context was
+            enough for an answer, or lacked something).
+        workspace, id: of what it was done with: of a file, message or memory, or of the context.
         user: who did it; None = nobody in particular. Opened and useful it was to this user alone; a reference of
             nobody's holds for everybody in the conversation.
         conversation: where; references need one.
         at: when, ISO 8601, without an offset UTC; not before it was there. None = when it is recorded.
-        useful: of feedback, which needs it, and of nothing else.
-        metadata: anything else, as JSON; see `ASKED`.
+        useful: whether it was useful, or enough: of these two kinds, which need it, and of no other.
+        metadata: anything else, as JSON; see `ASKED`, which a `sufficient` needs.
     """
 
     kind: str
@@ -56,16 +60,43 @@ def checked_event(event: Event) -> Event:
     name_if_any("conversation", event.conversation)
     if event.conversation is None and event.kind in ("reference", "unreference"):
         raise ParameterError(f"{where}say in which conversation")
-    if event.kind == "feedback" and not isinstance(event.useful, bool):
+    if event.kind in _JUDGED and not isinstance(event.useful, bool):
         raise ParameterError(f"{where}useful must be true or false, got {event.useful!r:.60}")
-    if event.kind != "feedback" and event.useful is not None:
-        raise ParameterError(f"{where}useful belongs to feedback; leave it out")
+    if event.kind not in _JUDGED and event.useful is not None:
+        raise ParameterError(f"{where}useful belongs to {', '.join(_JUDGED)}; leave it out")
     metadata = checked_metadata(f"{where}metadata", event.metadata)
-    if ASKED in metadata:
-        asked = metadata[ASKED]
-        if not isinstance(asked, dict) or not all(isinstance(asked.get(name), str) for name in _OF_ASKED):
-            raise ParameterError(f"{where}metadata: {ASKED!r} is what a service keeps there; take another name")
-    return replace(event, at=time_named(f"{where}at", event.at), metadata=metadata)
+    if (ASKED in metadata or event.kind == SUFFICIENT) and not _is_asked(event, metadata.get(ASKED)):
+        if event.kind == SUFFICIENT:
+            wanted = f"{ASKED!r} with context (its id), text, time, and items, a list of ids of items"
+            raise ParameterError(f"{where}metadata: expected {wanted}")
+        raise ParameterError(f"{where}metadata: {ASKED!r} is what a service keeps there; take another name")
+    made = replace(event, at=time_named(f"{where}at", event.at), metadata=metadata)
+    things_of(made)
+    return made
+
+
+def _is_asked(event: Event, asked: Any) -> bool:
+    """Whether something is what `ASKED` says of an event of this kind."""
+    if not isinstance(asked, dict) or not all(isinstance(asked.get(name), str) for name in ("context", "text", "time")):
+        return False
+    if event.kind != SUFFICIENT:
+        return isinstance(asked.get("item"), str)
+    items = asked.get("items")
+    return asked["context"] == event.id and isinstance(items, list) and all(isinstance(one, str) for one in items)
+
+
+def things_of(event: Event) -> tuple[str, ...]:
+    """The ids of the files, messages and memories that an event is about: its own, or those that a context had.
+
+    An event goes with any of them that is deleted.
+
+    Raises:
+        ParameterError: an item of a context has no id that a catalog of a store could have.
+    """
+    if event.kind != SUFFICIENT:
+        return (event.id,)
+    keys = [ItemKey.parse(one) for one in event.metadata[ASKED]["items"]]
+    return tuple(dict.fromkeys(key.name.rpartition("@")[0] for key in keys))
 
 
 def referred_to(events: Iterable[Event]) -> list[str]:
@@ -80,5 +111,5 @@ def referred_to(events: Iterable[Event]) -> list[str]:
 
 
 def useful_counts(events: Iterable[Event]) -> Counter[str]:
-    """How often each thing was found useful, by id; what never was is not in it."""
+    """How often each thing was found useful, by id; what never was is not in it. Takes feedback alone."""
     return Counter(event.id for event in events if event.useful)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypeVar
 
 from ctxbench.stores.base_store import BaseStore
-from ctxbench.stores.events import Event
+from ctxbench.stores.events import Event, things_of
 from ctxbench.stores.memories import Forget, Memory, Progress, Relationship, unknown
 
 Kept = TypeVar("Kept", Memory, Event)
@@ -70,7 +70,7 @@ class DictStore(BaseStore):
             room.versions = kept
             room.newest = {id_: version for id_, version in room.newest.items() if id_ not in gone}
             room.links = {one: None for one in room.links if one.source not in gone and one.target not in gone}
-            room.events = [one for one in room.events if one.id not in gone]
+            room.events = [one for one in room.events if gone.keys().isdisjoint(things_of(one))]
             room.alter()
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Self
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.io.files import folder_fault, readable
 from ctxbench.stores.base_store import BaseStore
-from ctxbench.stores.events import Event
+from ctxbench.stores.events import SUFFICIENT, Event, things_of
 from ctxbench.stores.memories import Forget, Memory, Relationship, checked_name, unknown
 from ctxbench.stores.sqlite_schema import APPLICATION, MIGRATIONS
 
@@ -35,9 +35,11 @@ _ADD_VERSION = f"INSERT INTO versions (workspace, memory, {', '.join(_COLUMNS)})
 _GROWN = "UPDATE workspaces SET revision = revision + 1 WHERE key = ?"
 _VERSIONS = f"SELECT seq, id, type, {', '.join(_COLUMNS)} FROM versions JOIN memories ON key = memory "  # noqa: S608
 _EVENT = ("kind", "user", "conversation", "at", "useful", "metadata")
-_ADD_EVENT = f"INSERT INTO events (workspace, memory, {', '.join(_EVENT)}) VALUES (?, ?{', ?' * 6})"  # noqa: S608
+_OF_WHAT = ("workspace", "memory", "context", "things")
+_ADD_EVENT = f"INSERT INTO events ({', '.join((*_OF_WHAT, *_EVENT))}) VALUES (?{', ?' * 9})"  # noqa: S608
 _EVENTS = (
-    f"SELECT id, {', '.join(f'events.{name}' for name in _EVENT)} FROM events JOIN memories ON memories.key = memory"  # noqa: S608
+    f"SELECT coalesce(id, context), {', '.join(f'events.{name}' for name in _EVENT)}"  # noqa: S608
+    " FROM events LEFT JOIN memories ON memories.key = memory"
 )
 _RELATIONSHIPS = (
     "SELECT one.id, other.id, relationships.type FROM relationships JOIN memories one ON one.key = source"
@@ -99,6 +101,9 @@ class SqliteStore(BaseStore):
                 only = self._sql(f"{texts} {gone} EXCEPT {texts} NOT {gone}", keys, keys)
                 self._forget([text for (text,) in only])
             self._sql(f"DELETE FROM memories WHERE key {gone}", keys)  # noqa: S608
+            of_context = "EXISTS (SELECT 1 FROM json_each(things) WHERE value IN (SELECT value FROM json_each(?)))"
+            ids = json.dumps([id, *more])
+            self._sql(f"DELETE FROM events WHERE workspace = ? AND {of_context}", places[0][0], ids)  # noqa: S608
             self._sql("INSERT INTO unscrubbed VALUES (datetime())")
             self._alter(places[0][0])
         with self._lock:
@@ -354,8 +359,10 @@ class SqliteStore(BaseStore):
 
     def _record(self, events: Sequence[Event]) -> None:
         for one in events:
-            place, key = self._place(one.workspace, one.id)
-            self._sql(_ADD_EVENT, place, key, *(getattr(one, name) for name in _EVENT[:-1]), json.dumps(one.metadata))
+            place, of = self._room(one.workspace)[0], (None, one.id, json.dumps(things_of(one)))
+            if one.kind != SUFFICIENT:
+                of = (self._place(one.workspace, one.id)[1], None, None)  # type: ignore[assignment]
+            self._sql(_ADD_EVENT, place, *of, *(getattr(one, name) for name in _EVENT[:-1]), json.dumps(one.metadata))
             self._sql(_GROWN, place)
 
     def _events(self, workspace: str, **of: str | None) -> Iterator[Event]:

@@ -30,4 +30,17 @@ MIGRATIONS = (  # from each version of the schema to the next; what was released
     CREATE INDEX events_of_conversation ON events (workspace, conversation, at);
     CREATE INDEX events_of_memory ON events (memory)
     """,
+    """
+    CREATE TABLE all_events (key INTEGER PRIMARY KEY, workspace INTEGER NOT NULL REFERENCES workspaces,
+        memory INTEGER REFERENCES memories ON DELETE CASCADE, context TEXT, things TEXT,
+        kind TEXT NOT NULL, user TEXT, conversation TEXT, at TEXT NOT NULL, useful INTEGER,
+        metadata TEXT NOT NULL, CHECK ((memory IS NULL) = (context IS NOT NULL AND things IS NOT NULL)));
+    INSERT INTO all_events SELECT key, workspace, memory, NULL, NULL, kind, user, conversation, at, useful, metadata
+        FROM events;
+    DROP TABLE events;
+    ALTER TABLE all_events RENAME TO events;
+    CREATE INDEX events_of_user ON events (workspace, kind, user, at);
+    CREATE INDEX events_of_conversation ON events (workspace, conversation, at);
+    CREATE INDEX events_of_memory ON events (memory)
+    """,  # an event is of a memory, or of a context that had the things whose ids are listed
 )

@@ -25,7 +25,19 @@ def check_store(make: Callable[[], MemoryStore]) -> None:
         ConformanceError: anything does not hold; all that was found.
     """
     faults: list[str] = []
-    for check in (_kept, _versioned, _deleted, _related, _apart, _grown, _refused, _typed, _recorded, _requested):
+    for check in (
+        _kept,
+        _versioned,
+        _deleted,
+        _related,
+        _apart,
+        _grown,
+        _refused,
+        _typed,
+        _recorded,
+        _sufficed,
+        _requested,
+    ):
         store = make()
         try:
             for name in ("one", "two", "one"):
@@ -233,6 +245,36 @@ def _recorded(store: MemoryStore) -> Found:
     yield "events of what was deleted", store.events("one"), ()
     store.insert(_memory("a", type="file"))
     yield "events of an id used again", store.events("one"), ()
+
+
+def _context(at: str = _LATER, *, items: tuple[str, ...] = ("file:a%401",), **said: Any) -> Event:
+    asked = {"context": "c", "text": "who?", "time": _FIRST, "items": list(items)}
+    return _event("sufficient", "c", at, **{"useful": False, "metadata": {ASKED: asked}, **said})
+
+
+def _sufficed(store: MemoryStore) -> Found:
+    store.insert_many([_memory("a", type="file"), _memory("b", type="file", user="v"), _memory("d", type="file")])
+    rows = [
+        _context(_LAST, items=("file:a%401", "file:d%401")),
+        _context(items=("file:d%401",), useful=True),
+        _context(_LAST, items=()),
+    ]
+    store.record(*rows)
+    yield "what was said of contexts, by time", store.events("one"), (rows[1], rows[0], rows[2])
+    wrong = [
+        *(_context(useful=useful) for useful in (None, 1)),
+        *(_context(metadata=one) for one in ({}, {ASKED: {"context": "c", "text": "x", "time": "x", "item": "x"}})),
+        _context(metadata={ASKED: {**rows[0].metadata[ASKED], "context": "other"}}),
+        *(_context(items=(one,)) for one in ("file:gone%401", "file:b%401", "a")),
+        *(_context(at="2026-02-28"), _context(workspace="three", items=())),
+    ]
+    there = store.events("one")
+    for row in wrong:
+        yield f"refusal of {row!r:.200}", _error(store.record, row), ParameterError
+    yield "what was said after refusals", store.events("one"), there
+    yield "no use of anything", store.request("one", "x", user="u", conversation="t").uses, ()
+    store.delete("one", "a")
+    yield "what was said of contexts that had what was deleted", store.events("one"), (rows[1], rows[2])
 
 
 def _at_of(store: MemoryStore, at: str) -> str | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_weights
 from repo_map import RepoMaps
 
 import ctxbench
@@ -67,12 +68,13 @@ def codebase(**values: Any) -> dict[str, Any]:
     return {"selector": "codebase", "set": {"tokens": MOST, **values}}
 
 
-def at_budgets() -> dict[str, Any]:
-    """Both at each budget, with as many items as fit."""
+def at_budgets(view: str) -> dict[str, Any]:
+    """Both at each budget, with as many items as fit; over definitions with the preset for them."""
+    preset = {"preset": "definitions"} if view == "definitions" else {}
     return {
         f"{name} {tokens}": one
         for tokens in BUDGETS
-        for name, one in (("bm25", words(tokens)), ("codebase", codebase(tokens=tokens, max_files=300)))
+        for name, one in (("bm25", words(tokens)), ("codebase", codebase(tokens=tokens, max_files=300) | preset))
     }
 
 
@@ -310,7 +312,8 @@ And with more. What pays nothing, or little for the parsing of a whole tree, is 
 ## Files or definitions, within a budget
 
 Complete (in per cent) is a request of which all changed files, or all changed definitions, are offered whole; a changed
-line outside of any definition needs the outline of its file. As many items are offered as fit.
+line outside of any definition needs the outline of its file. As many items are offered as fit; over definitions by the
+preset `codebase/definitions`.
 
 {head}
 |---:|---:|---:|---:|---:|---:|---:|---:|---:|
@@ -344,11 +347,12 @@ def main() -> int:
         asked = repositories if given.aider else []
         maps = {one: RepoMaps(given.aider, one, Path(folder) / f"{one.name}-tree") for one in asked}
         files, definitions = (
-            [measured(one, view, {**own, **at_budgets()}, Path(folder), maps.get(one)) for one in repositories]
+            [measured(one, view, {**own, **at_budgets(view)}, Path(folder), maps.get(one)) for one in repositories]
             for view, own in (("files", {**ten, **without, **added()}), ("definitions", {}))
         )
+        own = own_weights.section(sorted(Path(folder).glob("*-files")), gain)
     took = seconds(repositories[int(np.argmax([one.n_items for one in files]))])
-    write_atomic(ROOT / "reports" / "codebase.md", page(files, definitions, took))
+    write_atomic(ROOT / "reports" / "codebase.md", f"{page(files, definitions, took)}\n{own}")
     return 0
 
 

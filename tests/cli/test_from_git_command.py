@@ -84,7 +84,32 @@ def test_no_repository_and_another_dataset_are_refused(cli, checkout, tmp_path):
     assert (done.code, "is no git repository" in done.err) == (2, True)
     assert cli("data", "from-git", checkout.root, "--out", tmp_path / "made").code == 0
     done = cli("data", "from-git", checkout.root, "--head", "HEAD~1", "--out", tmp_path / "made")
+    assert (done.code, "holds a dataset of commit" in done.err, "--grow adds" in done.err) == (2, True, True)
+    (tmp_path / "made" / "dataset.yaml").write_text("format: 1\n")
+    done = cli("data", "from-git", checkout.root, "--out", tmp_path / "made")
     assert (done.code, "holds another dataset" in done.err) == (2, True)
+
+
+def test_an_older_dataset_grows_where_that_is_asked(cli, checkout, tmp_path):
+    place = tmp_path / "made"
+    assert cli("data", "from-git", checkout.root, "--head", "HEAD~2", "--out", place).code == 0
+    done = cli("data", "from-git", checkout.root, "--out", place, "--grow")
+    assert (done.code, done.out.split("\n")[0]) == (0, f"{place}: 3 queries (tuning 3) of 4 commits")
+    assert cli("data", "validate", place).code == 0
+    done = cli("data", "from-git", checkout.root, "--out", tmp_path / "none", "--grow")
+    assert (done.code, "Traceback" in done.err) == (2, False)
+
+
+def test_texts_take_the_place_of_messages(cli, checkout, tmp_path):
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"number": 4, "text": "A is too small, #4 says"}\n')
+    words = ("data", "from-git", checkout.root, "--out", tmp_path / "made", "--queries-from", texts)
+    assert cli(*words).code == 0
+    rows = map(json.loads, (tmp_path / "made" / "queries.jsonl").read_text().splitlines())
+    assert [row["text"] for row in rows] == ["Set it to two", "A is too small, says", "Set it to five"]
+    texts.write_text('{"number": "4", "text": "x"}\n')
+    done = cli(*words)
+    assert (done.code, "field 'number' must be a whole number, got '4'" in done.err) == (2, True)
 
 
 def test_ctrl_c_leaves_nothing(cli, checkout, tmp_path, monkeypatch):

@@ -153,8 +153,29 @@ def test_labels_are_told_with_what_is_to_do_and_as_json(place, tmp_path, capsys)
         service.feedback("memory:tyre%401", useful=False, context=context.id)
     code, out, _ = run(capsys, "data", "from-feedback", place, "-w", "home", "--out", tmp_path / "made", "--json")
     told = {"dataset": str(tmp_path / "made"), "queries": 1, "useful": 0, "notUseful": 1}
-    assert (code, json.loads(out)) == (0, told)
+    assert (code, json.loads(out)) == (0, {**told, "sufficient": 0, "notSufficient": 0, "inPart": 1})
     code, out, _ = run(capsys, "data", "from-feedback", place, "-w", "home", "--out", tmp_path / "made")
     first, then = out.splitlines()
     assert (code, first) == (0, f"{tmp_path / 'made'}: 1 query, 0 items useful, 1 not")
     assert f"`ctxbench data label {tmp_path / 'made'}` asks what else they need" in then
+
+
+def test_what_was_said_of_whole_contexts_is_told_and_kept_beside_the_labels(place, tmp_path, capsys):
+    from ctxbench.data.labelling.query_files import NOT_SUFFICIENT, read_exposures
+    from ctxbench.server.context_service import ContextService
+
+    made = tmp_path / "made"
+    with SqliteStore(place) as store:
+        service = ContextService(store, "home", embedder="hashing", counter="chars/4")
+        full, lacking = service.build("tyre"), service.build("tea")
+        for item in full.as_dict()["data"]["items"]:
+            service.feedback(item["id"], useful=True, context=full.id)
+        service.sufficient(full.id, True)
+        service.sufficient(lacking.id, False)
+    for _ in range(2):  # made anew in its place
+        code, out, _ = run(capsys, "data", "from-feedback", place, "-w", "home", "--out", made)
+        assert (code, out.splitlines()[1]) == (0, "1 context sufficient, 1 lacking something")
+        assert "and 1 of these are in part" in out.splitlines()[2]
+    exposures = read_exposures(made)
+    assert {query: one.signals for query, one in exposures.items()} == {full.id: (), lacking.id: (NOT_SUFFICIENT,)}
+    assert exposures[full.id].called == exposures[full.id].offered

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
@@ -43,6 +44,11 @@ class TestItemKey:
         key = ItemKey(kind, server, name)
         assert ItemKey.parse(key.id) == key
         assert not set(key.id) & set(" \t\n/")
+
+    def test_every_character_is_encoded_as_by_the_standard_library(self):
+        every = "".join(map(chr, range(128)))
+        for name in (every, f"{every}é", "src/a b.py::C.d@0f"):
+            assert ItemKey("file", None, name).id == f"file:{quote(name, safe='')}"
 
     def test_half_a_character_survives_too(self):
         key = ItemKey("rule", None, "x\ud83d")

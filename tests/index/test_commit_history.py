@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ctxbench.core.items import Catalog, Item
+from ctxbench.core.items import Catalog, Item, Link
 from ctxbench.core.requests import Batch
 from ctxbench.index.commit_history import LARGEST, CommitHistory
 from tests.code_history import history, request
@@ -78,3 +78,27 @@ def test_no_commits_give_no_votes():
     catalog = Catalog([Item(type="file", name="a.py", text="x")])
     past = CommitHistory.of(catalog)
     assert past.votes(past.voices(["x"], [1.0], np.zeros(0, dtype=bool), most=3, spread=1.0)).tolist() == [0.0]
+
+
+def test_what_was_renamed_has_the_votes_of_its_older_names_too():
+    older, newer = history(("One", {"a.py": "1"})), history(("", {}), ("Two", {"b.py": "2"}), ("Three", {"c.py": "3"}))
+    b, c = (item for item in newer if item.is_file)
+    chunk = {"type": "chunk", "text": "x"}
+    named = {
+        b.name: replace(b, links=(Link("renamed_from", older[0].key),)),
+        c.name: replace(c, links=(Link("renamed_from", b.key),)),
+    }
+    items = [*older, *(named.get(item.name, item) for item in newer if item.name != "commit-000000000001")]
+    one = next(item for item in items if item.text == "One")
+    items[items.index(one)] = replace(one, links=(*one.links, Link("changes", Item(name="a.py::f@1", **chunk).key)))
+    items += [Item(name=f"{path}::f@1", title=path, **chunk) for path in ("a.py", "c.py")]
+    catalog = Catalog(items)
+    past = CommitHistory.of(catalog)
+    found = dict(zip([item.name for item in catalog], past.votes(np.array([1.0, 10.0, 100.0])).tolist(), strict=True))
+    assert [found[f"{path}@{n:012d}"] for n, path in enumerate(("a.py", "b.py", "c.py"), 1)] == [1.0, 11.0, 111.0]
+    assert [found["a.py::f@1"], found["c.py::f@1"]] == [1.0, 0.0]  # b.py has no f, so that there is no way
+
+
+def test_a_commit_says_how_many_files_it_changed():
+    items = [replace(item, metadata={"files": 7}) if item.name == "commit-000000000001" else item for item in TREE]
+    assert CommitHistory.of(Catalog(items)).files.tolist() == [7, 1, 1, 1]

@@ -214,6 +214,30 @@ def test_feedback_is_recorded_with_what_was_asked(service, store):
     assert service.metrics.value("feedback") == 2
 
 
+def test_what_was_sufficient_is_recorded_with_all_that_was_in_it(service, store):
+    built = service.build("flat tyre?", user="ana", thread="t", time=NOW)
+    service.sufficient(built.id, True, user="ana")
+    service.sufficient(built.id, False, user="ana")
+    first, last = store.events(WORKSPACE)
+    assert (first.kind, first.id, first.useful, first.user, first.conversation) == (
+        "sufficient",
+        built.id,
+        True,
+        "ana",
+        "t",
+    )
+    asked = {"context": built.id, "items": sorted(ids(built)), "text": "flat tyre?", "time": "2026-03-10 09:00:30"}
+    assert first.metadata == last.metadata == {"asked": asked}
+    assert (last.useful, [service.metrics.value(one) for one in ("sufficient", "insufficient")]) == (False, [1, 1])
+    assert service.build("flat tyre?", user="ana", thread="t", time=NOW).kept  # it is no use of anything
+    for context, user in ((built.id, "ben"), (built.id, None), ("gone", "ana")):
+        with pytest.raises(NotSeenError, match="of yours is known"):
+            service.sufficient(context, True, user=user)
+    store.delete(WORKSPACE, "tyre")
+    with pytest.raises(NotSeenError, match="no item 'memory:tyre%401'"):
+        service.sufficient(built.id, True, user="ana")
+
+
 def test_feedback_on_what_is_not_there_or_is_anothers_says_the_same(service, store):
     store.insert(Memory(id="secret", workspace=WORKSPACE, content="Ben's tyre.", user="ben", created="2026-03-05"))
     built = service.build("flat tyre?", user="ana", time=NOW)

@@ -24,7 +24,7 @@ def samples(metrics):
 
 def test_all_figures_are_there_before_the_first_request():
     found = samples(Metrics())
-    assert len(found) == 8 + 4 * (len(BOUNDS) + 1 + 2)
+    assert len(found) == 10 + 4 * (len(BOUNDS) + 1 + 2)
     assert set(found.values()) == {0.0}
 
 

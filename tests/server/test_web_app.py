@@ -66,6 +66,18 @@ def test_feedback_is_recorded():
     assert (event.id, event.user, event.useful) == ("tyre", "ana", True)
 
 
+def test_whether_a_context_was_sufficient_is_recorded():
+    one = client(user="ana")
+    context = one.post("/context/build", json={"message": "flat tyre?"}).json()["data"]
+    response = one.post("/context/sufficient", json={"contextId": context["id"], "sufficient": False})
+    assert (response.status_code, response.json()) == (200, {"success": True})
+    (event,) = one.service._store.events(WORKSPACE)
+    assert (event.kind, event.id, event.user, event.useful) == ("sufficient", context["id"], "ana", False)
+    assert "'gone'" in problem(one.post("/context/sufficient", json={"contextId": "gone", "sufficient": True}), 404)
+    problem(one.post("/context/sufficient", json={"contextId": context["id"], "sufficient": "yes"}), 422)
+    problem(one.post("/context/sufficient", json={"sufficient": True}), 422)
+
+
 def test_an_unknown_thread_has_an_empty_history():
     data = client().post("/context/build", json={"message": "flat tyre?", "threadId": "never seen"}).json()["data"]
     assert data["stats"]["historyCount"] == 0
@@ -110,6 +122,7 @@ def test_without_a_token_that_is_known_nothing_is_answered(header):
         ("POST", "/context/build"),
         ("POST", "/context/preview"),
         ("POST", "/context/feedback"),
+        ("POST", "/context/sufficient"),
         ("GET", "/metrics"),
     ):
         response = one.request(method, path, headers=headers)

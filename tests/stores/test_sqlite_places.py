@@ -72,7 +72,7 @@ def test_a_database_of_something_else_is_said_and_left(tmp_path, statement):
 
 def test_a_newer_schema_is_said_and_left(path):
     changed(path, "PRAGMA user_version = 99")
-    with pytest.raises(StorageError, match=r"has schema 99, and this version of ctxbench knows 2; update ctxbench\."):
+    with pytest.raises(StorageError, match=r"has schema 99, and this version of ctxbench knows 3; update ctxbench\."):
         SqliteStore(path)
     assert changed(path, "SELECT content FROM versions", "PRAGMA user_version") == [[("text of a",)], [(99,)]]
 
@@ -172,3 +172,24 @@ def test_a_file_of_the_first_schema_is_brought_up_and_keeps_what_it_holds(tmp_pa
         store.record(Event(kind="access", workspace="w", id="x.md"))
         assert [item.id for item in store.catalog("w")] == ["memory:a%401", "file:x.md%401"]
     assert changed(path, "PRAGMA user_version") == [[(len(MIGRATIONS),)]]
+
+
+def test_a_file_of_the_second_schema_keeps_its_events(tmp_path):
+    path, row = tmp_path / "old.sqlite", "INSERT INTO {} VALUES ({})"
+    pragmas = [f"PRAGMA application_id = {APPLICATION}", "PRAGMA user_version = 2"]
+    changed(path, *";".join(MIGRATIONS[:2]).split(";"), *pragmas, row.format("workspaces", "1, 'w', 1, 0"))
+    changed(path, row.format("memories", "1, 1, 'a', 'memory'"))
+    first = "'2026-03-01T00:00:00+00:00'"
+    changed(path, row.format("versions", f"1, 1, 1, 1, 'text of a', 'note', 1.0, {first}, NULL, NULL, NULL, '{{}}'"))
+    changed(path, row.format("events", f"1, 1, 1, 'feedback', 'ana', 't', {first}, 0, '{{\"n\": 1}}'"))
+    with SqliteStore(path) as store:
+        (event,) = store.events("w")
+        assert (event.kind, event.id, event.user, event.useful, event.metadata) == (
+            "feedback",
+            "a",
+            "ana",
+            False,
+            {"n": 1},
+        )
+        store.delete("w", "a")
+        assert store.events("w") == ()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxbench.core.errors import InputError, ParameterError
-from ctxbench.stores.events import EVENTS, Event
+from ctxbench.stores.events import ASKED, EVENTS, SUFFICIENT, Event
 from ctxbench.stores.in_memory import DictStore
 from ctxbench.stores.memories import Relationship
 from ctxbench.stores.sqlite import SqliteStore
@@ -36,9 +37,17 @@ def _relate(place, one, other, word, out):
     return lambda store: store.unrelate(link) if out else store.relate(link)
 
 
-def _record(place, one, kind, at, useful):
-    useful = useful if kind == "feedback" else None
-    event = Event(kind=kind, workspace=place, id=one, conversation=place, at=at, useful=useful)
+def _record(place, some, kind, at, useful):
+    useful = useful if kind in ("feedback", SUFFICIENT) else None
+    event = Event(kind=kind, workspace=place, id=some[0], conversation=place, at=at, useful=useful)
+    if kind == SUFFICIENT:
+        asked = {
+            "context": some[0],
+            "text": "tea",
+            "time": "2026-03-05",
+            "items": [f"memory:{id_}%401" for id_ in some],
+        }
+        event = replace(event, metadata={ASKED: asked})
     return lambda store: store.record(event)
 
 
@@ -56,7 +65,7 @@ operations = st.one_of(
     st.builds(lambda place, one, at: lambda store: store.get(place, one, at=at), places, ids, st.none() | times),
     st.builds(lambda place, one: lambda store: store.relationships(place, one), places, ids),
     st.builds(lambda place: lambda store: [item.as_row() for item in store.catalog(place)], places),
-    st.builds(_record, places, ids, st.sampled_from(EVENTS), times, st.booleans()),
+    st.builds(_record, places, st.lists(ids, min_size=1, max_size=2), st.sampled_from(EVENTS), times, st.booleans()),
     st.builds(lambda place: lambda store: store.events(place), places),
     st.builds(
         lambda place, at: lambda store: store.request(place, "tea", conversation=place, time=at).as_dict(),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ctxbench.data.from_git.query_texts import QueryTexts
 from ctxbench.index.code.path_kinds import is_side_file
 from ctxbench.sources.repository.commit_messages import clean_message, has_word
 from ctxbench.sources.repository.git_reader import FileChange, LineCommit
@@ -54,7 +55,7 @@ class ChosenCommit:
 
     Attributes:
         place: in the line of commits.
-        text: its message, cleaned.
+        text: its message, or what was given in its place, cleaned.
         changes: what it did to files.
     """
 
@@ -81,15 +82,22 @@ class CommitRules:
         queries: at most so many, the newest.
         merges: a merge counts, too, if its message says what was merged: `Merge pull request ...` alone says nothing.
         keep_issues: numbers of issues stay in messages.
+        texts: take the place of messages, as queries; items of commits have their messages.
     """
 
     queries: int = 300
     merges: bool = False
     keep_issues: bool = False
+    texts: QueryTexts = field(default_factory=QueryTexts)
 
     def text_of(self, commit: LineCommit) -> str:
         """A commit's message, cleaned."""
         return clean_message(commit.message, keep_issues=self.keep_issues)
+
+    def query_of(self, commit: LineCommit) -> str:
+        """What is asked for by a commit: the text that was given, cleaned as a message, else its message."""
+        given = self.texts.of(commit)
+        return self.text_of(commit) if given is None else clean_message(given, keep_issues=self.keep_issues)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,13 +114,16 @@ Texts = Callable[[Sequence[str]], Mapping[str, str | None]]
 _AT_ONCE = 50  # commits whose files are in memory together
 
 
-def choose_commits(line: Sequence[LineCommit], rules: CommitRules, texts: Texts) -> CommitChoice:
+def choose_commits(
+    line: Sequence[LineCommit], rules: CommitRules, texts: Texts, *, first: int | None = None
+) -> CommitChoice:
     """Choose the newest commits that are requests.
 
     Args:
         line: commits, oldest first.
         rules: see there.
         texts: reads files; asked for those of a few commits at once.
+        first: all from this place on are chosen, however many, and none before; None = the newest.
 
     Returns:
         The requests, and the reasons of all commits from the oldest of them to the newest commit of the line; where
@@ -122,35 +133,36 @@ def choose_commits(line: Sequence[LineCommit], rules: CommitRules, texts: Texts)
     reasons: list[str] = []
     seen: set[str] = set()
     for place, commit in enumerate(line):
-        text = rules.text_of(commit)
+        text = rules.query_of(commit)
         candidate = ChosenCommit(place=place, text=text, changes=commit.changes)
         reasons.append(_reason(commit, candidate, rules, seen))
         seen.add(text.casefold())
-        if not reasons[-1]:
+        if not reasons[-1] and place >= (first or 0):
             candidates.append(candidate)
     chosen: list[ChosenCommit] = []
-    while candidates and len(chosen) < rules.queries:
+    most = rules.queries if first is None else len(line)
+    while candidates and len(chosen) < most:
         some = candidates[-_AT_ONCE:]
         del candidates[-len(some) :]
         known = texts([blob for one in some for blob in one.blobs])
         for one in reversed(some):
             reasons[one.place] = _text_reason(one, known)
-            if not reasons[one.place] and len(chosen) < rules.queries:
+            if not reasons[one.place] and len(chosen) < most:
                 chosen.append(one)
-    first = chosen[-1].place if chosen else 0
-    out = Counter(filter(None, reasons[first:]))
-    return CommitChoice(chosen=tuple(chosen[::-1]), out=dict(out.most_common()), looked_at=len(line) - first)
+    oldest = chosen[-1].place if chosen else 0
+    out = Counter(filter(None, reasons[oldest:]))
+    return CommitChoice(chosen=tuple(chosen[::-1]), out=dict(out.most_common()), looked_at=len(line) - oldest)
 
 
 def _reason(commit: LineCommit, candidate: ChosenCommit, rules: CommitRules, seen: set[str]) -> str:
     """Why a commit is no request, as far as its message and paths tell; empty if it may be one."""
-    text = candidate.text
+    text, message = candidate.text, rules.text_of(commit)
     paths = [change.path for change in commit.changes]
     checks = (
         (MERGE, len(commit.parents) > 1 and not rules.merges),
-        (REVERT, _REVERT.match(text) or _REVERT_LATER.search(commit.message)),
+        (REVERT, _REVERT.match(message) or _REVERT_LATER.search(commit.message)),
         (BOT, _BOT.search(commit.author)),
-        (VERSION, _VERSION.fullmatch(text.split("\n")[0].strip(" .!"))),
+        (VERSION, _VERSION.fullmatch(message.split("\n")[0].strip(" .!"))),
         (NO_WORD, not has_word(text)),
         (REPEATED, text.casefold() in seen),
         (NOTHING, not paths),

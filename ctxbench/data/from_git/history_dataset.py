@@ -18,10 +18,11 @@ from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.from_git.changed_definitions import changed_definitions
 from ctxbench.data.from_git.commit_choice import ChosenCommit, CommitChoice, CommitRules, choose_commits
 from ctxbench.data.from_git.item_versions import ItemVersions, SeenItems
-from ctxbench.data.from_git.tree_stretches import tree_stretches
 from ctxbench.index.code.languages import language_of
 from ctxbench.index.code.path_kinds import is_side_file, is_test_path
+from ctxbench.sources.repository.commit_links import definition_lines
 from ctxbench.sources.repository.git_reader import FileChange, GitRepository, LineCommit, line_times
+from ctxbench.sources.repository.line_hunks import line_hunks
 from ctxbench.sources.repository.tree_items import (
     MOST_BYTES,
     VIEWS,
@@ -30,6 +31,7 @@ from ctxbench.sources.repository.tree_items import (
     iso_time,
     text_or_fault,
 )
+from ctxbench.sources.repository.tree_stretches import tree_stretches
 
 NAMED, TESTS = "names a file", "tests"
 _LABELLING = {
@@ -65,6 +67,8 @@ class HistorySettings:
         commits: how many of the newest commits of its first-parent line are looked at, >= 1.
         rules: which of them are queries.
         view: items are `files`, or `definitions`: outlines of files, and a chunk for each definition.
+        first: the hash of the commit that is the first query, if all from there on are to be queries; else the newest
+            are, as many as the rules say.
         test_share: the share of the queries, the newest, that are the split `test`, 0 to 1; the others are `tuning`.
     """
 
@@ -74,6 +78,7 @@ class HistorySettings:
     rules: CommitRules = field(default_factory=CommitRules)
     view: str = "files"
     test_share: float = 0.4
+    first: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("view", self.view, VIEWS)
@@ -104,8 +109,9 @@ def history_dataset(
     head = repository.resolve(settings.head)
     notify("reading commits", 0, settings.commits)
     line = repository.first_parents(head, settings.commits)
+    first = next((place for place, one in enumerate(line) if one.sha == settings.first), None)
     choice = choose_commits(
-        line, settings.rules, lambda blobs: {blob: text for blob, text, _ in _read(repository, blobs)}
+        line, settings.rules, lambda blobs: {blob: text for blob, text, _ in _read(repository, blobs)}, first=first
     )
     if not choice.chosen:
         why = "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items())
@@ -127,6 +133,8 @@ def history_dataset(
             "out": dict(choice.out),
             "files_out": dict(history.left_out.most_common()),
             "view": settings.view,
+            "merges": settings.rules.merges,
+            "keep_issues": settings.rules.keep_issues,
         },
         "labelling": _LABELLING[settings.view],
         "notes": _NOTES,
@@ -158,9 +166,11 @@ class _History:
         places = [one.place for one in self.chosen]
         parent = self.line[places[0]].parents[0]
         stretches = tree_stretches(self.line, self.times, places, self.repository.files(parent))
-        versions = ItemVersions(self._file_items, self._commit_item)
+        defined = self.settings.view == "definitions"
+        versions = ItemVersions(self._file_items, self._commit_item, _lines if defined else lambda *_: ())
         texts = self._file_texts([blob for stretch in stretches for _, blob in stretch.come], notify)
-        seen = versions.follow(stretches, texts, [map(_old_path, one.changed) for one in self.chosen])
+        hunks = line_hunks(self.repository, self.line[: places[-1]]) if defined else {}
+        seen = versions.follow(stretches, texts, [map(_old_path, one.changed) for one in self.chosen], hunks)
         return versions.catalog(), seen
 
     def _file_texts(self, blobs: Sequence[str], notify: Notify) -> Iterator[str | None]:
@@ -172,7 +182,7 @@ class _History:
     def _file_items(self, path: str, text: str | None) -> Sequence[Item]:
         return () if text is None else file_items(path, text, view=self.settings.view, versioned=True)
 
-    def _commit_item(self, place: int, changed: Sequence[ItemKey]) -> Item:
+    def _commit_item(self, place: int, changed: Sequence[ItemKey]) -> Item | None:
         commit, time = self.line[place], iso_time(self.times[place])
         return commit_item(commit, text=self.settings.rules.text_of(commit), created=time, changed=changed)
 
@@ -240,6 +250,10 @@ class _History:
         from ctxbench.index.code.code_facts import code_facts  # grammars wait until definitions are asked for
 
         return changed_definitions(old, new, code_facts(_old_path(change), old).definitions) or ("",)
+
+
+def _lines(path: str, text: str | None) -> Sequence[str]:
+    return () if text is None else definition_lines(path, text)
 
 
 def _item_name(path: str, definition: str, items: SeenItems) -> str:

@@ -1,7 +1,7 @@
 """Files of labelling beside a dataset, by query: what a log says was offered and called, and what queries weigh.
 
-`exposure.jsonl` stands beside a dataset that was made of traces. A row is either a set of items,
-`{"set": 0, "items": [ids]}`, or a query,
+`exposure.jsonl` stands beside a dataset that was made of traces, or of feedback on whole contexts. A row is either a
+set of items, `{"set": 0, "items": [ids]}`, or a query,
 `{"query": id, "offered": 0 or [ids], "called": [ids], "wanted": [ids], "full": true, "signals": [...]}`. A set stands
 before the queries that name it, so that what thousands of queries were offered alike is written once.
 """
@@ -27,6 +27,8 @@ WEIGHTS = Path(FOLDER, "weights.jsonl")  # of queries that a label queue drew, f
 SIGNALS = ("unknown-tool", "searched-again", "shell-instead", "asked-again")
 """Likely misses: the model named a tool that it was not offered; it searched for tools more than once; it used a
 shell; the user asked the same again."""
+NOT_SUFFICIENT = "not-sufficient"
+"""The likely miss that no log shows: a user said that what was offered lacked something."""
 
 _FIELDS = ("query", "offered", "called", "wanted", "full", "signals")
 
@@ -40,7 +42,7 @@ class Exposure:
         offered: what the log says was offered, in the order of the catalog; empty if it does not say.
         called: what was called without an error, in the order of the first call; not all of it need be in `offered`.
         full: everything that the query may get was offered.
-        signals: likely misses, of `SIGNALS`, in that order.
+        signals: likely misses, of `SIGNALS` in that order, or `NOT_SUFFICIENT`.
         wanted: what the model named though it was not offered, in the order of the first time.
     """
 
@@ -122,8 +124,8 @@ def _read(row: Row, sets: Mapping[int, tuple[ItemKey, ...]]) -> Exposure:
         listed = _keys(row, "offered")
     signals = row.each("signals", read_text_value, expected="a text")
     for signal in signals:
-        if signal not in SIGNALS:
-            row.fault(f"unknown signal {signal!r}; expected any of {', '.join(SIGNALS)}")
+        if signal not in (*SIGNALS, NOT_SUFFICIENT):
+            row.fault(f"unknown signal {signal!r}; expected any of {', '.join((*SIGNALS, NOT_SUFFICIENT))}")
     return Exposure(
         query=row.take("query", str, "", required=True),
         offered=listed,

@@ -9,12 +9,13 @@ of the caller are passed over, so that a commit is what its hash says.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, NamedTuple, TypeAlias, cast
 
 from ctxbench.core.errors import ParameterError, StorageError, suggest
 from ctxbench.io.files import folder_fault
@@ -43,9 +44,12 @@ _ENVIRONMENT = {
     "GIT_GRAFT_FILE": "/dev/null",
     "LC_ALL": "C",
 }
+_DIFFERENCES = ("--no-ext-diff", "--no-textconv", "--diff-algorithm=myers", "--inter-hunk-context=0", "--no-color")
 _REGULAR = (b"100644", b"100755", b"100664")  # 100664: as early versions of git wrote it
 _SYMLINK, _SUBMODULE = b"120000", b"160000"
 _LATEST = 221_845_392_000  # 9000-01-01; a commit may claim any time, and those after it stand behind it
+_HUNK = rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@"
+_PATCHED = re.compile(rb"([0-9a-f]{40,64})\n|index ([0-9a-f]+)\.\.([0-9a-f]+)|" + _HUNK)
 _RENAMES = 400  # files that come, times those that go, beyond which only equal files are taken for renamed
 
 
@@ -67,6 +71,22 @@ class FileChange(NamedTuple):
     old_path: str | None
     old_blob: str | None
     new_blob: str | None
+
+
+class LineHunk(NamedTuple):
+    """Lines of a file that a commit put others in the place of.
+
+    Where `n_old` or `n_new` is 0, `old` or `new` is the line behind which there are none; lines count from 1.
+    """
+
+    old: int
+    n_old: int
+    new: int
+    n_new: int
+
+
+Hunks: TypeAlias = Mapping[tuple[str, str], Sequence[LineHunk]]
+"""The parts that differ between two blobs, in order, by the blobs before and after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +270,41 @@ class GitRepository:
             for sha, parents, time, author, message in rows
         ]
 
+    def hunks(self, commits: Iterable[LineCommit]) -> Iterator[tuple[str, Hunks]]:
+        """The lines that commits changed, against their first parents, by hash; those that changed none are left out.
+
+        Files are paired as by `first_parents`, all are taken for text, and what attributes say of them is passed over.
+
+        Raises:
+            StorageError: a file is not there; a partial clone lacks some.
+        """
+        words = ("diff-tree", "--stdin", "-r", "-p", "-U0", "--text", "--full-index", "--submodule=short")
+        with tempfile.TemporaryFile() as given:  # as for blobs
+            given.write(_lines(f"{one.sha} {one.parents[0]}" for one in commits if one.parents and one.changes))
+            given.seek(0)
+            how = (*words, *_DIFFERENCES, *self._renamed())
+            with start_git(self._folder, *how, given=given, settings=_SETTINGS, only=_only()) as git:
+                sha, found, here = "", dict[tuple[str, str], Sequence[LineHunk]](), list[LineHunk]()
+                for line in cast("IO[bytes]", git.stdout):
+                    if (match := _PATCHED.match(line)) is None:  # the lines themselves begin with a sign
+                        continue
+                    commit, old, new, *places = match.groups()
+                    if commit:
+                        if sha:
+                            yield sha, found
+                        sha, found = commit.decode(), {}
+                    elif old:
+                        found[old.decode(), new.decode()] = here = []
+                    else:
+                        here.append(LineHunk(*(1 if one is None else int(one) for one in places)))
+                if git.wait():
+                    raise StorageError(f"{self.path}: git cannot compare its commits; `git fsck` says more")
+                if sha:
+                    yield sha, found
+
+    def _renamed(self) -> list[str]:
+        return ["-M100%" if self.partial else "-M", f"-l{_RENAMES}"]
+
     def _shallow_ends(self) -> Collection[str]:
         """The commits whose parents a shallow clone lacks."""
         if not self.shallow:
@@ -259,9 +314,9 @@ class GitRepository:
 
     def _changes(self, pairs: Sequence[str], renames: bool) -> dict[str, tuple[FileChange, ...]]:
         """What commits changed, by their hashes; a pair is a commit and its first parent, or a commit alone."""
-        how = ["-M100%" if self.partial else "-M", f"-l{_RENAMES}"] if renames else ["--no-renames"]
-        words = ["diff-tree", "--stdin", "--root", "--always", "-r", "-z", "--raw", "--no-abbrev", "--no-ext-diff"]
-        data = self._git(*words, "--no-textconv", *how, given=_lines(pairs))
+        how = self._renamed() if renames else ["--no-renames"]
+        words = ["diff-tree", "--stdin", "--root", "--always", "-r", "-z", "--raw", "--no-abbrev", *_DIFFERENCES]
+        data = self._git(*words, *how, given=_lines(pairs))
         found: dict[str, list[FileChange]] = {}
         fields = iter(data.split(b"\0")[:-1])
         for field in fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import stat
@@ -15,8 +16,10 @@ from ctxbench.core.errors import StorageError, check_choice
 from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.io.visible import count, one_line
 from ctxbench.sources.catalogs import corpus_path
+from ctxbench.sources.repository.commit_links import commit_links, definition_lines
 from ctxbench.sources.repository.commit_messages import clean_message
-from ctxbench.sources.repository.git_reader import GitRepository, line_times, path_fault
+from ctxbench.sources.repository.git_reader import GitRepository, Hunks, line_times, path_fault
+from ctxbench.sources.repository.line_hunks import line_hunks
 from ctxbench.sources.repository.tree_items import (
     MOST_BYTES,
     VIEWS,
@@ -26,8 +29,9 @@ from ctxbench.sources.repository.tree_items import (
     iso_time,
     text_or_fault,
 )
+from ctxbench.sources.repository.tree_stretches import tree_stretches
 
-MOST_COMMITS = 2_000
+MOST_COMMITS = 5_000
 _CARD = "dataset.yaml"
 
 _LeftOut = defaultdict[str, list[str]]
@@ -127,8 +131,8 @@ def items_of_tree(
         repository: with the tree; of a folder inside it, only what is below.
         commit: its hash; None = the working tree: tracked files, and others that are not ignored, as they are now.
         view: one of `VIEWS`, see `file_items`.
-        commits: at most so many of the newest on the first-parent line; 0 = none. One that changed no file that is
-            there is no item. A file is `created` by the newest of them that changed it, else its time is not known.
+        commits: at most so many of the newest on the first-parent line; 0 = none. What they link to is told by
+            `commit_links`. A file is `created` by the newest of them that changed it, else its time is not known.
         most_bytes: of a file; a larger one is left out.
 
     Raises:
@@ -139,23 +143,51 @@ def items_of_tree(
     read = _at_commit if commit is not None else _in_working_tree
     head = commit or repository.head()
     with ThreadPoolExecutor(1) as pool:  # git walks the history meanwhile
-        walked = pool.submit(repository.first_parents, head, commits, renames=False) if head and commits else None
+        walked = pool.submit(repository.first_parents, head, commits) if head and commits else None
         texts = dict(sorted(read(repository, commit or "", most_bytes, left_out)))
     if not texts:
         out = f"; {sum(map(len, left_out.values())):,} are left out: {', '.join(left_out)}" if left_out else ""
         raise StorageError(f"{repository.path} has no file that can be an item{out}")
     line = walked.result() if walked is not None else []
-    times = [iso_time(time) for time in line_times([one.time for one in line])]
-    touched = {change.path: time for one, time in zip(line, times, strict=True) for change in one.changes}
+    times = line_times([one.time for one in line])
+    (stretch,) = tree_stretches(line, times, [len(line)], dict.fromkeys(texts, ""))
+    hunks: Hunks = {}
+    older: Mapping[str, str] = {}
     if view == "definitions":
         facts_of(texts)
-    items = [
-        item for path, text in texts.items() for item in file_items(path, text, view=view, created=touched.get(path))
-    ]
-    for one, time in zip(line, times, strict=True):
-        if changed := [ItemKey("file", None, change.path) for change in one.changes if change.path in texts]:
-            items.append(commit_item(one, text=clean_message(one.message), created=time, changed=changed))
+        hunks = line_hunks(repository, line)
+        older = _committed(repository, head, texts) if head and commit is None else {}
+    items: list[Item] = []
+    keys: dict[str, dict[str, ItemKey]] = {}
+    for path in list(texts):
+        text = texts[path] if hunks else texts.pop(path)  # let go of at once, as its item holds another
+        at = stretch.brought.get(path)
+        here = file_items(path, text, view=view, created=None if at is None else iso_time(at))
+        keys[path] = {item.name: item.key for item in here}
+        items += here
+    links = commit_links(
+        stretch,
+        hunks,
+        lambda path: definition_lines(path, older.get(path, texts[path])) if hunks else (),
+        lambda one: keys[one.path],
+    )
+    for one, time, changed in zip(line, times, links, strict=True):
+        made = commit_item(one, text=clean_message(one.message), created=iso_time(time), changed=changed)
+        items += [] if made is None else [made]
     return TreeItems(items=tuple(items), left_out=left_out)
+
+
+def _committed(repository: GitRepository, head: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """The files of a working tree that are other ones at its head, as they are there: what commits changed."""
+    files = repository.files(head)
+    digest = hashlib.sha1 if len(head) == 40 else hashlib.sha256
+    other = {}
+    for path in texts.keys() & files.keys():
+        data = texts[path].encode()
+        if digest(b"blob %d\0" % len(data) + data).hexdigest() != files[path]:
+            other[path] = files[path]
+    blobs = repository.blobs(other.values())
+    return {path: text_or_fault(data)[0] for path, (_, data) in zip(other, blobs, strict=True)}
 
 
 def _too_large(most_bytes: int) -> str:
@@ -197,27 +229,31 @@ def _in_working_tree(
     root = repository.root
     if root is None:
         raise StorageError(f"{repository.path} has no working tree; name a commit, such as HEAD")
-    plain: dict[Path, bool] = {}
+    plain: dict[str, bool] = {}
     for path in repository.working_files():
-        place = root / path
-        parent = place.parent
-        if parent not in plain:  # it may be a link by now, and an index that was tampered with lead out
-            plain[parent] = os.path.realpath(parent) == str(parent) and parent.is_relative_to(root)
-        text, why = ("", path_fault(path)) if plain[parent] else ("", "symlink")
+        bare = path.rstrip("/")  # of a repository in a folder
+        folder = bare.rpartition("/")[0]
+        if folder not in plain:  # it may be a link by now, and an index that was tampered with lead out
+            parent = root / folder
+            plain[folder] = os.path.realpath(parent) == str(parent) and parent.is_relative_to(root)
+        text, why = ("", path_fault(path)) if plain[folder] else ("", "symlink")
         if not why:
-            text, why = _on_disk(place, most_bytes)
+            text, why = _on_disk(f"{root}/{bare}", most_bytes)
         if why:
             left_out[why].append(path)
         else:
             yield path, text
 
 
-def _on_disk(place: Path, most_bytes: int) -> tuple[str, str]:
+def _on_disk(place: str, most_bytes: int) -> tuple[str, str]:
     """The text of a file, or why it is left out."""
     try:
-        found = place.lstat()
+        found = os.lstat(place)
         if stat.S_ISREG(found.st_mode):
-            return text_or_fault(place.read_bytes()) if found.st_size <= most_bytes else ("", _too_large(most_bytes))
+            if found.st_size > most_bytes:
+                return "", _too_large(most_bytes)
+            with open(place, "rb", buffering=0) as file:  # noqa: PTH123 - faster, for thousands
+                return text_or_fault(file.read())
     except FileNotFoundError:
         return "", "not in the working tree"
     except OSError as error:

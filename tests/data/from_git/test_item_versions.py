@@ -9,9 +9,9 @@ import pytest
 from ctxbench.core.items import Item
 from ctxbench.core.requests import Batch, Request
 from ctxbench.data.from_git.item_versions import ItemVersions
-from ctxbench.data.from_git.tree_stretches import tree_stretches
 from ctxbench.sources.repository.git_reader import FileChange, LineCommit
 from ctxbench.sources.repository.tree_items import commit_item, iso_time
+from ctxbench.sources.repository.tree_stretches import tree_stretches
 
 PATHS = "abcd"
 
@@ -66,7 +66,7 @@ def followed(line, trees, queries):
     stretches = tree_stretches(line, times, queries, trees[queries[0]])
     versions = ItemVersions(file, commit)
     texts = iter([blob for stretch in stretches for _, blob in stretch.come])
-    seen = versions.follow(stretches, texts, [PATHS] * len(queries))
+    seen = versions.follow(stretches, texts, [PATHS] * len(queries), {})
     requests = [Request(id=str(query), text="x", time=iso_time(times[query] - 1)) for query in queries]
     return Batch.of(versions.catalog(), requests), seen
 

@@ -44,7 +44,7 @@ def files(catalog):
 
 def test_a_tree_gives_its_files_and_the_commits_that_changed_them(checkout):
     catalog = open_catalog(str(checkout.root))
-    changes, stays, begin, change = catalog
+    changes, stays, begin, drop, change = catalog
     assert (changes.id, changes.title, changes.text) == (
         "file:d%2Fchanges.md",
         "d/changes.md",
@@ -56,6 +56,7 @@ def test_a_tree_gives_its_files_and_the_commits_that_changed_them(checkout):
     assert (begin.type, begin.name, begin.kind, begin.include) == ("message", f"commit-{sha[:12]}", "commit", "manual")
     assert (begin.text, begin.created) == ("Begin\n\nbody", day(1))
     assert begin.links == (Link("changes", changes.key), Link("changes", stays.key))
+    assert (drop.text, drop.links, drop.metadata) == ("Drop a file", (), {"files": 1})
     assert (change.text, change.links) == ("Change", (Link("changes", ItemKey("file", None, "d/changes.md")),))
 
 

@@ -10,10 +10,15 @@ from ctxbench.sources.repository.git_reader import LineCommit
 
 
 class TouchedFile(NamedTuple):
-    """A file that a commit touched, by its path in the tree at the end; in that at the start if the end lacks it."""
+    """A file that a commit touched, by its path in the tree at the end; in that at the start if the end lacks it.
+
+    The blobs are those before and after the commit, None where it had none.
+    """
 
     path: str
     gone: bool
+    old_blob: str | None
+    new_blob: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,7 @@ class TreeStretch:
         ended: when each path of the start was first touched, seconds.
         brought: when each path of the end was last touched, seconds.
         touched: by commit, in order.
+        renamed: files of the end, each with the path that it had at the start, where that is another.
     """
 
     first: int
@@ -35,6 +41,7 @@ class TreeStretch:
     ended: Mapping[str, int]
     brought: Mapping[str, int]
     touched: tuple[tuple[TouchedFile, ...], ...]
+    renamed: Mapping[str, str]
 
 
 def tree_stretches(
@@ -86,9 +93,11 @@ def _stretch(
             target = None if change.new_blob is None else later.get(change.path, change.path)
             if target is not None and target in end:
                 brought.setdefault(target, time)
-                here.append(TouchedFile(target, gone=False))
+                here.append(TouchedFile(target, False, change.old_blob, change.new_blob))
             elif old in start:
-                here.append(TouchedFile(old, gone=True))
+                here.append(TouchedFile(old, True, change.old_blob, change.new_blob))
+            elif change.path in end:  # an older file of that path, which went before another one came
+                here.append(TouchedFile(change.path, False, change.old_blob, change.new_blob))
             if change.old_blob is not None:
                 ended[old] = time
                 before[old] = target
@@ -101,4 +110,5 @@ def _stretch(
         ended=ended,
         brought=brought,
         touched=tuple(touched[::-1]),
+        renamed={path: old for old, path in later.items() if path and path != old and path in end and old in start},
     )

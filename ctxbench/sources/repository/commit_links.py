@@ -1,0 +1,81 @@
+"""Which items a commit links to: the files that it touched, and the definitions in them that hold lines it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ctxbench.core.items import ItemKey
+from ctxbench.sources.repository.git_reader import Hunks, LineHunk
+from ctxbench.sources.repository.tree_items import facts_of
+from ctxbench.sources.repository.tree_stretches import TouchedFile, TreeStretch
+
+
+def definition_lines(path: str, content: str) -> list[str]:
+    """The name of the innermost definition around each line of a file, empty where there is none."""
+    definitions = facts_of({path: content})[path].definitions
+    lines = [""] * (content.count("\n") + 1 if definitions else 0)
+    for one in definitions:  # those inside it come behind it
+        lines[one.first_line - 1 : one.last_line] = [one.name] * (one.last_line + 1 - one.first_line)
+    return lines
+
+
+def commit_links(
+    stretch: TreeStretch,
+    hunks: Hunks,
+    lines: Callable[[str], Sequence[str]],
+    items: Callable[[TouchedFile], Mapping[str, ItemKey]],
+) -> list[list[ItemKey]]:
+    """What the commits of a stretch link to, in their order.
+
+    That is the file which each change leads to in the tree at the end, whatever its path was then; and every definition
+    of that tree that holds lines which the commit changed, added, or took away between lines of it. Lines are led back
+    through the changes from the end, as `git log -L` does, so that no older file is parsed. Of a file that the end
+    lacks it is the one at the start.
+
+    Args:
+        stretch: the commits.
+        hunks: of their changes; where some are not told, older commits link to the file alone.
+        lines: for a path of the end, what `definition_lines` gives.
+        items: the items of a file of the end, or of one that is gone, by their names without a version.
+    """
+    known: dict[str, list[str]] = {}
+    links = []
+    for touched in reversed(stretch.touched):
+        keys: dict[ItemKey, None] = {}
+        for one in touched:
+            here, names = items(one), [""]
+            if not one.gone:
+                if one.path not in known:
+                    known[one.path] = list(lines(one.path))
+                names += _changed_names(one, hunks, known[one.path])
+            wanted = (here.get(f"{one.path}::{name}" if name else one.path) for name in dict.fromkeys(names))
+            keys |= dict.fromkeys(key for key in wanted if key is not None)
+        links.append(list(keys))
+    return links[::-1]
+
+
+def _changed_names(one: TouchedFile, hunks: Hunks, lines: list[str]) -> list[str]:
+    """The definitions that a change was made in; the lines become those of the file before it."""
+    pair = one.old_blob or "", one.new_blob or ""
+    names: list[str] = []
+    if pair[0] == pair[1]:  # it was only renamed
+        return names
+    if pair not in hunks:
+        names = [] if pair[0] else lines.copy()  # all are new
+        lines.clear()
+    for hunk in reversed(hunks.get(pair, ())):
+        names += _lead_back(hunk, lines)
+    return names
+
+
+def _lead_back(hunk: LineHunk, lines: list[str]) -> list[str]:
+    """Put the older lines of a hunk in the place of the newer ones; whose they were."""
+    first = hunk.new - 1 if hunk.n_new else hunk.new
+    names = lines[first : first + hunk.n_new]
+    if not hunk.n_new:
+        around = {*lines[max(first - 1, 0) : first + 1]} if lines else set()
+        names = list(around) if len(around) == 1 else [""]
+    if lines:
+        last = len(names) - 1
+        lines[first : first + hunk.n_new] = [names[min(at, last)] for at in range(hunk.n_old)] if names else []
+    return names

@@ -1,0 +1,91 @@
+"""Texts of issues and pull requests in the place of messages."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ctxbench.core.errors import InputError
+from ctxbench.data.from_git.commit_choice import CommitRules
+from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
+from ctxbench.data.from_git.query_texts import QueryTexts, read_query_texts
+from ctxbench.sources.repository.git_reader import GitRepository, LineCommit
+from tests.checkout import written
+
+
+def text_for(message, texts):
+    commit = LineCommit(sha="0123456789abcdef" * 3, parents=(), time=0, author="A", message=message, changes=())
+    return texts.of(commit)
+
+
+TEXTS = QueryTexts({"0123456ffff": "other"}, {12: "twelve", 13: "thirteen"})
+
+
+@pytest.mark.parametrize(
+    ("message", "wanted"),
+    [
+        ("Let it be (#12)", "twelve"),
+        ("Merge pull request #13 from a/b\n\nLet it be", "thirteen"),
+        ("Let it be\n\nFixes #12", "twelve"),
+        ("Let it be\n\nresolves: gh-13, see (#12)", "thirteen"),
+        ("Go on with (#7) (#13)\n\nfixes #12", "thirteen"),
+        ("Go on (#7)\n\nfixes #12", "twelve"),
+        ("See #12 and prefix#12", None),
+        ("Let it be (#120)", None),
+    ],
+)
+def test_the_first_number_that_a_message_closes_tells_the_text(message, wanted):
+    assert text_for(message, TEXTS) == wanted
+
+
+def test_a_commit_s_own_text_goes_before_its_numbers():
+    assert text_for("Let it be (#12)", QueryTexts({"0123456": "own"}, {12: "twelve"})) == "own"
+
+
+def test_bad_rows_are_told_all_at_once(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    rows = (
+        {"number": 1, "text": "a"},
+        {"number": 1, "text": "b"},
+        {"commit": "xyz", "text": "c"},
+        {"commit": "0123456", "number": 2, "text": "d"},
+        {"text": "e"},
+        {"number": "3", "text": ""},
+        {"number": 4, "txt": "f"},
+    )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "no JSON\n")
+    with pytest.raises(InputError) as caught:
+        read_query_texts(path)
+    said = str(caught.value).split("\n")
+    for line, wanted in (
+        (2, "1 occurs twice"),
+        (3, "must be a hash of 7 hex digits or more, got 'xyz'"),
+        (4, "expected one of the fields 'commit' (a hash) and 'number'"),
+        (5, "expected one of the fields 'commit'"),
+        (6, "field 'text' must not be empty"),
+        (7, "unknown field 'txt'"),
+        (8, ""),
+    ):
+        assert any(f"line {line}" in one and wanted in one for one in said), (line, said)
+
+
+def test_queries_have_the_texts_and_commits_their_messages(tmp_path):
+    checkout = written(
+        tmp_path / "repo",
+        (
+            ("Begin", {"a.py": "1\n"}),
+            ("Make it two (#5)", {"a.py": "2\n"}),
+            ("Revert it (#5)", {"a.py": "1\n"}),
+            ("Make it three (#6)", {"a.py": "3\n"}),
+        ),
+    )
+    rules = CommitRules(texts=QueryTexts(numbers={5: "It is one.\n\nIt should be two, see https://a.example/5"}))
+    repository = GitRepository(checkout.root)
+    dataset, choice = history_dataset(repository, HistorySettings(rules=rules), notify=lambda *_: None)
+    assert [query.request.text for query in dataset.queries] == [
+        "It is one.\n\nIt should be two,",
+        "Make it three",
+    ]
+    assert choice.out == {"reverts": 1}
+    assert [item.text for item in dataset.catalog if item.type == "message"] == ["Begin", "Make it two", "Revert it"]
