@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import fill
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +31,7 @@ from ctxbench.core.registry import build
 from ctxbench.core.stages import Merge, Step
 from ctxbench.data.datasets.lookup import open_dataset
 from ctxbench.io.files import write_atomic
+from ctxbench.io.visible import count
 from ctxbench.selectors.definitions import definition
 from ctxbench.steps.rank import Weighted
 
@@ -162,6 +164,11 @@ def taken(one: Figures, selector: str, metric: str, of: str = "") -> FloatArray:
     return values[~one.named] if of == NAMED else values
 
 
+def paragraph(text: str) -> str:
+    """A text in lines."""
+    return fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def misses(files: Sequence[Figures]) -> float:
     """The share of what BM25 misses that `codebase` finds."""
     base, own = mean(files, "bm25", FOUND), mean(files, "codebase", FOUND)
@@ -287,11 +294,12 @@ def chosen_on(made: Sequence[Figures], made_definitions: Sequence[Figures]) -> s
         100 * mean(figures, name, COMPLETE)
         for figures, name in ((made, "bm25 8000"), (made_definitions, "bm25 8000"), (made_definitions, "codebase 8000"))
     )
-    return f"""
-Of the newer requests of the repositories that it was made on {100 * misses(made):.0f}% of the misses are found, and
-within 8,000 tokens all that was changed is offered for {own:.1f}% by definitions, {base:.1f}% by BM25 over definitions,
-{whole:.1f}% by BM25 over whole files.
-"""
+    told = (
+        f"Of the newer requests of the repositories that it was made on {100 * misses(made):.0f}% of the misses are "
+        f"found, and within 8,000 tokens all that was changed is offered for {own:.1f}% by definitions, {base:.1f}% by "
+        f"BM25 over definitions, {whole:.1f}% by BM25 over whole files."
+    )
+    return f"\n{paragraph(told)}\n"
 
 
 def page(shown: Views, made: Views, took: float) -> str:
@@ -328,18 +336,29 @@ def page(shown: Views, made: Views, took: float) -> str:
     if made[0]:
         rows.append(mean_row(f"mean of {len(made[0])} that it was made on", made[0]))
     table, budgets = "\n".join(rows), "\n".join(budget_row(tokens, files, definitions) for tokens in BUDGETS)
+    found = (
+        f"BM25 and `codebase` find {times(files)}; of what BM25 misses {100 * misses(files):.0f}% is found. Of "
+        f"requests that name no file which they change {times(files, NAMED)}."
+    )
+    if large:
+        found += f" In the {len(large)} trees of over {LARGE} files {times(large)}."
     unseen = "named before anything was measured on them, and opened once" if made[0] else "not all unseen"
+    of = count(len(files), "repository", "repositories")
+    about = (
+        "Each request is the message of a commit, without links, numbers and trailers; it is asked of the tree as it "
+        "was just before. What it needs are the files, or the definitions, that the commit changed; documentation "
+        f"among them does not count. {n_queries:,} requests of {of}, {unseen}: the newest 40% of 300 changes each. "
+        "What is chosen was chosen on the older requests of six (click, requests, pydantic, ripgrep, express, gin). "
+        'Intervals are of 95%; repositories count alike. Made with `make codebase REPOSITORIES="FOLDER ..."`, of clones '
+        "of those that [repositories.txt](../experiments/codebase/repositories.txt) names; without any it is this "
+        "project alone. BM25 is over path and content, identifiers split at case and underscores, words counted over "
+        "the tree that is asked."
+    )
     return f"""# Which code does a change need?
 
 {answer}
 
-Each request is the message of a commit, without links, numbers and trailers; it is asked of the tree as it was just
-before. What it needs are the files, or the definitions, that the commit changed; documentation among them does not
-count. {n_queries} requests of {len(files)} repositories, {unseen}: the newest 40% of 300 changes each. What is
-chosen was chosen on the older requests of six (click, requests, pydantic, ripgrep, express, gin). Intervals are of 95%;
-repositories count alike. Made with `make codebase REPOSITORIES="FOLDER ..."`, of clones of those that
-[repositories.txt](../experiments/codebase/repositories.txt) names; without any it is this project alone. BM25 is over
-path and content, identifiers split at case and underscores, words counted over the tree that is asked.
+{paragraph(about)}
 
 ## Files
 
@@ -349,9 +368,7 @@ The share of the changed files among the ten that are offered.
 |---|---:|---:|---:|---:|---:|
 {table}
 
-BM25 and `codebase`: {times(files)}; of what BM25 misses {100 * misses(files):.0f}% is found.
-Without requests that name a file which they change: {times(files, NAMED)}.
-In the {len(large)} trees of over {LARGE} files: {times(large) if large else "-"}.
+{paragraph(found)}
 {chosen_on(*made)}
 ## What each part pays
 
@@ -409,17 +426,18 @@ def main() -> int:
     ten = {"bm25": words(n=10), "codebase": codebase(), "shipped": {"selector": "codebase"}}
     ten |= {f"without {name}": one for name, one in without().items()}
     with tempfile.TemporaryDirectory() as folder:
-        asked = repositories if given.aider else []
+        others = [one for one in repositories if one.name.removesuffix(".git") not in MADE_ON and one != ROOT]
+        asked = (others or repositories) if given.aider else []
         maps = {one: RepoMaps(given.aider, one, Path(folder) / f"{one.name}-tree") for one in asked}
         views = [
             [measured(one, view, {**own, **at_budgets(view)}, Path(folder), maps.get(one)) for one in repositories]
             for view, own in (("files", {**ten, **added()}), ("definitions", {}))
         ]
         own = own_weights.section(sorted(Path(folder).glob("*-files")), gain)
-    others = [[one for one in view if one.name not in MADE_ON] for view in views]
-    made = [[one for one in view if one.name in MADE_ON] for view in views] if others[0] else [[], []]
+    shown = [[one for one in view if one.name not in MADE_ON] for view in views]
+    made = [[one for one in view if one.name in MADE_ON] for view in views] if others else [[], []]
     took = seconds(repositories[int(np.argmax([one.n_items for one in views[0]]))])
-    text = page(others if others[0] else views, made, took)
+    text = page(shown if others else views, made, took)
     write_atomic(ROOT / "reports" / "codebase.md", f"{text}\n{own}")
     return 0
 

@@ -91,15 +91,16 @@ def section(datasets: Sequence[Path], gain: Gain) -> str:
     each = ", ".join(
         f"{one.name.removesuffix('-files')} {gain([one.found[SHIPPED]], [one.found[NEAREST]])}" for one in found
     )
-    own = ", ".join(one.name.removesuffix("-files") for one in found if one.recommended) or "none"
+    own = ", ".join(one.name.removesuffix("-files") for one in found if one.recommended)
+    change = gain(shipped, [one.advised for one in found])
+    advised = f"To do as it says changes what is found of the newer requests by {change}. " if own else ""
     told = (
         "`ctxbench data from-git REPO --out history`, then `ctxbench tune history --policy "
         "experiments/tuning/own-weights.yaml` tries 81 settings of the weights and of the half-life on the older 60% "
         "of a repository's requests, at the selector's own budget of 32,000 tokens, and recommends one if it is surely "
-        f"not worse there; else the shipped stay. Of {len(found)} repositories it recommends one for: {own}. To do as "
-        f"it says changes what is found of the newer requests by {gain(shipped, [one.advised for one in found])}. To "
-        "take in any case what it recommends, or comes nearest to recommending, changes it by "
-        f"{gain(shipped, nearest)}: {each}. Weights that are the best on the older requests by an exact search, with "
+        f"not worse there; else the shipped stay. Of {len(found)} repositories it recommends one for: {own or 'none'}. "
+        f"{advised}To take in any case what it recommends, or comes nearest to recommending, changes what is found of "
+        f"the newer requests by {gain(shipped, nearest)}: {each}. Weights that are the best on the older requests by an exact search, with "
         f"no such caution, change it by {gain(shipped, exact)}."
     )
     return f"## Weights of one's own\n\n{fill(told, 120, break_long_words=False, break_on_hyphens=False)}\n"
