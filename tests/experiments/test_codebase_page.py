@@ -22,7 +22,7 @@ def measure():
 
 def figures(measure, *more, **shipped):
     """Two repositories of two requests, in which every selector finds half, within 1,000 tokens."""
-    without = [f"without {name}" for name in measure.SOURCES]
+    without = [f"without {name}" for name in measure.without()]
     names = ["bm25", "codebase", "shipped", *without, *measure.added(), *measure.at_budgets("files"), *more]
     half = {metric: np.array([0.0, 1.0]) for metric in measure.METRICS} | {"tokens": np.array([500.0, 1500.0])}
     values = dict.fromkeys(names, half) | {"shipped": half | {k: np.array(v) for k, v in shipped.items()}}
@@ -35,15 +35,23 @@ def aider(measure):
 
 def test_the_page_is_short_and_opens_with_its_answer(measure):
     every = figures(measure, *aider(measure))
-    lines = measure.page(every, every, 2.0).splitlines()
+    lines = measure.page((every, every), ([], []), 2.0).splitlines()
     assert len(lines) <= 130  # what `own_weights` adds has twenty
     assert lines[2].startswith("**")
     assert lines[2].endswith("**")
     assert "| 8,000 | 50.0 | 50.0 | 50.0 | 50.0 | 50.0 |" in lines
 
 
+def test_repositories_that_it_was_made_on_are_a_line_beside_others(measure):
+    shown, made = figures(measure), figures(measure)[:1]
+    lines = measure.page((shown, shown), (made, made), 2.0).splitlines()
+    assert "| mean of 1 that it was made on | | 2 | 0.500 | 0.500 | no request changed |" in lines
+    assert "| mean of 2 | | 4 | 0.500 | 0.500 | no request changed |" in lines
+    assert any("opened once" in line for line in lines)
+
+
 def test_without_aider_it_is_said(measure):
-    assert "is given no AIDER" in measure.page(figures(measure), figures(measure), 2.0)
+    assert "is given no AIDER" in measure.page((figures(measure), figures(measure)), ([], []), 2.0)
 
 
 def test_targets_are_met_or_not_by_what_was_measured(measure):

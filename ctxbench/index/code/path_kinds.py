@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
 
 _TEST_FOLDERS = {"test", "tests", "testing", "__tests__", "spec", "specs", "testdata", "fixtures"}
 _TEST_NAME = re.compile(
@@ -34,20 +33,18 @@ _HEAD = 1_000  # characters in which a generated file says so
 
 def is_test_path(path: str) -> bool:
     """Whether a file is of the tests, or what they read."""
-    file = PurePosixPath(path)
-    return bool(_TEST_FOLDERS.intersection(part.lower() for part in file.parts[:-1]) or _TEST_NAME.search(file.name))
+    folders, name, _ = _split(path)
+    return bool(_TEST_FOLDERS & folders or _TEST_NAME.search(name))
 
 
 def is_document_path(path: str) -> bool:
     """Whether a file is read by people alone: documentation, changelogs and their fragments, the licence."""
-    file = PurePosixPath(path)
-    ending = file.suffix.lower()
+    folders, name, ending = _split(path)
     if _CODE_NAME.search(path):
         return False
-    folders = {part.lower() for part in file.parts[:-1]}
     if _DOCUMENT_FOLDERS & folders or (ending in _PLAIN_ENDINGS and _FRAGMENT_FOLDERS & folders):
         return True
-    return ending in _DOCUMENT_ENDINGS or _DOCUMENT_NAME.match(file.name) is not None
+    return ending in _DOCUMENT_ENDINGS or _DOCUMENT_NAME.match(name) is not None
 
 
 def is_made_file(path: str, text: str = "") -> bool:
@@ -57,14 +54,20 @@ def is_made_file(path: str, text: str = "") -> bool:
         path: of the file.
         text: of the file; empty = only the path tells.
     """
-    file = PurePosixPath(path)
-    name = file.name.lower()
-    if name in _LOCK_NAMES or file.suffix.lower() == ".lock" or _GENERATED_NAME.search(name):
+    folders, name, ending = _split(path)
+    name, head = name.lower(), text[:_HEAD]
+    if name in _LOCK_NAMES or ending == ".lock" or _GENERATED_NAME.search(name) or _GENERATED_FOLDERS & folders:
         return True
-    folders = _GENERATED_FOLDERS.intersection(part.lower() for part in file.parts[:-1])
-    return bool(folders or _GENERATED_MARK.search(text[:_HEAD]))
+    return "generated" in head.lower() and _GENERATED_MARK.search(head) is not None  # few heads have the word
 
 
 def is_side_file(path: str, text: str = "") -> bool:
     """Whether a change takes a file along rather than being about it: for people alone, or written by a program."""
     return is_document_path(path) or is_made_file(path, text)
+
+
+def _split(path: str) -> tuple[set[str], str, str]:
+    """Folders in small letters, name, and its ending, likewise and with the dot; as `pathlib` has them, but faster."""
+    *folders, name = path.split("/")
+    dot = name.rfind(".")
+    return {part.lower() for part in folders}, name, name[dot:].lower() if 0 < dot < len(name) - 1 else ""
