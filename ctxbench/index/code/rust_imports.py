@@ -10,6 +10,7 @@ from ctxbench.index.code.code_records import Import
 from ctxbench.index.code.source_tree import SourceTree, above, at, folder_of, joined, texts
 
 _TARGETS = re.compile(r"(?:src/(?:lib|main)|build|(?:src/bin|examples|tests|benches)/(?:[^/]+|[^/]+/main))\.rs")
+_MOST_STEPS = 50  # of `use` that lead to others
 _DEPENDENCIES = ("dependencies", "dev-dependencies", "build-dependencies")
 
 _Module = tuple[str, tuple[str, ...]]  # the file of the crate's root, and the names down to the module
@@ -48,6 +49,7 @@ class _Crates:
         self.module_of: dict[str, _Module] = {}
         self.declared: list[tuple[str, str]] = []
         self._used: dict[_Module, dict[str, list[str]]] = {}  # of each module, the path by the name that `use` gives it
+        self._brought: dict[_Module, _Module | None] = {}  # what such a name in a module leads to, once looked for
         self._package: dict[str, str] = {}  # by root file, its Cargo.toml
         self._manifests = {path: tree.toml(path) for path in tree.named("Cargo.toml")}
         self._known: dict[str, dict[str, str]] = {}  # by Cargo.toml, root files by the name that they are used by
@@ -62,22 +64,22 @@ class _Crates:
 
     def resolved(self, here: _Module, parts: list[str]) -> str | None:
         """The file of the last module that a path names; None for what is of another crate, or of none."""
-        found = self._followed(here, parts, frozenset())
+        found = self._followed(here, parts, 0)
         return None if found is None else self.file_of.get(found[0])
 
-    def _followed(self, here: _Module, parts: list[str], seen: frozenset[object]) -> tuple[_Module, bool] | None:
-        """The last module that a path names, and whether it is all of the path; `seen`: names that led here."""
-        module, names = self._begun(here, parts, seen)
+    def _followed(self, here: _Module, parts: list[str], steps: int) -> tuple[_Module, bool] | None:
+        """The last module that a path names, and whether it is all of the path, after some steps of `use`."""
+        module, names = self._begun(here, parts, steps)
         if module is None:
             return None
         for name in names:
-            found = self._inner(module, name, seen)
+            found = self._inner(module, name, steps)
             if found is None:
                 return module, False
             module = found
         return module, True
 
-    def _begun(self, here: _Module, parts: list[str], seen: frozenset[object]) -> tuple[_Module | None, list[str]]:
+    def _begun(self, here: _Module, parts: list[str], steps: int) -> tuple[_Module | None, list[str]]:
         """The module that a path begins in, and the names that follow."""
         root, inside = here
         first, *names = parts
@@ -88,20 +90,25 @@ class _Crates:
             first, *names = names
         if first in ("crate", "self", "super"):
             return (root, () if first == "crate" else inside), names
-        if found := self._inner(here, first, seen):
+        if found := self._inner(here, first, steps):
             return found, names
         if first in (known := self._crates_known(self._package[root])):
             return (known[first], ()), names
-        return (self._inner((root, ()), first, seen) if self._is_old(root) else None), names
+        return (self._inner((root, ()), first, steps) if self._is_old(root) else None), names
 
-    def _inner(self, module: _Module, name: str, seen: frozenset[object]) -> _Module | None:
+    def _inner(self, module: _Module, name: str, steps: int) -> _Module | None:
         """The module that a name is in another: its own, or one that a `use` brings in."""
         own = (module[0], (*module[1], name))
         if own in self.file_of:
             return own
         path = self._used.get(module, {}).get(name)
-        found = self._followed(module, path, seen | {own}) if path and own not in seen else None
-        return found[0] if found and found[1] else None
+        if path is None or steps == _MOST_STEPS:
+            return None
+        if own not in self._brought:
+            self._brought[own] = None  # while it is looked for, as it may lead back here
+            found = self._followed(module, path, steps + 1)
+            self._brought[own] = found[0] if found and found[1] else None
+        return self._brought[own]
 
     def _add(self, root: str) -> None:
         """Note the file of a crate's root, and those of all modules declared in it and below."""

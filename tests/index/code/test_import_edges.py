@@ -164,6 +164,17 @@ def test_modules_that_rust_declares():
     assert import_edges(two) == {"src/lib.rs": ("src/b.rs", "src/c.rs")}
 
 
+def test_uses_of_rust_that_lead_to_themselves_or_far_on():
+    ring = "use self::b::b as a; use self::a::a as b;"
+    chain = "\n".join(f"use self::x{n}::x{n} as x{n + 1};" for n in range(2_000))
+    files = {
+        "src/lib.rs": f"mod m; pub mod one; {ring} use crate as x0; {chain}",
+        "src/m.rs": "fn f() { crate::a::g(); crate::x2000::one::g(); crate::x9::one::g() }",
+        "src/one.rs": "",
+    }
+    assert import_edges(files)["src/m.rs"] == ("src/lib.rs", "src/one.rs")
+
+
 SCRIPTS = {
     "package.json": '{"name": "all", "workspaces": ["packages/*"]}',
     "tsconfig.json": """{ // of all
