@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 OUTSIDE = 0.5  # share of the items offered with features that the fit has not seen, above which it is said
 DEFAULT = "learned"
 MAX_FILES = "max_files"
-OF_A_TREE = "codebase"  # by default, where the catalog is a repository
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class SelectRequest:
         text: the request.
         catalog: a file, a folder, or a dataset's name.
         selector: a shipped selector's name, or a YAML file; None = that of the presets file, else `IN_CHAT` with a
-            session or a history, `OF_A_TREE` for a repository, or `DEFAULT`.
+            session or a history, `selector_of_tree` for a repository, or `DEFAULT`.
         preset: its preset, or that of the presets file, or None.
         set: NAME=VALUE, each.
         embedder: as `open_embedder` reads it.
@@ -161,7 +160,7 @@ def _given(question: SelectRequest, definition: Definition) -> dict[str, Value]:
         known = ", ".join(definition.parameters) or "none"
         raise ParameterError(
             f"--max-files sets {MAX_FILES}, which selector {definition.name!r} does not have; name one that has it, as "
-            f"{OF_A_TREE}, or use --set with what it has: {known}"
+            f"codebase, or use --set with what it has: {known}"
         )
     if MAX_FILES in given:
         raise ParameterError(f"--max-files and --set both give {MAX_FILES}; leave one out")
@@ -170,11 +169,12 @@ def _given(question: SelectRequest, definition: Definition) -> dict[str, Value]:
 
 def _default(question: SelectRequest) -> str:
     """The selector that is asked where none is named."""
-    from ctxbench.sources.repository.tree_catalog import names_tree
+    from ctxbench.selectors.definitions import selector_of_tree
 
     if not question.chat.alone:
         return IN_CHAT
-    return OF_A_TREE if names_tree(question.catalog) else DEFAULT
+    whole = selector_of_tree(question.catalog) or DEFAULT
+    return whole if question.preset is None else whole.partition("/")[0]
 
 
 def _reads_results(pipeline: Pipeline) -> bool:

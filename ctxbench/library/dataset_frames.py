@@ -18,7 +18,7 @@ from ctxbench.data.datasets.writer import create_dataset
 from ctxbench.io.rows import Row
 from ctxbench.sources.agent_file import open_catalog
 from ctxbench.sources.catalogs import read_item
-from ctxbench.sources.repository.tree_catalog import names_tree
+from ctxbench.sources.repository.tree_catalog import tree_view
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,7 +172,7 @@ def catalog(rows: Rows | str | Path) -> Catalog:
         >>> len(ctxbench.catalog([{"name": "area", "description": "Area of a triangle"}]))
         1
     """
-    if isinstance(rows, str | Path) and names_tree(str(rows)):
+    if isinstance(rows, str | Path) and tree_view(str(rows)):
         return open_catalog(rows)
     faults: list[Fault] = []
     items: dict[ItemKey, Item] = {}

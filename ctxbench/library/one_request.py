@@ -20,16 +20,14 @@ from ctxbench.index.resources import local_resources
 from ctxbench.library.dataset_frames import Data, load
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.selectors import Preset
-from ctxbench.selectors.definitions import find_definition
+from ctxbench.selectors.definitions import find_definition, selector_of_tree
 from ctxbench.selectors.explain import Explained, Explanation, explain
 from ctxbench.sources.agent_file import open_catalog
-from ctxbench.sources.repository.tree_catalog import names_tree
 from ctxbench.text.tokens import open_counter
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_OF_A_TREE = "codebase"  # as `ctxbench select` asks
 _SHORT = {"topK": "contextTopK", "topN": "contextTopN", "includeScore": "contextIncludeScore"}
 
 
@@ -145,8 +143,8 @@ def select(
         workspace=workspace,
         time=at,
     )
-    tree = isinstance(items, str | Path) and names_tree(str(items))
-    made = _pipeline(selector or (_OF_A_TREE if tree and not parameters.keys() & _SHORT.keys() else None), parameters)
+    tree = selector_of_tree(str(items)) if isinstance(items, str | Path) else None
+    made = _pipeline(selector or (None if parameters.keys() & _SHORT.keys() else tree), parameters)
     opened = items if not isinstance(items, str | Path) else open_catalog(items) if tree else load(items)
     catalog = opened.dataset.current_catalog if isinstance(opened, Data) else opened
     return Selected(explain(made, catalog, request, _resources(catalog, embedder, counter), live=True))

@@ -27,6 +27,14 @@ _JOINED = re.compile(r"(.+\.ya?ml)[#:/@]([^/]+)")  # a presets file and a preset
 _FILES = ("calibration", "graph")  # parameters of steps that are paths
 
 
+def selector_of_tree(catalog: str) -> str | None:
+    """The shipped selector for a catalog whose name means a tree of a repository; None for any other."""
+    from ctxbench.sources.repository.tree_catalog import tree_view
+
+    view = tree_view(catalog)
+    return None if view is None else "codebase/definitions" if view == "definitions" else "codebase"
+
+
 def rooted(spec: Any, base: Path, *, files: bool = True) -> Any:
     """A pipeline's specification with its paths relative to `base`; the sources of a `merge` are no parameters."""
     if isinstance(spec, list):

@@ -32,7 +32,10 @@ _PATH, _SEGMENT = re.compile(r"(?:.*[ (])?Path \{"), "PathSegment {"
 # each check of a file of the workspace comes here: as cargo wants it, and once more for the tree
 _WRAPPER = """#!/bin/sh
 "$@" || exit $?
-case "$*" in *--crate-name*) RUSTC_BOOTSTRAP=1 "$@" -Zunpretty=hir-tree -o "$TREES/$$.hir" --cap-lints allow >&2;; esac
+case "$*" in
+  *"--crate-name ___"*) ;;  # cargo asks about the compiler
+  *--crate-name*) RUSTC_BOOTSTRAP=1 "$@" -Zunpretty=hir-tree -o "$TREES/$$.hir" --cap-lints allow >&2 ;;
+esac
 """
 
 

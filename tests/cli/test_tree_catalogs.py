@@ -52,6 +52,9 @@ def test_a_repository_is_asked_with_codebase_unless_another_selector_is_named(cl
     assert done.code == 0
     assert done.out.startswith("codebase: ")
     assert cli("select", "area", "--catalog", "repo@HEAD:files").out.startswith("codebase: ")
+    assert cli("select", "area", "--catalog", "repo:definitions").out.startswith("codebase/definitions: ")
+    preset = ("--preset", "definitions")
+    assert cli("select", "area", "--catalog", "repo:definitions", *preset).out.startswith("codebase/definitions: ")
     assert select(cli, "repo").out.startswith("bm25: ")
     (repository.root / "corpus.jsonl").write_text('{"_id": "tool:area", "description": "Of a circle."}\n')
     done = cli("select", "area of a circle", "--catalog", "repo", "--embedder", "hashing")

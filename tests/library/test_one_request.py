@@ -14,14 +14,16 @@ HISTORY = (
 )
 
 
-@pytest.mark.parametrize("end", ["", "@HEAD~1", ":definitions"])
-def test_a_repository_is_asked_for_what_a_change_needs(tmp_path, end):
+@pytest.mark.parametrize(
+    ("end", "selector"), [("", "codebase"), ("@HEAD~1", "codebase"), (":definitions", "codebase/definitions")]
+)
+def test_a_repository_is_asked_for_what_a_change_needs(tmp_path, end, selector):
     name = f"{written(tmp_path / 'repo', HISTORY).root}{end}"
     options = {"embedder": "hashing", "counter": "chars/4"}
     found = ctxbench.select("send letters", name, **options)
     wanted = ["file:src%2Fmail.py", "chunk:src%2Fmail.py%3A%3Asend"]
     assert set(found.ids[: 2 if end == ":definitions" else 1]) == set(wanted[: 2 if end == ":definitions" else 1])
-    asked = ctxbench.select("send letters", ctxbench.catalog(name), selector="codebase", **options)
+    asked = ctxbench.select("send letters", ctxbench.catalog(name), selector=selector, **options)
     assert (found.ids, found.tokens) == (asked.ids, asked.tokens)
 
 

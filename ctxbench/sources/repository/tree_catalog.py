@@ -108,13 +108,14 @@ def open_tree(name: TreeName) -> Catalog:
     return Catalog(found.items)
 
 
-def names_tree(name: str) -> bool:
-    """Whether a catalog that is called so is a tree of a repository, and no file or dataset."""
+def tree_view(name: str) -> str | None:
+    """The view of the tree that a catalog's name means; None where it means a file or a dataset."""
     try:
         corpus_path(Path(name))
     except StorageError:
-        return TreeName.read(name) is not None
-    return False
+        tree = TreeName.read(name)
+        return None if tree is None else tree.view
+    return None
 
 
 def items_of_tree(
@@ -153,14 +154,15 @@ def items_of_tree(
     (stretch,) = tree_stretches(line, times, [len(line)], dict.fromkeys(texts, ""))
     hunks: Hunks = {}
     older: Mapping[str, str] = {}
-    if view == "definitions":
+    defined = view == "definitions"
+    if defined:
         facts_of(texts)
         hunks = line_hunks(repository, line)
         older = _committed(repository, head, texts) if head and commit is None else {}
     items: list[Item] = []
     keys: dict[str, dict[str, ItemKey]] = {}
     for path in list(texts):
-        text = texts[path] if hunks else texts.pop(path)  # let go of at once, as its item holds another
+        text = texts[path] if defined else texts.pop(path)  # let go of at once, as its item holds another
         at = stretch.brought.get(path)
         here = file_items(path, text, view=view, created=None if at is None else iso_time(at))
         keys[path] = {item.name: item.key for item in here}
@@ -168,7 +170,7 @@ def items_of_tree(
     links = commit_links(
         stretch,
         hunks,
-        lambda path: definition_lines(path, older.get(path, texts[path])) if hunks else (),
+        lambda path: definition_lines(path, older.get(path, texts[path])) if defined else (),
         lambda one: keys[one.path],
     )
     for one, time, changed in zip(line, times, links, strict=True):

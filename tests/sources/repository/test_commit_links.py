@@ -75,6 +75,19 @@ def test_commits_link_to_the_definitions_whose_lines_they_changed(checkout):
         assert links(items_of_tree(GitRepository(checkout.root), commit, view="definitions").items) == LINKS
 
 
+def test_attributes_hide_no_changes(checkout):
+    (checkout.root / ".gitattributes").write_text("*.py binary -diff\n")
+    assert links(items_of_tree(GitRepository(checkout.root), view="definitions").items) == LINKS
+
+
+def test_a_partial_clone_links_commits_to_files_and_what_they_added(checkout, tmp_path):
+    checkout.run("config", "uploadpack.allowFilter", "true")
+    source = f"file://{checkout.root}"
+    checkout.run("clone", "--quiet", "--filter=blob:none", source, str(tmp_path / "clone"))
+    found = links(items_of_tree(GitRepository(tmp_path / "clone"), view="definitions").items)
+    assert found == [set(), set(), set(), set(), {"src/b.py"}, {"src/b.py", "c.py", "c.py::z"}]
+
+
 def test_lines_that_nobody_committed_move_nothing(checkout):
     place = checkout.root / "src" / "b.py"
     place.write_text("# on top\n" * 9 + place.read_text().replace("def f", "def of_mine():\n    pass\n\n\ndef f"))

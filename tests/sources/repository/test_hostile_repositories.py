@@ -12,6 +12,7 @@ import pytest
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.sources.repository.git_reader import GitRepository
 from ctxbench.sources.repository.tree_catalog import TreeName, items_of_tree, open_tree
+from ctxbench.sources.repository.tree_items import VIEWS
 from tests.checkout import Checkout
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs and links of POSIX")
@@ -63,7 +64,8 @@ def test_nothing_of_a_repository_is_run(checkout, tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     put(checkout.root / "a.txt", "three\n")
     for commit in (None, head):
-        assert names(items_of_tree(GitRepository(checkout.root), commit)) == [".gitattributes", "a.txt"]
+        for view in VIEWS:  # that of definitions asks for differences
+            assert names(items_of_tree(GitRepository(checkout.root), commit, view=view)) == [".gitattributes", "a.txt"]
     assert not marker.exists()
     monkeypatch.delenv("GIT_DIR")
     ordinary_git(checkout.root, "status")
