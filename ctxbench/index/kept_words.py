@@ -17,13 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core.arrays import FloatArray
+from ctxbench.core.arrays import FloatArray, starts
 from ctxbench.core.items import Item
 from ctxbench.index.occurrences import Occurrences
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
@@ -76,11 +77,16 @@ class KeptWords:
     length: FloatArray
 
     def packed(self) -> bytes:
-        """As bytes, of which `unpacked` makes the same: a line that tells the arrays, and the arrays."""
-        held = self.occurrences
-        words = "\n".join(held.word).encode("utf-8", "surrogatepass")  # no word holds white space
+        """As bytes, of which `unpacked` makes the same: a line that tells the arrays, and the arrays.
+
+        Words that no text holds any more are left out, so that they do not gather.
+        """
+        held, rows = self.occurrences, np.diff(self.occurrences.start)
+        used = compress(held.word, rows.tolist())
+        words = "\n".join(used).encode("utf-8", "surrogatepass")  # no word holds white space
         texts = [np.frombuffer(text, dtype=np.uint8) for text in (b"".join(self.digests), words)]
-        arrays: list[npt.NDArray[Any]] = [*texts, held.start, held.item, held.field, held.count, self.length]
+        start = starts(rows[rows > 0])
+        arrays: list[npt.NDArray[Any]] = [*texts, start, held.item, held.field, held.count, self.length]
         told = json.dumps([(array.dtype.str, array.shape) for array in arrays])
         return b"".join([told.encode(), b"\n", *(array.tobytes() for array in arrays)])
 

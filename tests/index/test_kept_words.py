@@ -212,14 +212,16 @@ def test_files_are_few_and_those_unused_go(folder):
     assert len(list(folder.iterdir())) == MOST_FILES
 
 
-def test_files_hold_no_more_than_twice_their_catalog(folder):
+def test_files_hold_no_more_than_twice_their_catalog_and_no_words_that_are_gone(folder):
     items = files(40)
-    for seed in range(20):  # a quarter changes each time
-        items[:10] = files(10, seed)
-        index(items)
-    (path,) = [*folder.iterdir()][:1]
-    held = kept_words.KeptWords.unpacked(kept_words.read_sealed(path))
-    assert len(held.digests) <= 80
+    for seed in range(30):  # a quarter changes each time, and brings a word of its own
+        items[:10] = [replace(one, text=f"{one.text} own{seed}") for one in files(10, seed)]
+        index(items, rule=RULES[0])
+        newest = max(folder.iterdir(), key=lambda one: one.stat().st_mtime_ns)
+        held = kept_words.KeptWords.unpacked(kept_words.read_sealed(newest))
+        assert len(held.digests) <= 80
+        assert len([word for word in held.occurrences.word if word.startswith("own")]) <= 5
+        assert (np.diff(held.occurrences.start) > 0).all()
 
 
 def test_the_form_goes_up_with_the_words():
