@@ -100,7 +100,7 @@ def section(datasets: Sequence[Path], gain: Gain) -> str:
         "of a repository's requests, at the selector's own budget of 32,000 tokens, and recommends one if it is surely "
         f"not worse there; else the shipped stay. Of {len(found)} repositories it recommends one for: {own or 'none'}. "
         f"{advised}To take in any case what it recommends, or comes nearest to recommending, changes what is found of "
-        f"the newer requests by {gain(shipped, nearest)}: {each}. Weights that are the best on the older requests by an exact search, with "
-        f"no such caution, change it by {gain(shipped, exact)}."
+        f"the newer requests by {gain(shipped, nearest)}: {each}. Weights that are the best on the older "
+        f"requests by an exact search, with no such caution, change it by {gain(shipped, exact)}."
     )
     return f"## Weights of one's own\n\n{fill(told, 120, break_long_words=False, break_on_hyphens=False)}\n"
