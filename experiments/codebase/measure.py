@@ -350,9 +350,9 @@ def page(shown: Views, made: Views, took: float) -> str:
         f"among them does not count. {n_queries:,} requests of {of}, {unseen}: the newest 40% of 300 changes each. "
         "What is chosen was chosen on the older requests of six (click, requests, pydantic, ripgrep, express, gin). "
         'Intervals are of 95%; repositories count alike. Made with `make codebase REPOSITORIES="FOLDER ..."`, of '
-        "clones of those that [repositories.txt](../experiments/codebase/repositories.txt) names; without any it is this "
-        "project alone. BM25 is over path and content, identifiers split at case and underscores, words counted over "
-        "the tree that is asked."
+        "clones of those that [repositories.txt](../experiments/codebase/repositories.txt) names; without any it is "
+        "this project alone. BM25 is over path and content, identifiers split at case and underscores, words counted "
+        "over the tree that is asked."
     )
     return f"""# Which code does a change need?
 
