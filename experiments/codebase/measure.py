@@ -95,17 +95,19 @@ def added() -> dict[str, Any]:
     merge, weighted = own.retrieve, own.refine[0]
     if not isinstance(merge, Merge) or not isinstance(weighted, Step) or not isinstance(weighted.call, Weighted):
         raise TypeError("codebase has no merge any more, or is not ranked by its weights")
-    search = Step("retrieve", "symbol", build("retrieve", "symbol", {"n": 300, "types": ["file", "chunk"]}))
-    weights = replace(
-        weighted.call,
-        weights={**weighted.call.weights, "names": 0.2},
-        lowest={**weighted.call.lowest, "names": 0.0},
-    )
-    names = replace(
-        own,
-        retrieve=replace(merge, sources={**merge.sources, "names": search}),
-        refine=(replace(weighted, call=weights), *own.refine[1:]),
-    )
+    searches = {}
+    for name, weight in (("symbol", 0.2), ("entry_points", 0.1)):
+        search = Step("retrieve", name, build("retrieve", name, {"n": 300, "types": ["file", "chunk"]}))
+        call = replace(
+            weighted.call,
+            weights={**weighted.call.weights, name: weight},
+            lowest={**weighted.call.lowest, name: 0.0},
+        )
+        searches[f"`{name}`, weight {weight:g}"] = replace(
+            own,
+            retrieve=replace(merge, sources={**merge.sources, name: search}),
+            refine=(replace(weighted, call=call), *own.refine[1:]),
+        )
     planned = Pipeline.of({"analyse": ["whole", "intent", "plan"], "retrieve": "bm25"}).analyse
     eight = found.pipeline(found.values(None, {"tokens": MOST, "max_files": 8}))
     links = {
@@ -113,9 +115,9 @@ def added() -> dict[str, Any]:
             eight,
             refine=(*eight.refine, Step("expand", "code", build("expand", "code", {"by": by, "max_files": 2}))),
         )
-        for by in ("imports", "references", "tests", "co_change")
+        for by in ("imports", "references", "tests", "co_change", "pagerank")
     }
-    return {"`symbol`, weight 0.2": names, "`plan`, by words": replace(own, analyse=planned), **links}
+    return {**searches, "`plan`, by words": replace(own, analyse=planned), **links}
 
 
 def measured(
