@@ -118,7 +118,7 @@ class Emulator:
     def _offered(self, row: int, rng: np.random.Generator) -> frozenset[int]:
         selector, inside, outside = self._selector
         chance = np.full(len(self.pool.dataset.catalog), outside)
-        ranking = list(self.pool.offers[selector].ranking[row])
+        ranking = list(self.pool.offers[selector].ranking[row][: len(inside)])  # of further places nothing is known
         chance[ranking] = inside[: len(ranking)]
         return frozenset(np.flatnonzero(rng.random(len(chance)) < chance).tolist())
 

@@ -65,3 +65,9 @@ def test_a_pair_is_complete_no_more_often_than_either(make_pool):
     assert (guesses.second[:, 0] <= guesses.complete[:, 1] + 1e-12).all()
     narrow = guesses.complete[:, 1]
     assert narrow[1::2].min() > 0.8 > 0.2 > narrow[::2].max()  # of even queries it lacks what was called
+
+
+def test_a_ranking_that_is_longer_than_those_of_open_queries_is_read_as_far_as_they_go(make_pool):
+    pool = half_known(make_pool(60))
+    offers = [replace(one, ranking=[*one.ranking[:30], *(row[:2] for row in one.ranking[30:])]) for one in pool.offers]
+    assert len(Emulator(replace(pool, offers=tuple(offers))).cases()) == 30
