@@ -146,7 +146,7 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[Occurrences, 
     ]
     texts = {digests[place]: place for place in public}
     folder, names = cache_dir() / "words-1", _names(reader.rule, texts)
-    path = next((path for name in names if (path := folder / name).exists()), None)
+    path = next((path for name in names if os.path.exists(path := folder / name)), None)  # noqa: PTH110 - never raises
     data = None if path is None else read_sealed(path)
     known = None if data is None else KeptWords.unpacked(data)
     new = {digest: place for digest, place in texts.items() if known is None or digest not in known}
@@ -170,7 +170,9 @@ def _held(known: KeptWords | None, reader: ItemReader, items: Sequence[Item], ne
 
 
 def _public(item: Item) -> bool:
-    return item.user is None and (item.type not in ("message", "memory") or item.kind == "commit")
+    if not item.user is item.workspace is item.conversation is None:
+        return False  # it may be of a store, which forgets
+    return item.type not in ("message", "memory") or item.kind == "commit"
 
 
 def _names(rule: str, digests: Iterable[bytes]) -> list[str]:

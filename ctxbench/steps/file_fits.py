@@ -189,7 +189,7 @@ class _Walk:
             tokens: what they cost, in place of their prices.
         """
         rows = [self._row.get(item, -1) for item in items]
-        each = [self._cost[at] if at in self._free else self._price[item] for item, at in zip(items, rows, strict=True)]
+        each = [self._cost[at] if at >= 0 else self._price[item] for item, at in zip(items, rows, strict=True)]
         spent = int(sum(each)) if tokens is None else tokens
         if spent > self.left:
             return False

@@ -161,6 +161,7 @@ def test_what_was_said_is_not_kept(folder, split):
     draw = random.Random(6)
     said = [Item(type="memory", name=f"m{n}", text="secret " * 99) for n in range(5)]
     said += [Item(type="message", name="m", text="secret " * 99), file(9, draw, user="ann")]
+    said += [replace(file(10, draw), name="of a store", text="secret " * 99, workspace="w")]  # it may be told to forget
     commit = Item(type="message", kind="commit", name="c", text="fix the parser", include="manual")
     items = [*said, *files(9), commit]
     index(items)

@@ -18,7 +18,9 @@ from ctxbench.core.query import whole_texts
 from ctxbench.core.requests import Batch, Request, SessionItem
 from ctxbench.core.shown import part_of, text_shown
 from ctxbench.selectors.pipelines import PipelineSelector
+from ctxbench.steps.excerpts import Excerpts
 from ctxbench.steps.file_fits import SHARE, Outline, WholeFile
+from ctxbench.steps.fit import Budget
 from ctxbench.testing import check_selector, mock_resources
 
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
@@ -199,6 +201,18 @@ def test_they_conform_over_definitions(fit):
     pipeline, catalog = Pipeline.of(spec), Catalog(tree)
     assert Origin.EXPANSION in pipeline.run(Batch.of(catalog, requests), mock_resources()).candidates.origin
     check_selector(PipelineSelector("it", pipeline, mock_resources()), catalog=catalog, requests=requests)
+
+
+def test_an_excerpt_that_a_step_before_left_out_costs_what_is_shown_of_it():
+    tree = [replace(item("a.py::f", 100), text="f" * 396), replace(item("a.py::g", 100), text="g" * 400)]
+    catalog = Catalog(tree)
+    query, resources = whole_texts(Batch.of(catalog, [Request(id="q", text="f")])), mock_resources()
+    table = Candidates.build(1, np.zeros(2, dtype=np.int64), np.arange(2), score=np.array([1.0, 0.5]))
+    table = Excerpts(399, types=("chunk",))(query, table, resources)
+    table = Budget(100)(query, table, resources)
+    found = WholeFile(199, 0.4)(query, table, resources)
+    texts = [text_shown(tree[found.item[row]], part_of(found, row)) for row in np.flatnonzero(found.chosen).tolist()]
+    assert int(resources.text_tokens(texts).sum()) <= 199
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def _lead_back(hunk: LineHunk, lines: list[str]) -> list[str]:
     first = hunk.new - 1 if hunk.n_new else hunk.new
     names = lines[first : first + hunk.n_new]
     if not hunk.n_new:
-        around = {*lines[max(first - 1, 0) : first + 1]} if lines else set()
-        names = list(around) if len(around) == 1 else [""]
+        before, behind = ["", *lines, ""][first : first + 2] if lines else ("", "")
+        names = [before if before == behind else ""]
     if lines:
         last = len(names) - 1
         lines[first : first + hunk.n_new] = [names[min(at, last)] for at in range(hunk.n_old)] if names else []

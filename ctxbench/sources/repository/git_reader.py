@@ -326,8 +326,8 @@ class GitRepository:
             old = path = next(fields)
             if field[-4:-3] == b"R":  # `R086`
                 path = next(fields)
-            commit += _changes(field, os.fsdecode(old), os.fsdecode(path))
-        return {sha: tuple(one for one in some if one.path.startswith(self.inside)) for sha, some in found.items()}
+            commit += _changes(field, os.fsdecode(old), os.fsdecode(path), self.inside)
+        return {sha: tuple(some) for sha, some in found.items()}
 
     def _run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return run_git(self._folder, *words, given=given, settings=_SETTINGS, only=_only())
@@ -367,11 +367,12 @@ def _lines(shas: Iterable[str]) -> bytes:
     return "".join(f"{sha}\n" for sha in shas).encode()
 
 
-def _changes(about: bytes, old: str, path: str) -> Iterator[FileChange]:
+def _changes(about: bytes, old: str, path: str, inside: str) -> Iterator[FileChange]:
     """A change as `:MODE MODE SHA SHA STATUS` tells it; nothing where no file that an item can have is in it."""
+    told = [one.startswith(inside) and not path_fault(one) for one in (old, path)]
     old_mode, new_mode, old_sha, new_sha, _ = about[1:].split(b" ")
-    before = old_sha.decode() if old_mode in _REGULAR and not path_fault(old) else None
-    after = new_sha.decode() if new_mode in _REGULAR and not path_fault(path) else None
+    before = old_sha.decode() if old_mode in _REGULAR and told[0] else None
+    after = new_sha.decode() if new_mode in _REGULAR and told[1] else None
     if old != path and not (before and after):  # one of the two cannot be told
         yield from [FileChange(old, None, before, None)] if before else []
         yield from [FileChange(path, None, None, after)] if after else []

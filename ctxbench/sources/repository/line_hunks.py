@@ -12,7 +12,7 @@ from ctxbench.io.cache import cache_dir
 from ctxbench.io.checked_rows import CheckedRows
 from ctxbench.sources.repository.git_reader import GitRepository, Hunks, LineCommit, LineHunk
 
-_FORM = "1"  # goes up with whatever changes the hunks of a commit
+_FORM = "2"  # goes up with whatever changes the hunks of a commit
 _log = logging.getLogger(__name__)
 
 
@@ -34,7 +34,7 @@ def line_hunks(repository: GitRepository, line: Sequence[LineCommit]) -> Hunks:
         kept = _read(rows, list(keys.values()))
         for value in kept.values():
             found |= {(old, new): [LineHunk(*one) for one in some] for old, new, some in json.loads(value)}
-        asked = [one for one in line if keys[one.sha] not in kept]
+        asked = [one for one in line if one.parents and one.changes and keys[one.sha] not in kept]  # as far as is known
         if asked:
             made: dict[str, Hunks] = {one.sha: {} for one in asked}
             made |= repository.hunks(asked)

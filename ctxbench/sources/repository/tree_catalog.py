@@ -72,7 +72,10 @@ class TreeName:
         at = len(name)
         while (at := name.rfind("@", 0, at)) > 0:  # a commit may be `HEAD@{1}`, and a folder `@types`
             if os.path.isdir(name[:at]):  # noqa: PTH112 - as above
-                return cls(Path(name[:at]), name[at + 1 :], view or "files")
+                commit, colon, other = name[at + 1 :].partition(":")
+                if colon:  # no name of a commit has one
+                    check_choice("view", other, VIEWS)
+                return cls(Path(name[:at]), commit, view or "files")
         return None
 
 

@@ -141,4 +141,31 @@ def test_changed_lines_are_kept_and_asked_for_once(checkout, monkeypatch):
     assert not asked
     monkeypatch.setenv("CTXBENCH_CACHE", str(checkout.root / "other"))
     assert line_hunks(repository, line) == {}
-    assert [one.sha for one in asked[0]] == [one.sha for one in line]
+    assert [one.sha for one in asked[0]] == [one.sha for one in line if one.parents and one.changes]
+
+
+def test_a_folder_that_was_asked_first_hides_no_lines_of_others(tmp_path):
+    made = written(
+        tmp_path / "two",
+        (
+            ("Begin", {"a.py": "def f():\n    return 1\n", "sub/s.py": "def s():\n    return 1\n"}),
+            ("Let f return two", {"a.py": "def f():\n    return 2\n"}),
+        ),
+    )
+    items_of_tree(GitRepository(made.root / "sub"), made.run("rev-parse", "HEAD"), view="definitions")
+    found = items_of_tree(GitRepository(made.root), made.run("rev-parse", "HEAD"), view="definitions").items
+    assert links(found)[1] == {"a.py", "a.py::f"}
+
+
+def test_lines_that_went_from_the_top_are_no_definition_s(tmp_path):
+    body = "def f():\n    return 1\n"
+    made = written(
+        tmp_path / "top",
+        (
+            ("Begin", {"a.py": f"import os\nimport re\n\n\n{body}"}),
+            ("Import another", {"a.py": f"import os\nimport sys\n\n\n{body}"}),
+            ("Import nothing", {"a.py": body}),
+        ),
+    )
+    found = links(items_of_tree(GitRepository(made.root), made.run("rev-parse", "HEAD"), view="definitions").items)
+    assert found[1:] == [{"a.py"}, {"a.py"}]
