@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +20,8 @@ from ctxbench.io.console import say
 from ctxbench.io.visible import count
 from ctxbench.sources.repository.git_reader import GitRepository
 
+_log = logging.getLogger(__name__)
+
 
 def write_history(
     folder: Path, settings: HistorySettings, *, out: Path | None, grow: bool = False, as_json: bool
@@ -35,16 +38,19 @@ def write_history(
     Raises:
         UserError: the repository cannot be read, no commit of it is a request, or the folder holds something else.
     """
-    repository = GitRepository(folder)
+    repository, old = GitRepository(folder), None
     place = out if out is not None else Path("datasets") / _folder_name(repository.path)
     settings = replace(settings, name=name_of_path(place, "history"))
     with progress() as shown:
         if grow:
-            dataset, choice = grown_history(read_dataset(place), repository, settings, notify=shown)
+            old = read_dataset(place)
+            dataset, choice = grown_history(old, repository, settings, notify=shown)
             write_dataset(dataset, place)
         else:
             dataset, choice = history_dataset(repository, settings, notify=shown)
             _create(dataset, place)
+    if repository.shallow:
+        _log.warning("%s: a shallow clone; older commits are no queries (`git fetch --unshallow`)", folder)
     if as_json:
         told = {
             "dataset": str(place),
@@ -57,11 +63,14 @@ def write_history(
         return
     counts = dataset.counts
     splits = ", ".join(f"{name} {n:,}" for name, n in counts["splits"].items())
-    say(f"{place}: {count(len(dataset), 'query', 'queries')} ({splits}) of {count(choice.looked_at, 'commit')}")
+    new = "" if old is None else f", {len(dataset) - len(old):,} of them new"
+    say(f"{place}: {count(len(dataset), 'query', 'queries')}{new} ({splits}) of {count(choice.looked_at, 'commit')}")
     say(
         f"{count(counts['items'], 'item')}: {', '.join(f'{n:,} {kind}' for kind, n in counts['types'].items())}; "
         f"{counts['required']:,} required, {counts['helpful']:,} helpful"
     )
+    if given := len(settings.rules.texts):
+        say(f"{dataset.about['source']['texts_used']:,} of {given:,} texts belong to commits that were looked at")
     if choice.out:
         say("left out: " + "; ".join(f"{n:,} {reason}" for reason, n in choice.out.items()))
     if files_out := dataset.about["source"]["files_out"]:

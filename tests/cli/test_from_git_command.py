@@ -94,7 +94,7 @@ def test_an_older_dataset_grows_where_that_is_asked(cli, checkout, tmp_path):
     place = tmp_path / "made"
     assert cli("data", "from-git", checkout.root, "--head", "HEAD~2", "--out", place).code == 0
     done = cli("data", "from-git", checkout.root, "--out", place, "--grow")
-    assert (done.code, done.out.split("\n")[0]) == (0, f"{place}: 3 queries (tuning 3) of 4 commits")
+    assert (done.code, done.out.split("\n")[0]) == (0, f"{place}: 3 queries, 2 of them new (tuning 3) of 4 commits")
     assert cli("data", "validate", place).code == 0
     done = cli("data", "from-git", checkout.root, "--out", tmp_path / "none", "--grow")
     assert (done.code, "Traceback" in done.err) == (2, False)

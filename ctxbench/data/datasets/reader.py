@@ -385,6 +385,9 @@ def _count_faults(dataset: Dataset, reader: _FolderReader) -> list[Fault]:
         elif AGENT in dataset.about and name in ("items", "types"):
             continue  # an agent's items are counted when they are read
         elif reader.former_ids is None and (count != true or isinstance(count, bool)):
-            messages[name] = f"counts says {name}: {count}, but the files hold {true}"
+            messages[name] = (
+                f"counts says {name}: {count}, but the files hold {true}; after an edit by hand "
+                "take `counts` out of the card, or correct them"
+            )
     lines, path = reader.card_lines, reader.folder / CARD
     return [Fault(message, path, line_of(lines, ("counts", name))) for name, message in messages.items()]

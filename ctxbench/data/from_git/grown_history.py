@@ -10,7 +10,7 @@ from ctxbench.data.from_git.commit_choice import CommitChoice
 from ctxbench.data.from_git.history_dataset import HistorySettings, Notify, history_dataset
 from ctxbench.sources.repository.git_reader import GitRepository
 
-_SAME = ("view", "merges", "keep_issues")  # what decides which items a query sees
+_SAME = ("view", "merges", "keep_issues", "folder")  # what decides which items a query sees
 
 
 def grown_history(
@@ -50,13 +50,13 @@ def grown_history(
         raise ParameterError(f"dataset {old.name} was made with {was} (its card says so); ask for the same to grow it")
     later = {sha[:12] for sha in line[line.index(source["head"]) + 1 :]}
     added = [replace(query, split=old.queries[-1].split) for query in new.queries if query.id in later]
-    if lost := sorted({label.item.id for label in old.labels if new.catalog.find(label.item) is None}):
+    if lost := sorted(item.id for item in old.catalog if new.catalog.find(item.key) is None):
         raise ParameterError(
-            f"dataset {old.name}: its labels name {len(lost):,} items that the history does not give, such as "
-            f"{lost[0]}; write to another folder"
+            f"dataset {old.name}: {len(lost):,} of its items are none of what is asked for now, such as {lost[0]}; "
+            "give the --commits and --queries-from that it was made with, or write to another folder"
         )
     labels = (*old.labels, *(label for label in new.labels if label.query in later))
-    version = str(int(old.version) + 1) if old.version.isdecimal() else old.version
+    version = str(int(old.version) + 1) if added and old.version.isdecimal() else old.version
     card = {**old.about, "source": {**source, **about}}
     return (
         replace(old, version=version, catalog=new.catalog, queries=(*old.queries, *added), labels=labels, about=card),

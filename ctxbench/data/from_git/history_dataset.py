@@ -109,6 +109,11 @@ def history_dataset(
     head = repository.resolve(settings.head)
     notify("reading commits", 0, settings.commits)
     line = repository.first_parents(head, settings.commits)
+    if len(settings.rules.texts) and not settings.rules.texts.used(line):
+        raise ParameterError(
+            f"none of the {len(settings.rules.texts):,} texts belongs to one of the {len(line):,} newest commits of "
+            f"{repository.path}; expected hashes of commits, or numbers that messages close: (#12), Fixes #12"
+        )
     first = next((place for place, one in enumerate(line) if one.sha == settings.first), None)
     choice = choose_commits(
         line, settings.rules, lambda blobs: {blob: text for blob, text, _ in _read(repository, blobs)}, first=first
@@ -133,8 +138,10 @@ def history_dataset(
             "out": dict(choice.out),
             "files_out": dict(history.left_out.most_common()),
             "view": settings.view,
+            "folder": repository.inside,
             "merges": settings.rules.merges,
             "keep_issues": settings.rules.keep_issues,
+            **({"texts_used": settings.rules.texts.used(line)} if len(settings.rules.texts) else {}),
         },
         "labelling": _LABELLING[settings.view],
         "notes": _NOTES,

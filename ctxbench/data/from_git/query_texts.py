@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,6 +34,17 @@ class QueryTexts:
 
     commits: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[int, str] = field(default_factory=dict)
+
+    def used(self, line: Iterable[LineCommit]) -> int:
+        """How many of them belong to some commits."""
+        found: set[str | int] = set()
+        for commit in line:
+            found.update(start for start in self.commits if commit.sha.startswith(start))
+            found.update(number for number in _closed(commit.message) if number in self.numbers)
+        return len(found)
+
+    def __len__(self) -> int:
+        return len(self.commits) + len(self.numbers)
 
     def of(self, commit: LineCommit) -> str | None:
         """The text of a commit, else of the first issue or pull request that its message closes; None = there is none.
@@ -70,6 +82,9 @@ def read_query_texts(path: Path) -> QueryTexts:
             _add(row, commits, _hash(row), text)
         else:
             _add(row, numbers, row.take("number", int, 0, required=True), text)
+    for one, other in pairwise(sorted(commits)):
+        if other.startswith(one):
+            faults.append(Fault(f"{one} and {other} begin alike; expected one row for a commit", path))
     raise_faults(faults, subject=str(path))
     return QueryTexts(commits, numbers)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ctxbench.core.errors import ParameterError
-from ctxbench.core.items import ItemKey
+from ctxbench.core.items import Catalog, Item, ItemKey
 from ctxbench.data.from_git.commit_choice import CommitRules
 from ctxbench.data.from_git.grown_history import grown_history
 from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
@@ -88,3 +88,23 @@ def test_what_cannot_grow_is_refused(repository, tmp_path):
     ):
         with pytest.raises(ParameterError, match=said):
             wrong()
+
+
+def test_items_that_the_history_does_not_give_are_not_dropped(repository):
+    old = made(repository, "HEAD~2")
+    own = Item(type="rule", name="tone", text="Be brief.")
+    with pytest.raises(ParameterError, match="1 of its items are none of what is asked for now, such as rule:tone"):
+        grown(replace(old, catalog=Catalog([*old.catalog, own])), repository)
+
+
+def test_another_folder_of_the_repository_is_another_dataset(tmp_path):
+    root = written(
+        tmp_path / "repo", (("Begin", {"a.py": "1\n", "sub/b.py": "1\n"}), ("Make b two", {"sub/b.py": "2\n"}))
+    ).root
+    with pytest.raises(ParameterError, match="was made with folder sub/"):
+        grown(made(GitRepository(root / "sub")), GitRepository(root))
+
+
+def test_nothing_new_is_no_new_version(repository):
+    whole = made(repository)
+    assert grown(whole, repository).version == whole.version

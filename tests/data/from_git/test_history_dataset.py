@@ -310,3 +310,25 @@ def test_batches_are_their_requests_one_by_one(checkout):
         alone = Batch.of(Catalog(dataset.catalog), [request])
         assert (alone.visible.row(0) == dataset.batch().visible.row(number)).all()
     assert ItemKey("file", None, version("src/a.py", TWO)) in {item.key for item in dataset.catalog}
+
+
+def test_files_that_move_over_the_edge_of_a_folder_come_and_go(tmp_path):
+    """Of a folder in a repository: what moves into it was not there before, and what moves out of it is gone."""
+    body = "".join(f"v{n} = {n}\n" for n in range(9))
+    other = body.replace("v", "w")
+    root = written(
+        tmp_path / "edge",
+        (
+            ("Begin", {"lib/a.py": body, "sub/b.py": other, "sub/z.py": "z = 1\n"}),
+            ("Set z", {"sub/z.py": "z = 2\n"}),
+            ("Move b out", {"sub/b.py": None, "lib/b.py": other, "sub/z.py": "z = 3\n"}),
+            ("Set z anew", {"sub/z.py": "z = 4\n"}),
+            ("Move a in", {"lib/a.py": None, "sub/a.py": body.replace("v1", "q1"), "sub/z.py": "z = 5\n"}),
+            ("Set z at last", {"sub/z.py": "z = 6\n"}),
+        ),
+    ).root
+    dataset = made(of_folder(root / "sub"))
+    seen = [{name.partition("@")[0] for name in seen_by(dataset, n) if "commit-" not in name} for n in range(5)]
+    before, after, last = ({f"sub/{name}.py" for name in names} for names in ("bz", "z", "az"))
+    assert seen == [before, before, after, after, last]
+    assert {name.partition("@")[0] for name, grade in labels_of(dataset, 1)} == {"sub/b.py", "sub/z.py"}

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ctxbench.core.errors import InputError
+from ctxbench.core.errors import InputError, ParameterError
 from ctxbench.data.from_git.commit_choice import CommitRules
 from ctxbench.data.from_git.history_dataset import HistorySettings, history_dataset
 from ctxbench.data.from_git.query_texts import QueryTexts, read_query_texts
@@ -89,3 +89,23 @@ def test_queries_have_the_texts_and_commits_their_messages(tmp_path):
     ]
     assert choice.out == {"reverts": 1}
     assert [item.text for item in dataset.catalog if item.type == "message"] == ["Begin", "Make it two", "Revert it"]
+
+
+def test_two_rows_of_one_commit_are_told(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"commit": "0123456", "text": "a"}\n{"commit": "0123456789", "text": "b"}\n')
+    with pytest.raises(InputError, match="0123456 and 0123456789 begin alike; expected one row for a commit"):
+        read_query_texts(path)
+
+
+def test_texts_of_no_commit_are_an_error_and_others_are_counted(tmp_path):
+    root = written(tmp_path / "repo", (("Begin", {"a.py": "1\n"}), ("Make it two (#5)", {"a.py": "2\n"}))).root
+
+    def made(texts):
+        settings = HistorySettings(rules=CommitRules(texts=texts))
+        return history_dataset(GitRepository(root), settings, notify=lambda *_: None)[0].about["source"]
+
+    assert made(QueryTexts({"0123456": "none"}, {5: "five"}))["texts_used"] == 1
+    assert "texts_used" not in made(QueryTexts())
+    with pytest.raises(ParameterError, match="none of the 2 texts belongs to one of the 2 newest commits"):
+        made(QueryTexts({"0123456": "none"}, {6: "six"}))
