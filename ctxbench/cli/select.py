@@ -122,22 +122,24 @@ def _request(
     """
     from ctxbench.core.requests import Request
     from ctxbench.core.times import named_instant
+    from ctxbench.selectors.definitions import refuse_time_of_tree
 
+    catalog = find_catalog(question.catalog)  # a slip in its name may have led to another selector
     given = _given(question, definition)
     named_instant("time", question.scope.get("time"))
+    refuse_time_of_tree(question.catalog, question.scope.get("time"))
     results = read_tool_results(question.chat.tool_results)
     session = None
     if question.chat.alone:
         request = Request(id="select", text=question.text, tool_results=results, **question.scope)
         values = definition.values(preset, given)
-        pipeline, catalog = definition.pipeline(values), find_catalog(question.catalog)
+        pipeline = definition.pipeline(values)
     elif question.scope:
         options = " and ".join(f"--{name}" for name in question.scope)
         raise ParameterError(
             f"{options}: in a chat the session's file says whose it is (`user`, `workspace`); leave out"
         )
     else:
-        catalog = find_catalog(question.catalog)
         session = open_session(question.chat, catalog, definition, preset, given)
         history = () if question.chat.history is None else read_history(question.chat.history)
         request, warnings = session.asked(question.text, history=history, tool_results=results)

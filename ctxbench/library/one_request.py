@@ -20,7 +20,7 @@ from ctxbench.index.resources import local_resources
 from ctxbench.library.dataset_frames import Data, load
 from ctxbench.library.embedders import EmbedderGiven, embedder_name
 from ctxbench.library.selectors import Preset
-from ctxbench.selectors.definitions import find_definition, selector_of_tree
+from ctxbench.selectors.definitions import find_definition, refuse_time_of_tree, selector_of_tree
 from ctxbench.selectors.explain import Explained, Explanation, explain
 from ctxbench.sources.agent_file import open_catalog
 from ctxbench.text.tokens import open_counter
@@ -144,6 +144,7 @@ def select(
         time=at,
     )
     tree = selector_of_tree(str(items)) if isinstance(items, str | Path) else None
+    refuse_time_of_tree(str(items) if tree else None, at)
     made = _pipeline(selector or (None if parameters.keys() & _SHORT.keys() else tree), parameters)
     opened = items if not isinstance(items, str | Path) else open_catalog(items) if tree else load(items)
     catalog = opened.dataset.current_catalog if isinstance(opened, Data) else opened

@@ -35,6 +35,18 @@ def selector_of_tree(catalog: str) -> str | None:
     return None if view is None else "codebase/definitions" if view == "definitions" else "codebase"
 
 
+def refuse_time_of_tree(catalog: str | None, time: str | None) -> None:
+    """Refuse a time for a catalog whose name means a tree, which is as it is, or as it was at one commit.
+
+    Raises:
+        ParameterError: both are given.
+    """
+    from ctxbench.sources.repository.tree_catalog import tree_view
+
+    if time is not None and catalog is not None and tree_view(catalog) is not None:
+        raise ParameterError(f"{catalog} is one tree, whatever the time; name a commit of then: REPO@COMMIT")
+
+
 def rooted(spec: Any, base: Path, *, files: bool = True) -> Any:
     """A pipeline's specification with its paths relative to `base`; the sources of a `merge` are no parameters."""
     if isinstance(spec, list):

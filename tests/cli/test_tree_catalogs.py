@@ -61,6 +61,37 @@ def test_a_repository_is_asked_with_codebase_unless_another_selector_is_named(cl
     assert done.out.startswith("learned: "), "a folder with items is no tree"
 
 
+def test_a_tree_has_no_other_time_than_its_own(cli, repository):
+    for name in ("repo", "repo@HEAD:files"):
+        done = cli("select", "area", "--catalog", name, "--time", "2025-06-01")
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert f"{name} is one tree, whatever the time; name a commit of then: REPO@COMMIT" in done.err
+
+
+def test_a_slip_in_a_view_behind_a_commit_is_one_of_the_view(cli, repository):
+    done = cli("select", "area", "--catalog", "repo@HEAD:definition")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "view must be one of files, definitions, got 'definition'" in done.err
+
+
+def test_a_slip_in_the_name_is_told_before_what_it_leads_to(cli, repository):
+    done = cli("select", "area", "--catalog", "rebo", "--max-files", "2")
+    assert "rebo" in done.err
+    assert "max_files" not in done.err
+
+
+def test_as_many_files_are_offered_as_fit_and_the_best_first(cli, repository):
+    for name, times in (("large.py", 3000), ("small.py", 1), ("other.py", 1)):
+        (repository.root / name).write_text("area of a circle\n" * times)
+    names = lambda *more: {  # noqa: E731
+        item["id"] for item in cli("select", "area of a circle", "--catalog", "repo", "--json", *more).json["items"]
+    }
+    one, two = names("--max-files", "1", "--set", "tokens=1000"), names("--max-files", "2", "--set", "tokens=1000")
+    assert (len(one), len(two)) == (1, 2), "what does not fit takes no place"
+    assert one < two
+    assert "file:large.py" not in two
+
+
 def test_files_are_told_by_path_where_a_person_reads(cli, repository):
     pytest.importorskip("tree_sitter_python")
     (repository.root / "src").mkdir()
