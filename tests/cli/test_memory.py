@@ -464,7 +464,7 @@ NO_DATABASE = {
     "text": (lambda: Path("m.db").write_text("no database at all, but a text\n" * 99), "it is no database"),
     "folder": (lambda: (Path("m.db").unlink(), Path("m.db").mkdir()), "it is a folder"),
     "other": (lambda: shutil.copy("other.db", "m.db"), "is a database of something else; expected one of memories"),
-    "newer": (newer, "has schema 99, and this version of ctxbench knows 2; update ctxbench"),
+    "newer": (newer, "has schema 99, and this version of ctxbench knows 3; update ctxbench"),
 }
 
 

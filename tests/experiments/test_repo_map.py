@@ -1,10 +1,8 @@
-"""What an outside repo map ranks becomes answers of items; aider itself where AIDER names a Python that has it."""
+"""What an outside repo map ranks becomes answers of items; aider itself is asked by `make codebase`."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from types import SimpleNamespace
 
 import numpy as np
@@ -73,26 +71,3 @@ def test_what_was_asked_is_not_asked_again(tmp_path):
 def test_without_aider_it_is_said_what_to_do(tmp_path, code):
     with pytest.raises(StorageError, match="name a Python that has aider-chat installed"):
         maps(tmp_path, "", code).answers(dataset(), tmp_path, ())
-
-
-@pytest.mark.skipif("AIDER" not in os.environ, reason="AIDER names no Python that has aider-chat installed")
-def test_aider_ranks_the_tree_before_a_commit(tmp_path):
-    def git(*words):
-        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path / "r"), *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
-
-    (tmp_path / "r").mkdir()
-    git("init", "-q")
-    (tmp_path / "r/parser.py").write_text("def parse_header(text):\n    return text\n")
-    (tmp_path / "r/other.py").write_text("from parser import parse_header\n\ndef go():\n    parse_header('')\n")
-    git("add", "."), git("commit", "-qm", "one")
-    git("rm", "-q", "other.py"), git("commit", "-qm", "two")
-    (tmp_path / "r/later.py").write_text("x = 1\n")
-    git("add", "."), git("commit", "-qm", "three")
-    made = repo_map.RepoMaps(os.environ["AIDER"], tmp_path / "r", tmp_path / "tree")
-    made._ask([(git("rev-parse", "HEAD^"), "parse_header in parser.py"), (git("rev-parse", "HEAD"), "x")])
-    before, after = made._rankings.values()
-    assert before["tags"][0] == ["parser.py", "parse_header"]
-    assert {path for path, _ in before["tags"]} == {"parser.py", "other.py"}
-    assert {path for path, _ in after["tags"]} == {"parser.py"}
-    assert before["named"]["1000"][0] == "parser.py"
