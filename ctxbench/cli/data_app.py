@@ -175,7 +175,10 @@ def data_from_git(
     ] = None,
     grow: Annotated[
         bool,
-        typer.Option("--grow", help="Add the newer commits to the dataset in the folder; what it has stays as it is."),
+        typer.Option(
+            "--grow",
+            help="Add the newer commits to the dataset in the folder; what it has stays. --queries, --split: no effect.",
+        ),
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
