@@ -177,7 +177,7 @@ def data_from_git(
         bool,
         typer.Option(
             "--grow",
-            help="Add the newer commits to the dataset in the folder; what it has stays. --queries, --split: no effect.",
+            help="Add the newer commits to the dataset in the folder; what it has stays, whatever --queries and --split.",
         ),
     ] = False,
     json_: JsonFlag = False,

@@ -15,7 +15,7 @@ from ctxbench.data.datasets.query_labels import DatasetQuery, Label
 from ctxbench.data.datasets.writer import write_dataset
 
 WORDS = ["".join(pair) for pair in itertools.product(("bral", "drum", "fesk", "glin", "mork", "plat"), repeat=2)]
-OFTEN = 30  # times that a word stands in each of the notes
+OFTEN = 10  # times that a word stands in each of the notes
 
 
 def file(path, words):
