@@ -177,7 +177,7 @@ def data_from_git(
         bool,
         typer.Option(
             "--grow",
-            help="Add the newer commits to the dataset that is there, without --queries and --split; what it has stays.",
+            help="Add the newer commits to the dataset there, without --queries and --split; what it has stays.",
         ),
     ] = False,
     json_: JsonFlag = False,
