@@ -8,18 +8,20 @@ others one line. Names of folders are repositories; without any it is this proje
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeAlias
 
 import numpy as np
-import own_weights
+from own_weights import OwnWeights, own_weights, section
 from repo_map import RepoMaps
 
 import ctxbench
@@ -418,6 +420,38 @@ def without() -> dict[str, Any]:
     return {name: codebase(**values) for name, values in {**names, KINDS: {"documents": 1.0, "made": 1.0}}.items()}
 
 
+def of_repository(repository: Path, *, folder: Path, aider: str | None) -> tuple[Figures, Figures, OwnWeights]:
+    """The figures of one repository by files and by definitions, and what weights of its own find.
+
+    Args:
+        repository: see `main`.
+        folder: for its datasets.
+        aider: the Python to ask for maps, if any.
+    """
+    maps = RepoMaps(aider, repository, folder / f"{repository.name}-tree") if aider else None
+    ten = {"bm25": words(n=10), "codebase": codebase(), "shipped": {"selector": "codebase"}}
+    ten |= {f"without {name}": one for name, one in without().items()}
+    files = measured(repository, "files", {**ten, **added(), **at_budgets("files")}, folder, maps)
+    own = own_weights(folder / f"{files.name}-files".replace(" ", "-"))
+    return files, measured(repository, "definitions", at_budgets("definitions"), folder, maps), own
+
+
+def shown_of(repositories: Sequence[Path]) -> Sequence[Path]:
+    """Those that the tables are of: the ones that the selector was not made on, or all where there are no such."""
+    others = [one for one in repositories if one != ROOT and one.name.removesuffix(".git") not in MADE_ON]
+    return others or repositories
+
+
+def report(repositories: Sequence[Path], found: Sequence[tuple[Figures, Figures, OwnWeights]]) -> str:
+    """The whole page."""
+    shown, pairs = shown_of(repositories), list(zip(repositories, found, strict=True))
+    own, made = ([each for one, each in pairs if (one in shown) == is_shown] for is_shown in (True, False))
+    views = [([files for files, *_ in some], [definitions for _, definitions, _ in some]) for some in (own, made)]
+    largest = max(pairs, key=lambda pair: pair[1][0].n_items)[0]
+    weights = section([weights for *_, weights in found], gain)
+    return f"{page(views[0], views[1], seconds(largest))}\n{weights}"
+
+
 def main() -> int:
     """Measure and write the page."""
     options = argparse.ArgumentParser()
@@ -425,22 +459,14 @@ def main() -> int:
     options.add_argument("--aider", metavar="PYTHON", help="of an environment that has aider-chat installed")
     given = options.parse_args()
     repositories = [one.absolute() for one in given.repositories] or [ROOT]
-    ten = {"bm25": words(n=10), "codebase": codebase(), "shipped": {"selector": "codebase"}}
-    ten |= {f"without {name}": one for name, one in without().items()}
-    with tempfile.TemporaryDirectory() as folder:
-        others = [one for one in repositories if one.name.removesuffix(".git") not in MADE_ON and one != ROOT]
-        asked = (others or repositories) if given.aider else []
-        maps = {one: RepoMaps(given.aider, one, Path(folder) / f"{one.name}-tree") for one in asked}
-        views = [
-            [measured(one, view, {**own, **at_budgets(view)}, Path(folder), maps.get(one)) for one in repositories]
-            for view, own in (("files", {**ten, **added()}), ("definitions", {}))
+    shown = shown_of(repositories)
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(os.cpu_count()) as pool:
+        asked = [
+            pool.submit(of_repository, one, folder=Path(folder), aider=given.aider if one in shown else None)
+            for one in repositories
         ]
-        own = own_weights.section(sorted(Path(folder).glob("*-files")), gain)
-    shown = [[one for one in view if one.name not in MADE_ON] for view in views]
-    made = [[one for one in view if one.name in MADE_ON] for view in views] if others else [[], []]
-    took = seconds(repositories[int(np.argmax([one.n_items for one in views[0]]))])
-    text = page(shown if others else views, made, took)
-    write_atomic(ROOT / "reports" / "codebase.md", f"{text}\n{own}")
+        found = [one.result() for one in asked]
+    write_atomic(ROOT / "reports" / "codebase.md", report(repositories, found))
     return 0
 
 

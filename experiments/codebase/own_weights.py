@@ -48,7 +48,7 @@ class OwnWeights:
         return self.found[NEAREST if self.recommended else SHIPPED]
 
 
-def of_repository(dataset: Path) -> OwnWeights:
+def own_weights(dataset: Path) -> OwnWeights:
     """Choose weights on the tuning split of a history's dataset, and measure them on its test split."""
     inputs = open_tuning(read_policies(POLICY), [str(dataset)])
     (opened,) = inputs.datasets
@@ -84,9 +84,8 @@ Gain = Callable[[Sequence[FloatArray], Sequence[FloatArray]], str]
 """The difference over the queries of all repositories, with its interval, as `measure.gain`."""
 
 
-def section(datasets: Sequence[Path], gain: Gain) -> str:
-    """The section of the report: of each repository the dataset of files."""
-    found = [of_repository(one) for one in datasets]
+def section(found: Sequence[OwnWeights], gain: Gain) -> str:
+    """The section of the report."""
     shipped, nearest, exact = ([one.found[name] for one in found] for name in (SHIPPED, NEAREST, EXACT))
     each = ", ".join(
         f"{one.name.removesuffix('-files')} {gain([one.found[SHIPPED]], [one.found[NEAREST]])}" for one in found

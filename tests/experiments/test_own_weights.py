@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from own_weights import EXACT, NEAREST, SHIPPED, of_repository, section
+from own_weights import EXACT, NEAREST, SHIPPED, own_weights, section
 
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
@@ -47,7 +47,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(repository):
-    return of_repository(repository)
+    return own_weights(repository)
 
 
 def test_weights_that_pay_are_recommended_and_measured_on_the_newer_requests(found):
@@ -60,8 +60,8 @@ def test_weights_that_pay_are_recommended_and_measured_on_the_newer_requests(fou
     assert found.advised.tolist() == [1.0] * 10
 
 
-def test_the_section_says_what_it_changes(repository):
-    told = section([repository], lambda base, other: f"{np.mean(other[0] - base[0]):+.3f}")
+def test_the_section_says_what_it_changes(found):
+    told = section([found], lambda base, other: f"{np.mean(other[0] - base[0]):+.3f}")
     said = " ".join(told.split())
     assert "Of 1 repositories it recommends one for: made. To do as it says changes" in said
     assert "of the newer requests by +1.000." in said
