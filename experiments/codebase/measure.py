@@ -190,7 +190,7 @@ def mean_row(name: str, files: Sequence[Figures]) -> str:
     base, own = of_all(files, "bm25"), of_all(files, "codebase")
     n_queries = sum(len(one.named) for one in files)
     return (
-        f"| {name} | | {n_queries} | {mean(files, 'bm25', FOUND):.3f} | {mean(files, 'codebase', FOUND):.3f} | "
+        f"| {name} | | {n_queries:,} | {mean(files, 'bm25', FOUND):.3f} | {mean(files, 'codebase', FOUND):.3f} | "
         f"{gain(base, own)} |"
     )
 
