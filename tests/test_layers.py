@@ -28,8 +28,8 @@ LAYERS = (
         "core.pipeline core io"
     ),
     (
-        "text.original_rules text.chunking text.tokens text.redaction_rules text.redaction text.encodings text.secrets "
-        "text features.stored_fits net embedding index planning features sources stores"
+        "text.original_rules text.chunking text.byte_pairs text.tokens text.redaction_rules text.redaction "
+        "text.encodings text.secrets text features.stored_fits net embedding index planning features sources stores"
     ),
     "steps",
     "selectors bench.selector_specs bench.experiment_file session",

