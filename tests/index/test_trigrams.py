@@ -122,18 +122,16 @@ def test_the_best_of_all_stretches_counts():
             assert found == pytest.approx(stretches(set(letters(one)), letters(other)))
 
 
-@pytest.mark.parametrize("threshold", [0.1, 0.3, 0.6, 1.0])
-def test_what_is_above_the_threshold_is_told_as_without_one(threshold):
+def test_what_is_above_a_threshold_is_told_as_without_one():
     generator = random.Random(7)
-    texts = ["".join(generator.choices("abcdefgh  ", k=generator.randint(1, 60))) for _ in range(60)]
+    texts = ["".join(generator.choices("abcdefgh  ", k=generator.randint(1, 60))) for _ in range(40)]
     for one in texts:
-        for other in generator.sample(texts, 8):
-            part, whole = np.unique(trigrams(one)), trigrams(other + one[:20] + other)
-            best, found = (
-                stretches(set(letters(one)), letters(other + one[:20] + other)),
-                Stretches(whole).similarities([part], threshold)[0],
-            )
-            assert found == pytest.approx(best) if best > threshold else found <= threshold
+        for other in generator.sample(texts, 6):
+            part, whole = np.unique(trigrams(one)), other + one[:20] + other
+            best = stretches(set(letters(one)), letters(whole))
+            for threshold in (0.1, 0.3, 0.6, 1.0):
+                found = Stretches(trigrams(whole)).similarities([part], threshold)[0]
+                assert found == pytest.approx(best) if best > threshold else found <= threshold
 
 
 def test_a_long_message_takes_no_more_room_for_all_its_stretches():
@@ -148,7 +146,7 @@ def test_a_long_message_takes_no_more_room_for_all_its_stretches():
 
 def test_many_paths_at_once_take_little_room_and_are_compared_as_each_alone():
     index, text = TrigramIndex(), "the test of the cache " * 300 + "and more of the same"
-    paths = [f"test/{n}/the_cache.py" for n in range(2000)]
+    paths = [f"test/{n}/the_cache.py" for n in range(500)]
     index.similar([(paths[0], "")], text, measure="word_similarity", threshold=0.3)
     tracemalloc.start()
     try:

@@ -23,6 +23,7 @@ from ctxbench.index.resources import LocalResources
 from ctxbench.steps.template import Rendered, Template
 from ctxbench.text.prompt_budget import cut_places
 from ctxbench.text.tokens import CharsCounter, Cl100kCounter, FileCounter, O200kCounter
+from tests.draws import draws
 
 PROPERTY = settings(max_examples=200, deadline=None, database=None, derandomize=True)
 COUNTERS = (CharsCounter(), O200kCounter(), Cl100kCounter())
@@ -295,7 +296,7 @@ def test_the_longest_beginning_that_fits_is_shown(text, tokens):
 
 
 @pytest.mark.slow
-def test_the_budget_is_never_exceeded_over_ten_thousand_draws():
+def test_the_budget_is_never_exceeded_over_thousands_of_draws():
     draw = random.Random(20)
     words = [
         "tea",
@@ -313,7 +314,7 @@ def test_the_budget_is_never_exceeded_over_ten_thousand_draws():
     ]
     marks = ["", "\n", " | ", "\n\n", "# Known\n", "---"]
     formats = ["{{content}}", "- {{content}}", "[{{type}}] {{content}} (confidence: {{confidence}}, {{timestamp}})"]
-    for _ in range(10_000):
+    for _ in range(draws(10_000, 1_500)):
         texts = [" ".join(draw.choices(words, k=draw.randint(1, 25))) for _ in range(draw.randint(0, 5))]
         own = {"memoryFormat": draw.choice(formats), "includeMetadata": draw.random() < 0.5}
         own |= {name: draw.choice(marks) for name in ("header", "separator", "footer")}
