@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import MutableMapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 
@@ -39,17 +40,21 @@ def hashed(
         before: those before.
         texts: hashes of long texts of items that are known; those that are made are added.
     """
+    of = attrgetter("text", *names)
     for item in items:
-        row = [_short(getattr(item, name), item.text, texts) for name in names] if names else item.as_row()
-        # `repr` is four times as fast, and its hash is kept nowhere. A schema's order is sent, so that it counts.
-        text = repr(row) if names else _COMPACT.encode(row)
-        digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
+        if names:
+            # `repr` is four times as fast, and its hash is kept nowhere. A schema's order is sent, so that it counts.
+            text, *row = of(item)
+            line = repr(row if len(text) < _LONG else [_short(value, text, texts) for value in row])
+        else:
+            line = _COMPACT.encode(item.as_row())
+        digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
     return digest, CatalogPrefix(n_items, digest.hexdigest(), before)
 
 
 def _short(value: Any, text: str, texts: MutableMapping[str, str]) -> Any:
-    """What stands for an attribute; most attributes of a file that are long are its text itself."""
-    if len(text) < _LONG or value != text:
+    """What stands for an attribute of a long text; most of those that are long are the text itself."""
+    if value != text:
         return value
     if text not in texts:
         texts[text] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

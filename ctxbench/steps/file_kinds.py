@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from ctxbench.core.items import Item
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.index.code.path_kinds import is_document_path, is_made_file, is_test_path
+from ctxbench.index.code.path_kinds import is_document_path, is_made_file, is_made_text, is_test_path
 from ctxbench.index.item_paths import file_path, item_paths
 from ctxbench.index.path_names import named_paths
 from ctxbench.index.versions import row_over
@@ -90,6 +91,11 @@ def _kind_of(item: Item) -> int:
     path = file_path(item)
     if path is None:
         return _CODE
-    if is_made_file(path, item.text):
+    return _MADE if is_made_text(item.text) else _kind_of_path(path)
+
+
+@functools.lru_cache(maxsize=1 << 16)  # a file has a hundred definitions
+def _kind_of_path(path: str) -> int:
+    if is_made_file(path):
         return _MADE
     return _DOCUMENT if is_document_path(path) else _TEST if is_test_path(path) else _CODE

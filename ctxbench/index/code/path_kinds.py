@@ -55,9 +55,19 @@ def is_made_file(path: str, text: str = "") -> bool:
         text: of the file; empty = only the path tells.
     """
     folders, name, ending = _split(path)
-    name, head = name.lower(), text[:_HEAD]
+    name = name.lower()
     if name in _LOCK_NAMES or ending == ".lock" or _GENERATED_NAME.search(name) or _GENERATED_FOLDERS & folders:
         return True
+    return is_made_text(text)
+
+
+def is_made_text(text: str) -> bool:
+    """Whether a file says at its head that a program writes it.
+
+    Args:
+        text: of the file.
+    """
+    head = text[:_HEAD]
     return "generated" in head.lower() and _GENERATED_MARK.search(head) is not None  # few heads have the word
 
 
