@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import LIMIT
+from tests.children import LIMIT, child
 
 CORPUS = Path(__file__).parent / "fixtures" / "tiny" / "corpus.jsonl"
 MOST = 500  # MB, with all that is imported
@@ -92,11 +92,11 @@ for line in sys.stdin:
 def selecting(tmp_path_factory):
     """A process that selects for one request after the other."""
     cache = tmp_path_factory.mktemp("first")
-    command = [str(one) for one in (sys.executable, "-c", SELECT, CORPUS, cache)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-c", SELECT, CORPUS, cache]
+    streams = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with child(command, limit=10 * LIMIT, text=True, **streams) as process:  # each request has a limit of its own
         yield process
         process.stdin.close()
-        process.wait(timeout=LIMIT)
 
 
 @pytest.fixture
