@@ -12,13 +12,13 @@ LIMIT = 120.0  # seconds; many times what any takes, for a machine that has othe
 
 
 @contextmanager
-def child(command: Sequence[object], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+def child(command: Sequence[object], *, limit: float = LIMIT, **options: Any) -> Iterator[subprocess.Popen[Any]]:
     """Start a process and wait for its end where the block ends.
 
-    It is killed after `LIMIT` seconds, whatever the test waits for then, and at once where the block fails.
+    It is killed after `limit` seconds, whatever the test waits for then, and at once where the block fails.
     """
     process = subprocess.Popen([str(word) for word in command], **options)
-    clock = threading.Timer(LIMIT, process.kill)
+    clock = threading.Timer(limit, process.kill)
     clock.daemon = True
     clock.start()
     try:

@@ -1,4 +1,4 @@
-"""How many random trials a test makes: as many as are claimed with `CTXBENCH_TEST_DRAWS=all`, fewer each day."""
+"""How many random trials a test makes: a part of them each day, and all with `CTXBENCH_TEST_DRAWS=all make test`."""
 
 from __future__ import annotations
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ FILES = dict(
         r"^```python\n# (\S+)\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
 )
+TESTS = [name for name in FILES if name.startswith("tests/")]
 POINTS = re.findall(
     r"entry-points\.\"(ctxbench\.\w+)\"\]\s+(\w+)\s+=\s+\"(mine\.[\w:.]+)\"",
     (ROOT / "CONTRIBUTING.md").read_text("utf-8"),
@@ -47,10 +50,25 @@ def test_each_is_short(name):
     assert len(FILES[name].splitlines()) <= 30
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("tests/")])
-def test_its_tests_pass_outside_the_package(package, name, tmp_path, monkeypatch):
-    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", f"{package}:{ROOT}")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:ctxbench", name]
-    done = subprocess.run(command, check=False, cwd=package, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.fixture(scope="module")
+def outcomes(package, tmp_path_factory):
+    """What went wrong in the tests that the page shows, by file, and what was printed: one process for all of them."""
+    report = tmp_path_factory.mktemp("outcomes") / "report.xml"
+    environment = {**os.environ, "CTXBENCH_CACHE": str(report.parent), "PYTHONPATH": f"{package}:{ROOT}"}
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:ctxbench", "-o", "junit_family=xunit1"]
+    command = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *TESTS]
+    done = subprocess.run(
+        command, check=False, cwd=package, env=environment, capture_output=True, text=True, timeout=300
+    )
+    found = {}
+    for case in ET.parse(report).iter("testcase"):
+        found.setdefault(case.get("file"), []).append([one.tag for one in case if not one.tag.startswith("system-")])
+    assert (done.returncode == 0) is not any(map(any, found.values())), done.stdout + done.stderr
+    return found, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_its_tests_pass_outside_the_package(outcomes, name):
+    found, said = outcomes
+    assert name in found, said
+    assert not any(found[name]), said

@@ -23,6 +23,7 @@ from ctxbench.selectors.external import External
 from ctxbench.selectors.protocol import RawAnswer
 from ctxbench.sources.catalogs import read_catalog
 from ctxbench.text import tokens
+from tests.draws import draws
 
 SMOKE = Path(__file__).parents[1] / "datasets" / "smoke"
 KINDS = {"answers", "datasets", "labelling", "tokens-2.sqlite", "vectors", "verified"}
@@ -110,6 +111,7 @@ def filled(place):
     expected = results(place)
     assert results(place) == expected
     folder = Path(shutil.copytree(place / "cache", place / "filled"))
+
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     assert {path.parts[0] for path in files} == KINDS
     return folder, files, expected
@@ -125,7 +127,8 @@ def test_no_flipped_bit_changes_a_result(place, filled, caplog):
     folder, files, expected = filled
     dice = random.Random(18)
     said = 0
-    for trial in range(100):
+    trials = draws(100, 40)
+    for trial in range(trials):
         restored(place, folder)
         name = files[trial % len(files)]
         path = place / "cache" / name
@@ -137,7 +140,7 @@ def test_no_flipped_bit_changes_a_result(place, filled, caplog):
         caplog.clear()
         assert results(place) == expected, (trial, name, at, bit)
         said += bool(caplog.records)
-    assert said >= 25  # the others are in space that is not used, in a dataset, or make a key unknown
+    assert said >= trials / 4  # the others are in space that is not used, in a dataset, or make a key unknown
 
 
 BROKEN = {

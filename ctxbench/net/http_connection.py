@@ -103,6 +103,24 @@ class Connection:
         self._client.close()
 
 
+def certificates(scheme: str, *, proxies: bool) -> ssl.SSLContext:
+    """What checks the certificates of an endpoint whose URL has this scheme, and of proxies if there may be any.
+
+    Reading the certificates that are trusted takes a tenth of a second, so none are where nothing can be encrypted; a
+    connection that were all the same would be refused.
+
+    Raises:
+        OSError: those that the environment names cannot be read.
+    """
+    import ssl
+
+    import httpx
+
+    if scheme == "http" and not proxies:
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.create_ssl_context(trust_env=proxies)
+
+
 def seconds_asked(retry_after: str, otherwise: float) -> float:
     """The seconds that a header Retry-After asks to wait, by a number or a date; `otherwise` where it tells neither."""
     text = retry_after.strip()

@@ -20,6 +20,7 @@ from ctxbench.net.http_connection import (
     LogFilter,
     Response,
     TooLongError,
+    certificates,
     environment_fault,
     is_this_machine,
     offline,
@@ -251,7 +252,7 @@ class OpenAIServer:
             hidden.append(("Authorization", key))
         self._has_key, self._secrets = bool(key), Secrets(hidden)
         try:
-            context = httpx.create_ssl_context(trust_env=not here)
+            context = certificates(urlsplit(self.address.url).scheme, proxies=not here)
             found = Connection(timeout=self._timeout, headers=headers, context=context, proxies=not here)
         except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
             raise ServerError(environment_fault(error)) from error

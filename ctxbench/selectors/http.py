@@ -22,6 +22,7 @@ from ctxbench.net.http_connection import (
     LogFilter,
     Response,
     TooLongError,
+    certificates,
     environment_fault,
     is_this_machine,
     seconds_asked,
@@ -335,7 +336,7 @@ class HttpSource(Source):
             with self._lock:
                 try:
                     if self._context is None:  # it takes long to make
-                        self._context = httpx.create_ssl_context(trust_env=proxies)
+                        self._context = certificates(self._url.scheme, proxies=proxies)
                     found = Connection(
                         timeout=self._options.timeout, headers=headers, context=self._context, proxies=proxies
                     )

@@ -1,6 +1,6 @@
 """`ctxbench run` killed at random moments of indexing and running: nothing is lost, and the end is the same bytes.
 
-CTXBENCH_KILLS says how often it is killed; six times by default, a hundred take some minutes.
+CTXBENCH_KILLS says how often it is killed; eight times by default, a hundred take some minutes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import pytest
 from ctxbench.embedding.vectors import COMMIT_TEXTS
 from tests.children import child
 
-KILLS = int(os.environ.get("CTXBENCH_KILLS", "6"))
+KILLS = int(os.environ.get("CTXBENCH_KILLS", "8"))
 EXPERIMENT = """
 datasets: [bfcl-simple]
+sample: 50
 selectors:
   - {selector: semantic, preset: documents}
   - {selector: random, like: semantic/documents}
@@ -110,14 +111,16 @@ def finish(place, experiment):
     return json.loads(out), int(said.replace(",", ""))
 
 
-def _start_and_kill(place, experiment, seconds):
-    """Whether the process had to be killed: it may have come to its end before."""
+def _start_and_kill(place, experiment, *, seconds, texts):
+    """Kill it after so many seconds, or once it has embedded so many texts; False if it came to its end before."""
+    embedded, end = len(place.embedded()), time.monotonic() + seconds
     with place.start(experiment) as process:
-        try:
-            _, err = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return True
+        while process.poll() is None:
+            if time.monotonic() > end or len(place.embedded()) >= embedded + texts:
+                process.kill()
+                return True
+            time.sleep(0.01)
+        _, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
     return False
 
@@ -141,7 +144,9 @@ def test_a_killed_run_loses_nothing_and_ends_with_the_same_bytes(tmp_path):
         held: set[str] = set()
         seen = killed = 0
         while kills < KILLS and not (place.run / "manifest.json").exists():
-            killed += _start_and_kill(place, experiment, moments.uniform(0.1, 0.6 * whole))
+            # every other one while texts are embedded, which is a small part of the time
+            texts = moments.randrange(1, distinct) if kills % 2 else distinct + 1
+            killed += _start_and_kill(place, experiment, seconds=moments.uniform(0.1, 0.6 * whole), texts=texts)
             kills += 1
             log = place.embedded()
             assert not held & set(log[seen:])  # nothing that was stored is made again

@@ -32,6 +32,7 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.report.run_tables import comparison_table
 from ctxbench.selectors.pipelines import offered_sizes
 from ctxbench.steps.retrieve import Everything
+from tests.draws import draws
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny"
 SELECTORS = """
@@ -54,6 +55,32 @@ def small_slices_and_a_cache_of_its_own(tmp_path, monkeypatch):
 def data(tmp_path):
     """A copy of the tiny dataset, to be changed."""
     return Path(shutil.copytree(TINY, tmp_path / "data" / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory):
+    """A folder with a finished run of `experiment` in slices of three, and the cache that it filled; only read."""
+    folder = tmp_path_factory.mktemp("once")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CTXBENCH_CACHE", str(folder / "cache"))
+        patch.setenv("CTXBENCH_OFFLINE", "1")
+        patch.setattr(dataset_run, "SLICE", 3)
+        run_file(experiment(folder), folder / "run")
+    return folder, snapshot(folder / "run")
+
+
+@pytest.fixture
+def whole(run_once, tmp_path):
+    """The files of a run that nothing disturbed; what it left in the cache is in the test's own."""
+    folder, files = run_once
+    shutil.copytree(folder / "cache", tmp_path / "cache")
+    return files
+
+
+@pytest.fixture
+def ran(run_once, whole, tmp_path):
+    """A test's own copy of a finished run, with its cache; the folder."""
+    return Path(shutil.copytree(run_once[0] / "run", tmp_path / "run"))
 
 
 def experiment(folder, selectors=SELECTORS, *, data=TINY, **given):
@@ -117,9 +144,8 @@ def test_a_run_leaves_a_part_for_each_selector_and_a_manifest(tmp_path):
     assert manifest["tokens"] == "chars/4"
 
 
-def test_everything_offers_what_a_query_may_get_and_its_session(tmp_path):
-    run_file(experiment(tmp_path), tmp_path / "run")
-    found = offered(tmp_path / "run", "everything")
+def test_everything_offers_what_a_query_may_get_and_its_session(tmp_path, ran):
+    found = offered(ran, "everything")
     always, manual = "rule:answer%20in%20english", "rule:no%20secrets"
     assert found["q10"] == ["tool:forge:create_issue", "tool:weather:get_forecast"]  # available names just these
     assert set(found["q08"]) == {
@@ -161,16 +187,15 @@ def test_the_oracle_offers_what_is_required_and_random_as_much(tmp_path):
     )
 
 
-def test_random_offers_as_many_as_the_other_for_each_query(tmp_path):
-    run_file(experiment(tmp_path), tmp_path / "run")
+def test_random_offers_as_many_as_the_other_for_each_query(tmp_path, ran):
     added = []
     for name in ("semantic/conservative", "random"):
-        table = RunFolder(tmp_path / "run").load("tiny", name).answers.joined().candidates
+        table = RunFolder(ran).load("tiny", name).answers.joined().candidates
         rows = table.chosen & (table.origin == Origin.SEARCH)
         added.append(np.bincount(table.request[rows], minlength=10).tolist())
     assert added[0] == added[1]
     assert 1 <= added[0][7] <= 4  # q08 may get four items
-    assert offered(tmp_path / "run", "random") != offered(tmp_path / "run", "semantic/conservative")
+    assert offered(ran, "random") != offered(ran, "semantic/conservative")
 
 
 def test_a_comparator_that_ranks_too_few_items_is_an_error_not_a_smaller_one(tmp_path):
@@ -362,54 +387,48 @@ def test_a_second_run_into_another_folder_embeds_nothing_and_loads_no_model(tmp_
     assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
 
 
-def test_the_same_call_reuses_everything(tmp_path):
+def test_the_same_call_reuses_everything(tmp_path, ran):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "run")
-    before = snapshot(tmp_path / "run")
-    assert made_again(path, tmp_path / "run") == []
-    assert snapshot(tmp_path / "run") == before
+    before = snapshot(ran)
+    assert made_again(path, ran) == []
+    assert snapshot(ran) == before
 
 
-def test_fresh_makes_everything_again(tmp_path):
+def test_fresh_makes_everything_again(tmp_path, ran):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "run")
-    before = snapshot(tmp_path / "run")
-    report = run_file(path, tmp_path / "run", fresh=True)
+    before = snapshot(ran)
+    report = run_file(path, ran, fresh=True)
     assert (report.made, report.reused, report.embedded) == (5, 0, 0)
-    assert snapshot(tmp_path / "run") == before
+    assert snapshot(ran) == before
 
 
-def test_a_parameter_makes_only_the_selectors_that_use_it_again(tmp_path):
-    run_file(experiment(tmp_path), tmp_path / "run")
+def test_a_parameter_makes_only_the_selectors_that_use_it_again(tmp_path, ran):
     path = experiment(tmp_path, SELECTORS.replace("n: 2", "n: 3"))
-    assert made_again(path, tmp_path / "run") == ["bm25"]
+    assert made_again(path, ran) == ["bm25"]
 
 
-def test_the_sizes_that_a_selector_takes_belong_to_it(tmp_path):
-    run_file(experiment(tmp_path), tmp_path / "run")
+def test_the_sizes_that_a_selector_takes_belong_to_it(tmp_path, ran):
     path = experiment(
         tmp_path, SELECTORS.replace("preset: conservative", "preset: conservative, set: {contextTopN: 1}")
     )
-    assert made_again(path, tmp_path / "run") == ["semantic/conservative", "random"]
+    assert made_again(path, ran) == ["semantic/conservative", "random"]
 
 
-def test_other_metrics_make_every_part_again(tmp_path):
-    run_file(experiment(tmp_path), tmp_path / "run")
+def test_other_metrics_make_every_part_again(tmp_path, ran):
     path = experiment(tmp_path, metrics="[completeness, tokens]")
-    assert len(made_again(path, tmp_path / "run")) == 5
-    assert list(RunFolder(tmp_path / "run").load("tiny", "bm25").metrics) == ["completeness", "tokens"]
+    assert len(made_again(path, ran)) == 5
+    assert list(RunFolder(ran).load("tiny", "bm25").metrics) == ["completeness", "tokens"]
 
 
-def test_another_token_counter_makes_every_part_again(tmp_path):
-    run_file(experiment(tmp_path), tmp_path / "run")
+def test_another_token_counter_makes_every_part_again(tmp_path, ran):
     counts = tmp_path / "counts.json"
     ids = [json.loads(line)["_id"] for line in (TINY / "corpus.jsonl").read_text("utf-8").splitlines()]
     counts.write_text(json.dumps(dict.fromkeys(ids, 7)), "utf-8")
-    assert len(made_again(experiment(tmp_path, tokens=f"file:{counts}"), tmp_path / "run")) == 5
-    part = RunFolder(tmp_path / "run").load("tiny", "bm25")
+    assert len(made_again(experiment(tmp_path, tokens=f"file:{counts}"), ran)) == 5
+    part = RunFolder(ran).load("tiny", "bm25")
     assert part.metrics["tokens"].max() == 7 * 2  # two by BM25; the rule that is always there was not added
     counts.write_text(json.dumps(dict.fromkeys(ids, 8)), "utf-8")  # the same name, other counts
-    assert len(made_again(experiment(tmp_path, tokens=f"file:{counts}"), tmp_path / "run")) == 5
+    assert len(made_again(experiment(tmp_path, tokens=f"file:{counts}"), ran)) == 5
 
 
 @pytest.mark.parametrize(
@@ -447,17 +466,16 @@ def test_queries_in_another_order_make_every_part_again_since_answers_are_in_the
 
 @pytest.mark.parametrize("file", ["part.json", "answers.zip", "metrics.jsonl", "selections.jsonl"])
 @pytest.mark.parametrize("how", ["cut", "other", "gone"])
-def test_a_damaged_part_is_made_again(file, how, tmp_path):
+def test_a_damaged_part_is_made_again(file, how, tmp_path, ran):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "run")
-    before = snapshot(tmp_path / "run")
-    damaged = tmp_path / "run" / "tiny" / "bm25" / file
+    before = snapshot(ran)
+    damaged = ran / "tiny" / "bm25" / file
     if how == "gone":
         damaged.unlink()
     else:
         damaged.write_bytes(damaged.read_bytes()[:-20] if how == "cut" else random.Random(1).randbytes(500))
-    assert made_again(path, tmp_path / "run") == ["bm25"]
-    assert snapshot(tmp_path / "run") == before
+    assert made_again(path, ran) == ["bm25"]
+    assert snapshot(ran) == before
 
 
 def flipped(place, dice, number):
@@ -472,16 +490,15 @@ def flipped(place, dice, number):
 
 
 @pytest.mark.slow
-def test_no_flipped_bit_changes_a_run_or_stays_in_it(tmp_path, monkeypatch):
-    path, kept = experiment(tmp_path), tmp_path / "kept"
-    run_file(path, kept)
+def test_no_flipped_bit_changes_a_run_or_stays_in_it(tmp_path, monkeypatch, ran):
+    path, kept = experiment(tmp_path), ran
     before, shown = snapshot(kept), summarise_run(RunFolder(kept)).as_dict()
     answered = counted(dataset_run.answered, 11, KeyboardInterrupt())
     half = tmp_path / "half"
     assert interrupted(path, half, monkeypatch.context(), dataset_run, "answered", answered)
     dice = random.Random(5)
-    for trial in range(100):
-        folder = Path(shutil.copytree(kept if trial % 2 else half, tmp_path / "run"))
+    for trial in range(draws(100, 44)):  # each file at least once
+        folder = Path(shutil.copytree(kept if trial % 2 else half, tmp_path / "trial"))
         where = flipped(folder, dice, trial // 2)
         if trial % 2:
             with suppress(UserError):  # it is said
@@ -503,13 +520,12 @@ def test_a_run_of_another_experiment_is_not_overwritten_even_if_an_older_version
         run_file(experiment(tmp_path, name="two"), tmp_path / "run")
 
 
-def test_damaged_times_of_earlier_calls_are_forgotten(tmp_path):
+def test_damaged_times_of_earlier_calls_are_forgotten(tmp_path, ran):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "run")
     for text in ("", "[1]", "{}", '{"parts":'):
-        (tmp_path / "run" / "timings.json").write_text(text)
-        run_file(path, tmp_path / "run", fresh=True)
-        parts = RunFolder(tmp_path / "run").read("timings.json")["parts"]
+        (ran / "timings.json").write_text(text)
+        run_file(path, ran, fresh=True)
+        parts = RunFolder(ran).read("timings.json")["parts"]
         assert parts["tiny"]["bm25"]["queries"] == 10
 
 
@@ -549,9 +565,8 @@ def interrupted(path, folder, patch, *where):
 
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("stop_at", [1, 2, 5, 6, 11, 17, 20])
-def test_interrupted_in_any_slice_the_same_call_ends_the_same(stop_at, fresh, tmp_path, monkeypatch):
+def test_interrupted_in_any_slice_the_same_call_ends_the_same(stop_at, fresh, tmp_path, monkeypatch, whole):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "whole")
     answered = counted(dataset_run.answered, stop_at, KeyboardInterrupt(), after=bool(stop_at % 2))
     assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
     assert not (tmp_path / "run" / "manifest.json").exists()
@@ -559,44 +574,41 @@ def test_interrupted_in_any_slice_the_same_call_ends_the_same(stop_at, fresh, tm
     again = dataset_run.answered
     monkeypatch.setattr(dataset_run, "answered", lambda s, b, **k: asked.append((s.name, b.ids)) or again(s, b, **k))
     run_file(path, tmp_path / "run", fresh=fresh)
-    assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+    assert snapshot(tmp_path / "run") == whole
     assert len(asked) == 20 if fresh else len(asked) == 20 - (stop_at - 1)
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("stop_at", [1, 2, 9, 25, 26, 28, 29, 30, 31, 32])
-def test_interrupted_at_any_file_the_same_call_ends_the_same(stop_at, after, tmp_path, monkeypatch):
+def test_interrupted_at_any_file_the_same_call_ends_the_same(stop_at, after, tmp_path, monkeypatch, whole):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "whole")
     replace = counted(Path.replace, stop_at, _StopError(), after=after)
     assert interrupted(path, tmp_path / "run", monkeypatch.context(), Path, "replace", replace)
     report = run_file(path, tmp_path / "run")
     assert report.embedded == 0
-    assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+    assert snapshot(tmp_path / "run") == whole
 
 
 @pytest.mark.parametrize("stop_at", [1, 2, 3, 8, 15])
 @pytest.mark.parametrize("after", [False, True])
-def test_interrupted_at_a_file_of_a_part_the_same_call_ends_the_same(stop_at, after, tmp_path, monkeypatch):
+def test_interrupted_at_a_file_of_a_part_the_same_call_ends_the_same(stop_at, after, tmp_path, monkeypatch, whole):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "whole")
     writing = counted(results.writing, stop_at, _StopError(), after=after)
     assert interrupted(path, tmp_path / "run", monkeypatch.context(), results, "writing", writing)
     assert run_file(path, tmp_path / "run").embedded == 0
-    assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+    assert snapshot(tmp_path / "run") == whole
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_interrupted_many_times_it_still_ends_the_same(seed, tmp_path, monkeypatch):
+def test_interrupted_many_times_it_still_ends_the_same(seed, tmp_path, monkeypatch, whole):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "whole")
     chance = random.Random(seed)
     for _ in range(8):
         stop_at = chance.randint(1, 12)
         replace = counted(Path.replace, stop_at, _StopError(), after=chance.random() < 0.5)
         interrupted(path, tmp_path / "run", monkeypatch.context(), Path, "replace", replace)
     run_file(path, tmp_path / "run")
-    assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+    assert snapshot(tmp_path / "run") == whole
 
 
 def test_slices_of_an_older_experiment_are_not_taken(tmp_path, monkeypatch, data):
@@ -611,9 +623,8 @@ def test_slices_of_an_older_experiment_are_not_taken(tmp_path, monkeypatch, data
     assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
 
 
-def test_a_damaged_slice_is_made_again(tmp_path, monkeypatch):
+def test_a_damaged_slice_is_made_again(tmp_path, monkeypatch, whole):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "whole")
     answered = counted(dataset_run.answered, 18, KeyboardInterrupt())
     assert interrupted(path, tmp_path / "run", monkeypatch.context(), dataset_run, "answered", answered)
     slices = sorted((tmp_path / "run" / "tiny").glob("*+partial/*.slice"))
@@ -621,25 +632,23 @@ def test_a_damaged_slice_is_made_again(tmp_path, monkeypatch):
     for place, one in enumerate(slices):
         one.write_bytes(b"" if place % 2 else one.read_bytes()[: 100 * place])
     run_file(path, tmp_path / "run")
-    assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+    assert snapshot(tmp_path / "run") == whole
 
 
-def test_an_interrupted_change_leaves_no_manifest_that_would_mix_two_runs(tmp_path, monkeypatch):
-    run_file(experiment(tmp_path), tmp_path / "run")
+def test_an_interrupted_change_leaves_no_manifest_that_would_mix_two_runs(tmp_path, monkeypatch, ran):
     path = experiment(tmp_path, metrics="[completeness, tokens]")
     saved = counted(RunFolder.save, 3, KeyboardInterrupt())
-    assert interrupted(path, tmp_path / "run", monkeypatch.context(), RunFolder, "save", saved)
+    assert interrupted(path, ran, monkeypatch.context(), RunFolder, "save", saved)
     with pytest.raises(StorageError, match="expected the folder of a finished run"):
-        RunFolder(tmp_path / "run").read("manifest.json")
-    run_file(path, tmp_path / "run")
+        RunFolder(ran).read("manifest.json")
+    run_file(path, ran)
     run_file(path, tmp_path / "whole")
-    assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+    assert snapshot(ran) == snapshot(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 7, 25, 26, 30, 31, 32])
-def test_a_full_disk_is_one_error_and_a_later_run_goes_on(fails_at, tmp_path, monkeypatch):
+def test_a_full_disk_is_one_error_and_a_later_run_goes_on(fails_at, tmp_path, monkeypatch, whole):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "whole")
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", counted(Path.replace, fails_at, full))
@@ -647,13 +656,12 @@ def test_a_full_disk_is_one_error_and_a_later_run_goes_on(fails_at, tmp_path, mo
             run_file(path, tmp_path / "run")
     assert not list((tmp_path / "run").rglob("*.tmp"))
     run_file(path, tmp_path / "run")
-    assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+    assert snapshot(tmp_path / "run") == whole
 
 
 @pytest.mark.parametrize("fails_at", [1, 5])
-def test_a_disk_that_is_full_in_the_midst_of_a_part_is_one_error(fails_at, tmp_path, monkeypatch):
+def test_a_disk_that_is_full_in_the_midst_of_a_part_is_one_error(fails_at, tmp_path, monkeypatch, whole):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "whole")
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with monkeypatch.context() as patched:
         patched.setattr(results, "write_blocks", counted(results.write_blocks, fails_at, full, after=True))
@@ -661,7 +669,7 @@ def test_a_disk_that_is_full_in_the_midst_of_a_part_is_one_error(fails_at, tmp_p
             run_file(path, tmp_path / "run")
     assert sorted(one.name for one in (tmp_path / "run").rglob("answers.zip")) == ["answers.zip"] * (fails_at - 1)
     run_file(path, tmp_path / "run")
-    assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+    assert snapshot(tmp_path / "run") == whole
 
 
 def test_a_selector_of_ours_that_fails_stops_the_run_and_leaves_no_empty_folder(tmp_path, monkeypatch):
@@ -681,9 +689,8 @@ def _run_in_process(path, folder, barrier):
     run(prepared, folder)
 
 
-def test_two_processes_that_run_into_one_folder_both_end_well(tmp_path):
+def test_two_processes_that_run_into_one_folder_both_end_well(tmp_path, whole):
     path = experiment(tmp_path)
-    run_file(path, tmp_path / "whole")
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(3)
     processes = [context.Process(target=_run_in_process, args=(path, tmp_path / "run", barrier)) for _ in range(3)]
@@ -692,7 +699,7 @@ def test_two_processes_that_run_into_one_folder_both_end_well(tmp_path):
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+    assert snapshot(tmp_path / "run") == whole
 
 
 # ---------------------------------------------------------------------------------------------- selectors outside

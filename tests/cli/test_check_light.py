@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ctxbench.bench.prepared import open_experiment
+from ctxbench.cli.app import main
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.vectors import VectorStore
 from ctxbench.gate.snapshot_sources import take
@@ -42,27 +43,40 @@ class Recording(LocalResources):
         return np.stack([self.known.setdefault(text, made_up(text)) for text in texts])
 
 
-@pytest.fixture(params=["unchanged", "touched"])
-def accepted(request, place, cache, process):
-    """A gate over `workbench`, whose baseline has vectors; nothing is in the cache.
-
-    With nothing changed no selector is asked; with another byte in the dataset it is.
-    """
-    gate = place / "gate.yaml"
-    shutil.copytree(WORKBENCH, place / "data")
-    gate.write_text(
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory):
+    """A folder with a gate over `workbench`, whose baseline has vectors; only read."""
+    folder = tmp_path_factory.mktemp("gate")
+    work, cache = folder / "work", folder / "cache"
+    work.mkdir()
+    shutil.copytree(WORKBENCH, work / "data")
+    (work / "gate.yaml").write_text(
         "name: workbench\ndatasets: [data]\nmetrics: [completeness, recall, tokens]\n"
         "selectors:\n  - {selector: semantic, preset: normal}\n"
     )
-    ready = open_experiment(gate)
-    recording = Recording(ready.resources())
-    take(ready, resources=recording)
-    store = VectorStore(MiniLM().identity)
-    store.add(list(recording.known), np.stack(list(recording.known.values())))
-    store.close()
-    done = process("check", "--accept", "--vectors")
-    assert done.code == 0, done.err
-    shutil.rmtree(cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(work)
+        patch.setenv("CTXBENCH_CACHE", str(cache))
+        patch.setenv("CTXBENCH_OFFLINE", "1")
+        ready = open_experiment(Path("gate.yaml"))
+        recording = Recording(ready.resources())
+        take(ready, resources=recording)
+        store = VectorStore(MiniLM().identity)
+        store.add(list(recording.known), np.stack(list(recording.known.values())))
+        store.close()
+        with pytest.raises(SystemExit) as ended:
+            main(["check", "--accept", "--vectors"])
+    assert not ended.value.code
+    return work
+
+
+@pytest.fixture(params=["unchanged", "touched"])
+def accepted(request, gate, place):
+    """A copy of the gate; nothing is in the cache.
+
+    With nothing changed no selector is asked; with another byte in the dataset it is.
+    """
+    shutil.copytree(gate, place, dirs_exist_ok=True)
     if request.param == "touched":
         with (place / "data" / "queries.jsonl").open("a") as queries:
             queries.write("\n")

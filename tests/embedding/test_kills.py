@@ -15,6 +15,7 @@ import pytest
 from ctxbench.embedding.minilm import MiniLM
 from ctxbench.embedding.vectors import Vectors, VectorStore
 from tests.children import child
+from tests.draws import draws
 
 _FILL = """
 import json, sys
@@ -53,8 +54,9 @@ def _count(store):
         connection.close()
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(24, marks=pytest.mark.slow)])
-def test_a_killed_process_loses_nothing_that_was_committed(kills, minilm, desk_texts, tmp_path):
+@pytest.mark.slow
+def test_a_killed_process_loses_nothing_that_was_committed(minilm, desk_texts, tmp_path):
+    kills = draws(24, 8)
     moments = random.Random(kills)
     texts_file = Path(__file__).parents[1] / "fixtures" / "desk" / "embedding_texts.json"
     expected = minilm.embed(desk_texts).tobytes()

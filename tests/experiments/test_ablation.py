@@ -57,10 +57,12 @@ def experiment(
     return path
 
 
-@pytest.fixture(autouse=True)
-def a_cache_of_its_own(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path_factory.getbasetemp() / "ablation-cache"))
-    monkeypatch.setenv("CTXBENCH_OFFLINE", "1")
+@pytest.fixture(autouse=True, scope="module")
+def a_cache_of_its_own(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CTXBENCH_CACHE", str(tmp_path_factory.getbasetemp() / "ablation-cache"))
+        patch.setenv("CTXBENCH_OFFLINE", "1")
+        yield
 
 
 def made(folder, name="small", **given):
@@ -69,9 +71,16 @@ def made(folder, name="small", **given):
     return prepared, ablate(RunFolder(folder / "runs" / name), prepared)
 
 
+@pytest.fixture(scope="module")
+def small_made(a_cache_of_its_own, tmp_path_factory):
+    """A folder with a run, what was run, and its ablation; only read."""
+    folder = tmp_path_factory.mktemp("small")
+    return folder, *made(folder)
+
+
 @pytest.fixture
-def small(tmp_path):
-    return made(tmp_path)[1]
+def small(small_made):
+    return small_made[2]
 
 
 # --------------------------------------------------------------------------------------------------------- the figures
@@ -105,16 +114,16 @@ def test_p_values_are_corrected_over_the_strategies_of_a_dataset(small):
         assert least.p_holm == pytest.approx(min(1.0, least.p * len(found)))
 
 
-def test_a_run_of_another_experiment_or_dataset_is_refused(tmp_path):
-    prepared, _ = made(tmp_path)
+def test_a_run_of_another_experiment_or_dataset_is_refused(small_made):
+    folder, prepared, _ = small_made
     other = replace(prepared, experiment=replace(prepared.experiment, name="other"))
     with pytest.raises(ParameterError, match="the run is of experiment 'small', not of 'other'"):
-        ablate(RunFolder(tmp_path / "runs" / "small"), other)
+        ablate(RunFolder(folder / "runs" / "small"), other)
     changed = replace(prepared, datasets={"smoke": prepared.datasets["smoke"], "tiny": prepared.datasets["smoke"]})
     with pytest.raises(ParameterError, match="dataset tiny of the run is not the experiment's"):
-        ablate(RunFolder(tmp_path / "runs" / "small"), changed)
+        ablate(RunFolder(folder / "runs" / "small"), changed)
     with pytest.raises(StorageError, match="holds no manifest"):
-        ablate(RunFolder(tmp_path / "runs" / "none"), prepared)
+        ablate(RunFolder(folder / "runs" / "none"), prepared)
 
 
 def test_a_base_without_a_curve_and_a_run_without_tokens_are_refused(tmp_path):

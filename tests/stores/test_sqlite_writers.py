@@ -15,6 +15,7 @@ import pytest
 from ctxbench.core.errors import ParameterError, StorageError
 from ctxbench.stores.sqlite import SqliteStore
 from tests.children import child
+from tests.draws import draws
 from tests.stores.store_cases import OPEN, changed, memory
 
 _WRITE = (
@@ -131,9 +132,9 @@ def _written_until_killed(path, seconds):
         return [line.split() for line in process.stdout if line.endswith("\n")]
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.slow)])
-def test_kills_lose_nothing_that_was_committed(tmp_path, kills):
-    path = tmp_path / "memories.sqlite"
+@pytest.mark.slow
+def test_kills_lose_nothing_that_was_committed(tmp_path):
+    path, kills = tmp_path / "memories.sqlite", draws(50, 12)
     moments = random.Random(kills)
     names, newer, gone = set(), set(), set()
     for _ in range(kills):

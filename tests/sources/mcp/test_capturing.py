@@ -14,6 +14,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,22 @@ SHORT = Limits(timeout=4)
 PACKED = gzip.compress(gzip.compress(bytes(2**26)))
 
 
+# Servers that do not stop are given less time than users' get: the SDK's first, then what we give to what is left.
+STOPPING = {"PROCESS_TERMINATION_TIMEOUT": 0.5, "FORCE_KILL_TIMEOUT": 0.5}
+GRACE = 1.0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def stopped_sooner() -> Iterator[None]:
+    from mcp.client import stdio
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, seconds in STOPPING.items():
+            patch.setattr(stdio, name, seconds, raising=False)
+        patch.setattr(client, "_GRACE", GRACE)
+        yield
+
+
 @pytest.fixture
 def pids(tmp_path: Path) -> Path:
     return tmp_path / "pids"
@@ -43,15 +60,14 @@ def pids(tmp_path: Path) -> Path:
 @pytest.fixture
 def fake(tmp_path: Path, pids: Path) -> Callable[..., Path]:
     """Write a configuration of fake servers, each in the mode that is its name."""
+    return lambda *modes, **more: write_config(tmp_path / "mcp.json", pids, *modes, **more)
 
-    def write(*modes: str, **more: Any) -> Path:
-        env = {"SECRET": SECRET, "FAKE_PIDS": str(pids)}
-        servers = {mode: {"command": sys.executable, "args": [FAKE, mode], "env": env} for mode in modes}
-        path = tmp_path / "mcp.json"
-        path.write_text(json.dumps({"mcpServers": {**servers, **more}}))
-        return path
 
-    return write
+def write_config(path: Path, pids: Path, *modes: str, **more: Any) -> Path:
+    env = {"SECRET": SECRET, "FAKE_PIDS": str(pids)}
+    servers = {mode: {"command": sys.executable, "args": [FAKE, mode], "env": env} for mode in modes}
+    path.write_text(json.dumps({"mcpServers": {**servers, **more}}))
+    return path
 
 
 def parts_of(config: Path, limits: Limits | None = None) -> dict[str, SnapshotPart]:
@@ -93,28 +109,40 @@ def test_all_pages_are_read_and_tools_are_in_order_of_their_names(fake: Callable
     assert [item.name for item in parts["shuffled"].items] == ["a", "b", "c"]
 
 
-@pytest.mark.slow
-def test_what_fails_is_reported_and_the_others_are_kept(fake: Callable[..., Path], pids: Path) -> None:
-    config = fake(
-        *(
-            "exit",
-            "plain",
-            "garbage",
-            "hang",
-            "hang_later",
-            "exit_later",
-            "not_utf8",
-            "invalid",
-            "stubborn",
-            "no_tools",
-        ),
+@dataclass(frozen=True)
+class Asked:
+    """What one capture gave, in the order of its configuration, and the servers that it left running."""
+
+    config: Path
+    parts: dict[str, SnapshotPart]
+    alive: list[int]
+
+
+@pytest.fixture(scope="module")
+def asked(stopped_sooner: None, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    """Servers of which most fail; asked once, as those that hang take all of their time: side by side, therefore."""
+    folder = tmp_path_factory.mktemp("asked")
+    hanging = ("hang", "garbage", "hang_later", "stubborn", "not_utf8")
+    config = write_config(
+        folder / "mcp.json",
+        folder / "pids",
+        *hanging,
+        *("exit", "plain", "exit_later", "invalid", "no_tools", "leak"),
         gone={"command": "/no/such/program"},
         off={"command": "x", "disabled": True},
     )
-    parts = parts_of(config, SHORT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capturing, "_AT_ONCE", len(hanging))
+        parts = parts_of(config, SHORT)
+    return Asked(config, parts, alive(folder / "pids"))
+
+
+@pytest.mark.slow
+def test_what_fails_is_reported_and_the_others_are_kept(asked: Asked) -> None:
+    parts = asked.parts
     states = {name: part.state for name, part in parts.items()}
-    assert list(states) == [*json.loads(config.read_text())["mcpServers"]]
-    assert [name for name, state in states.items() if state == "captured"] == ["plain", "no_tools"]
+    assert list(states) == [*json.loads(asked.config.read_text())["mcpServers"]]
+    assert [name for name, state in states.items() if state == "captured"] == ["plain", "no_tools", "leak"]
     assert states["off"] == "disabled"
     assert parts["no_tools"].notes == ("it lists no tools",)
     errors = {name: part.error for name, part in parts.items()}
@@ -134,7 +162,7 @@ def test_what_fails_is_reported_and_the_others_are_kept(fake: Callable[..., Path
     assert errors["not_utf8"] == "it wrote bytes that are no UTF-8 (0xff)"
     assert errors["invalid"].startswith("its answer is not valid by MCP: tools.0.inputSchema: ")
     assert "cannot be started: No such file or directory: /no/such/program" in errors["gone"]
-    assert alive(pids) == []
+    assert asked.alive == []
 
 
 def test_noise_does_not_stand_in_the_way(fake: Callable[..., Path]) -> None:
@@ -189,9 +217,8 @@ def test_lists_without_end_are_cut(fake: Callable[..., Path]) -> None:
     assert many.error == "it lists more than 2,000 tools"
 
 
-def test_nothing_of_the_environment_is_in_the_snapshot(fake: Callable[..., Path], tmp_path: Path) -> None:
-    config = fake("leak", "exit", "garbage", "plain")
-    write_snapshot(capture(mcp_servers(config, limits=SHORT)), tmp_path / "out")
+def test_nothing_of_the_environment_is_in_the_snapshot(asked: Asked, tmp_path: Path) -> None:
+    write_snapshot(capture(lambda: tuple(asked.parts.values())), tmp_path / "out")
     text = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
     assert "<hidden>" in text
     assert SECRET not in text
@@ -314,7 +341,10 @@ def test_a_signal_leaves_no_server_behind(number: int, fake: Callable[..., Path]
     program = (
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler); signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+        "from mcp.client import stdio\n"
+        "from ctxbench.sources.mcp import client\n"
         "from ctxbench.sources.mcp.capturing import mcp_servers\n"
+        f"vars(stdio).update({STOPPING}); client._GRACE = {GRACE}\n"
         "try: mcp_servers(sys.argv[1])()\n"
         "except KeyboardInterrupt: sys.exit(130)\n"
     )
