@@ -19,27 +19,32 @@ BOXES = """(svg) => [...svg.querySelectorAll("text")].map((text) => {
 
 
 @pytest.fixture
-def open_page(browser: Any, report_of: Any) -> Iterator[Any]:
+def open_page(page_with: Any, report_of: Any) -> Iterator[Any]:
     """Opens the page of a report; afterwards it must have asked for nothing but itself, and not have complained."""
-    contexts, asked, trouble = [], [], []
+    pages, asked, trouble = [], [], []
+    listeners = {
+        "request": lambda request: asked.append(request.url),
+        "console": lambda said: trouble.append(said.text) if said.type in ("error", "warning") else None,
+        "dialog": lambda dialog: (trouble.append(dialog.message), dialog.dismiss()),
+    }
 
     def open_it(report: str, *, width: int = 1280, **given: Any) -> Any:
         _, html, *_ = report_of(report)
-        context = browser.new_context(viewport={"width": width, "height": 900}, **given)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda said: trouble.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+        page = page_with(viewport={"width": width, "height": 900}, **given)
+        assert page not in pages
+        pages.append(page)
+        for event, listener in listeners.items():
+            page.on(event, listener)
         page.goto(html.as_uri())
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         return page
 
     yield open_it
+    for page in pages:
+        for event, listener in listeners.items():
+            page.remove_listener(event, listener)
     assert [url for url in asked if not url.endswith("/report.html")] == []
     assert trouble == []
-    for context in contexts:
-        context.close()
 
 
 def overflow(page: Any) -> int:
