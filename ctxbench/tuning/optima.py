@@ -153,6 +153,9 @@ class Optimum:
             if self._best is None:
                 nearer = _shortage_of(limit, settings.means(limit.measure, places), ends)
                 short = np.maximum(short, np.where(kept, 1.0, nearer))
+            beaten = self._best is not None or (self._nearest is not None and (short >= self.shortage).all())
+            if beaten and not met.any():
+                return  # whatever the other limits say
         if met.any():
             place = self._best_place(settings, places[met])
             here = np.array([place])

@@ -19,6 +19,12 @@ from ctxbench.tuning.dataset_tuning import DatasetTuner
 ABOUT = {"licence": "Apache-2.0", "source": "Written for a test.", "labelling": "As written."}
 WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet", "jetty", "knoll", "larch"]
 SEMANTIC = {"selector": "semantic", "search": {"contextTopK": [20], "contextTopN": [0, 1, 5]}}
+FEWER = {  # settings, and so figures, which take longest to draw: of each kind there is one
+    "selector": "semantic",
+    "set": {"contextTopK": 20, "contextMargin": 1.0},
+    "search": {"contextTopN": [0, 1, 5]},
+}
+FITTED = {"selector": "learned", "name": "fitted", "fit": "own", "set": {"at_least": 1}}
 AGGRESSIVE = {
     "about": "little",
     "minimise": "tokens",
@@ -50,7 +56,7 @@ def shop(place):
 
 @pytest.fixture
 def policy(place):
-    def write(name="ok", selectors=(SEMANTIC,), **given):
+    def write(name="ok", selectors=(FEWER,), **given):
         data = {"name": name, "selectors": list(selectors), "policies": {"aggressive": AGGRESSIVE}}
         path = place / f"{name}.yaml"
         path.write_text(yaml.safe_dump({**data, "embedder": "hashing", "tokens": "chars/4", **given}, sort_keys=False))
@@ -67,7 +73,7 @@ def constrained(*constraints, **aim):
 
 
 def test_presets_and_a_report_are_written(cli, shop, policy, place):
-    done = cli("tune", shop, "-p", policy(labels="split"))
+    done = cli("tune", shop, "-p", policy(selectors=[SEMANTIC], labels="split"))
     assert done.code == 0, done.err
     assert done.out.startswith("aggressive: semantic with contextTopK 20"), "advice comes first"
     assert "\nshop: 60 tuning and 60 test queries, 12 items, tokens by chars/4\n  aggressive: " in done.out
@@ -90,8 +96,7 @@ def test_presets_and_a_report_are_written(cli, shop, policy, place):
 
 
 def test_another_datasets_tuning_overwrites_nothing(cli, shop, policy, place):
-    fitted = {"selector": "learned", "name": "fitted", "fit": "own", "search": {"at_most": [2, 20]}}
-    named = policy(selectors=[SEMANTIC, fitted])
+    named = policy(selectors=[FEWER, {**FITTED, "search": {"at_most": [2, 20]}}])
     shutil.copytree(shop, place / "mine")
     card = (place / "mine/dataset.yaml").read_text("utf-8")
     (place / "mine/dataset.yaml").write_text(card.replace("name: shop", "name: mine"), encoding="utf-8")
@@ -111,7 +116,7 @@ def test_another_datasets_tuning_overwrites_nothing(cli, shop, policy, place):
 
 
 def test_an_agent_file_takes_a_preset_with_its_fit_as_it_is_told(cli, shop, policy, place):
-    fitted = {"selector": "learned", "name": "fitted", "fit": "own", "search": {"at_most": [1, 20]}}
+    fitted = {**FITTED, "search": {"at_most": [1, 20]}}
     done = cli("tune", shop, "-p", policy(selectors=[{"selector": "bm25", "set": {"n": 12}}, fitted]), "--json")
     assert done.code == 0, done.err
     shutil.copytree(place / "runs/tune-ok-shop/presets", place / "presets")
@@ -159,7 +164,7 @@ def test_of_an_agents_selector_it_is_said_how_to_take_a_preset(cli, shop, policy
     agent = {"name": "desk", "sources": {"tools": ["tools.json"]}, "selector": "semantic"}
     agent["settings"] = {"contextIncludeScore": 0.9, "contextTopN": 5}
     (place / "agent.yaml").write_text(yaml.safe_dump(agent))
-    entry = {"selector": "agent.yaml", "search": SEMANTIC["search"]}
+    entry = {**FEWER, "selector": "agent.yaml"}
     done = cli("tune", shop, "-p", policy(selectors=[entry]), "--out", "made")
     assert done.code == 0, done.err
     chosen = yaml.safe_load((place / "made/presets/shop.yaml").read_text())["presets"]["aggressive"]["set"]
@@ -194,7 +199,7 @@ for line in sys.stdin:
 def test_a_command_is_tuned_in_where_it_cuts_and_asked_once(cli, shop, policy, place, fitted):
     (place / "rank.py").write_text(RANKING)
     ours = {"command": [sys.executable, "rank.py"], "name": "ours"}
-    fit = [{"selector": "learned", "name": "fitted", "fit": "own", "search": {"at_most": [20]}}] if fitted else []
+    fit = [{**FITTED, "search": {"at_most": [20]}}] if fitted else []
     done = cli("tune", shop, "-p", policy(selectors=[ours, *fit], labels="all"))
     assert done.code == 0, done.err
     assert "aggressive: ours with topN 1, " in done.out or fitted
@@ -230,7 +235,7 @@ def test_a_callable_of_ones_own_is_tuned_as_it_is_in_an_experiment(cli, shop, po
         "            if word in one['description']]\n"
         "    return {'items': rows[:1], 'ranking': rows}\n"
     )
-    done = cli("tune", shop, "-p", policy(selectors=[SEMANTIC, {"callable": "mine.py:rank"}]), "--json")
+    done = cli("tune", shop, "-p", policy(selectors=[FEWER, {"callable": "mine.py:rank"}]), "--json")
     assert done.code == 0, done.err
     assert {one["selector"] for one in done.json["datasets"]["shop"]["contenders"].values()} >= {"semantic"}
     (place / "mine.py").write_text("def rank(request, items):\n    return [one['_id'] for one in items]\n")
@@ -268,7 +273,7 @@ def test_answers_of_which_every_one_is_empty_are_warned_of_as_by_score(cli, shop
     lines = [json.dumps({"query": f"q{n}", "items": [], "ranking": []}) + "\n" for n in range(120)]
     (place / "mine.jsonl").write_text("".join(lines))
     said = "every answer of mine on shop is empty: nothing is offered for any query"
-    done = cli("tune", shop, "-p", policy(selectors=[SEMANTIC, {"answers": "mine.jsonl"}]), "--json")
+    done = cli("tune", shop, "-p", policy(selectors=[FEWER, {"answers": "mine.jsonl"}]), "--json")
     assert done.code == 0
     assert done.err.splitlines().count(f"warning: {said}") == 1
     assert f"{said[0].upper()}{said[1:]}." in done.json["datasets"]["shop"]["notes"]
@@ -331,7 +336,7 @@ def test_a_request_takes_a_preset(cli, shop, policy):
 
 
 def test_with_too_few_queries_there_are_no_presets(cli, policy, tiny, place, shop):
-    done = cli("tune", tiny, "-p", policy(), "--out", "made")
+    done = cli("tune", tiny, "-p", policy(selectors=[SEMANTIC]), "--out", "made")
     assert done.code == 0, done.err
     assert done.out.startswith("aggressive: keep the default (documents' defaults); label about ")
     assert "since the default is kept under every policy: there is no made/presets/" in " ".join(done.out.split())
@@ -461,7 +466,7 @@ def test_rankings_without_scores(cli, shop, policy, place, unharmed):
         for line in (shop / "queries.jsonl").read_text().splitlines()
     ]
     (place / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = unharmed(cli, "tune", shop, "-p", policy(selectors=[SEMANTIC, {"answers": "mine.jsonl"}]))
+    done = unharmed(cli, "tune", shop, "-p", policy(selectors=[FEWER, {"answers": "mine.jsonl"}]))
     refused(done, "some item of a `ranking` has no `score`", "(ok.yaml, line")
 
 

@@ -41,30 +41,31 @@ def report(made_run) -> Path:
 
 
 @pytest.fixture
-def open_page(browser: Any, report: Path) -> Iterator[Any]:
+def open_page(page_with: Any, report: Path) -> Iterator[Any]:
     """Opens the page from disk; afterwards it must have asked for nothing but itself, and not have complained."""
-    contexts, opened = [], []
+    opened: list[tuple[Opened, dict[str, Any]]] = []
 
     def open_it(address: str = "", *, width: int = 1280, height: int = 900, **given: Any) -> Opened:
-        context = browser.new_context(viewport={"width": width, "height": height}, **given)
-        contexts.append(context)
-        one = Opened(context.new_page())
-        opened.append(one)
-        one.page.on("request", lambda request: one.requests.append(request.url))
-        one.page.on(
-            "console", lambda said: one.trouble.append(said.text) if said.type in ("error", "warning") else None
-        )
-        one.page.on("pageerror", lambda error: one.trouble.append(str(error)))
-        one.page.on("dialog", lambda dialog: (one.trouble.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        one = Opened(page_with(viewport={"width": width, "height": height}, **given))
+        assert all(one.page is not other.page for other, _ in opened)
+        listeners = {
+            "request": lambda request: one.requests.append(request.url),
+            "console": lambda said: one.trouble.append(said.text) if said.type in ("error", "warning") else None,
+            "pageerror": lambda error: one.trouble.append(str(error)),
+            "dialog": lambda dialog: (one.trouble.append(f"dialog {dialog.message}"), dialog.dismiss()),
+        }
+        opened.append((one, listeners))
+        for event, listener in listeners.items():
+            one.page.on(event, listener)
         one.page.goto(report.as_uri() + address)
         return one
 
     yield open_it
-    for one in opened:
+    for one, listeners in opened:
+        for event, listener in listeners.items():
+            one.page.remove_listener(event, listener)
         assert one.requests == [url for url in one.requests[:1] if url.startswith("file://")]
         assert one.trouble == []
-    for context in contexts:
-        context.close()
 
 
 def test_the_page_opens_from_disk_and_shows_comparison_scores_and_queries(open_page: Any) -> None:

@@ -24,16 +24,24 @@ POLICIES = {
 }
 
 
+@pytest.fixture(scope="module")
+def tuned():
+    """What was tuned, by selectors and datasets: one tuning is enough for all that read it."""
+    return {}
+
+
 @pytest.fixture
-def found(ready, shop, other):
+def found(ready, shop, other, tuned):
     """Tuned on two datasets, and together."""
 
     def made(*selectors, datasets=(), **given):
-        given = {"policies": POLICIES, "together": True, **given}
-        one = ready(
-            *(selectors or [{"selector": "semantic", "search": SMALL}]), datasets=datasets or [shop, other], **given
-        )
-        return one, tune(one, command="x")
+        selectors = selectors or ({"selector": "semantic", "search": SMALL},)
+        datasets = datasets or [shop, other]
+        key = repr((selectors, datasets, given))
+        if key not in tuned:
+            one = ready(*selectors, datasets=datasets, policies=POLICIES, together=True, **given)
+            tuned[key] = one, tune(one, command="x")
+        return tuned[key]
 
     return made
 
@@ -79,7 +87,7 @@ def test_what_has_to_be_tried_does_not_compete(found):
         "set": {"contextExpansionEnabled": True},
         "search": {**SMALL, "contextExpansionDepth": [1]},
     }
-    _, tuning = found({"selector": "semantic", "search": SMALL}, expanded)
+    _, tuning = found({"selector": "semantic", "search": SMALL}, expanded, trials=2)
     assert {outcome.chosen.selector for outcome in tuning.datasets[-1].outcomes} == {"semantic"}
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ctxbench.core.items import Catalog
 from ctxbench.data.datasets.writer import write_dataset
@@ -18,6 +19,12 @@ from ctxbench.tuning.tuner import tune
 ROOT = Path(__file__).parents[2]
 
 
+ENDS = {  # ends of the ranges of the selectors in the block, as far as the defaults go with them, and a value between
+    "learned": {"at_least": [0, 1, 5], "at_most": [5, 10, 50]},
+    "semantic": {"contextTopK": [1, 20, 100], "contextTopN": [0, 5, 50]},
+}
+
+
 @pytest.fixture
 def policy(tmp_path):
     """The block of README, with an embedder and a counter that need no model."""
@@ -26,6 +33,17 @@ def policy(tmp_path):
     block = re.search(r"```yaml\n(selectors:.*?)```", section, re.DOTALL)
     path = tmp_path / "policies.yaml"
     path.write_text(f"{block[1]}embedder: hashing\ntokens: chars/4\n", "utf-8")
+    return path
+
+
+@pytest.fixture
+def fewer(policy):
+    """The same with few settings."""
+    data = yaml.safe_load(policy.read_text("utf-8"))
+    entries = [{"selector": one} if isinstance(one, str) else one for one in data["selectors"]]
+    data["selectors"] = [{**one, "search": ENDS[one["selector"]]} for one in entries]
+    path = policy.with_name("fewer.yaml")
+    path.write_text(yaml.safe_dump(data, sort_keys=False), "utf-8")
     return path
 
 
@@ -55,13 +73,23 @@ MADE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [*MADE, "smoke"])
-def test_it_runs_on_any_folder(policy, dataset, tmp_path, kind):
-    folder = ROOT / "datasets" / "smoke"
-    if kind != "smoke":
-        folder = tmp_path / "folder"
-        write_dataset(replace(MADE[kind](dataset), name="folder"), folder)
-    ready = open_fitted(read_policies(policy), [str(folder)], tmp_path / "presets")
+@pytest.mark.parametrize("kind", MADE)
+def test_it_runs_on_any_folder(fewer, dataset, tmp_path, kind):
+    folder = tmp_path / "folder"
+    write_dataset(replace(MADE[kind](dataset), name="folder"), folder)
+    found = tuned(fewer, folder, tmp_path)
+    if kind in ("five", "groups only", "nothing needed"):
+        assert all(outcome.chosen is None for outcome in found.outcomes), "of which nothing can be said beyond doubt"
+
+
+@pytest.mark.slow
+def test_it_runs_as_it_stands(policy, tmp_path):
+    tuned(policy, ROOT / "datasets" / "smoke", tmp_path)
+
+
+def tuned(file, folder, tmp_path):
+    """Tune and report; returns what was found."""
+    ready = open_fitted(read_policies(file), [str(folder)], tmp_path / "presets")
     tuning = tune(ready, command="x")
     write_report(tuning, tmp_path / "report")
     assert console_table(tuning).startswith("normal: ")
@@ -70,5 +98,4 @@ def test_it_runs_on_any_folder(policy, dataset, tmp_path, kind):
     assert [outcome.policy.name for outcome in found.outcomes] == ["normal", "conservative", "within-4000"]
     for outcome in found.outcomes:
         assert (outcome.chosen is None) == bool(outcome.reason)
-    if kind in ("five", "groups only", "nothing needed"):
-        assert all(outcome.chosen is None for outcome in found.outcomes), "of which nothing can be said beyond doubt"
+    return found

@@ -39,7 +39,7 @@ def written(ready, tmp_path):
 
 @pytest.mark.parametrize("entry", [{"selector": "semantic", "search": SMALL}, DOMAINS, EXPANDED, "bm25"])
 def test_a_preset_run_on_either_split_has_the_figures_of_the_file(written, entry):
-    one, _, file = written(entry)
+    one, _, file = written(entry, trials=2)
     preset, (opened,) = file.presets["aggressive"], one.datasets
     definition = file.definition("aggressive")
     pipeline = definition.pipeline(definition.values("aggressive"))

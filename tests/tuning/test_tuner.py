@@ -207,21 +207,20 @@ def test_the_same_again_gives_the_same_bytes(policies, shop, other, fitted, tmp_
         {**SEMANTIC, "search": {"contextTopK": [20], "contextTopN": [1]}}, fitted(), policies=POLICIES, sample=80
     )
 
-    def files(name, *datasets):
-        found = tune(open_tuning(read_policies(path), [str(one) for one in datasets]), command="x")
-        write_report(found, tmp_path / name)
-        held = {one.relative_to(tmp_path / name): one.read_bytes() for one in sorted((tmp_path / name).rglob("*.*"))}
-        return held, {one.dataset: one for one in found.datasets}
+    def tuned(*datasets):
+        return tune(open_tuning(read_policies(path), [str(one) for one in datasets]), command="x")
 
-    (one, found), (again, _), (_, turned) = (
-        files("a", shop, other),
-        files("b", shop, other),
-        files("c", other, shop),
-    )
+    def files(name, found):
+        write_report(found, tmp_path / name)
+        return {one.relative_to(tmp_path / name): one.read_bytes() for one in sorted((tmp_path / name).rglob("*.*"))}
+
+    found = tuned(shop, other)
+    one, again = files("a", found), files("b", tuned(shop, other))
     assert one == again
     assert len(one) > 3
+    of, turned = ({one.dataset: one for one in each.datasets} for each in (found, tuned(other, shop)))
     for name in ("shop", "other"):
-        assert repr_of(found[name]) == repr_of(turned[name])
+        assert repr_of(of[name]) == repr_of(turned[name])
 
 
 def repr_of(found):

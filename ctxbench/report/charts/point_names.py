@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, bottom, right, top."""
+_Place: TypeAlias = tuple[Any, float, bool]
+"""A label's box, which part of its width lies left of its mark, and whether a line leads there."""
 _MARK = 4.2  # points from the middle of a mark to its edge
 _GAP = 8.0  # between two names on one line
 _PIECES = 16  # of a line from a mark to its name
@@ -90,8 +92,7 @@ def _place(ax: Axes, named: Sequence[tuple[Annotation, Box]], beside: Sequence[B
             for at, base, part, led in _places((x, y), drawn(reach, 0.0).extents, unit)
         ]
         fitting = [one for one in places if np.all(one[0].min >= whole.min) and np.all(one[0].max <= whole.max)]
-        meets = partial(_meets, (x, y), met=met, gap=_GAP * unit)
-        box, part, led = min(fitting or places[:1], key=meets)
+        box, part, led = _best_place((x, y), fitting or places[:1], met, gap=_GAP * unit)
         left, base = min(max(box.x0, whole.x0), max(whole.x1 - width, whole.x0)), box.y0 + 4 * unit
         # Where no place lets a long name stay inside, it is pushed there, over its mark.
         base = base if left == box.x0 else y + 9 * unit
@@ -103,18 +104,31 @@ def _place(ax: Axes, named: Sequence[tuple[Annotation, Box]], beside: Sequence[B
             label.arrow_patch.set_visible(led)
 
 
-def _meets(mark: tuple[float, float], place: tuple[Any, float, bool], *, met: _Met, gap: float) -> tuple[int, int, int]:
-    """How much a label meets at a place: names that it would cover, what else; then names so near, and lines.
+def _best_place(mark: tuple[float, float], places: Sequence[_Place], met: _Met, *, gap: float) -> _Place:
+    """Where a label meets least, the first of equals: names that it would cover, what else; then names near, and lines.
 
     Names first: of two that lie on each other neither can be read, and an interval is seen on both sides of a name.
+    What is near is counted last, and up to the first place with nothing near, as it takes longest.
     """
+    covered = [(box.count_overlaps(met.names), box.count_overlaps(met.drawn)) for box, _, _ in places]
+    least = min(covered)
+    equals = [place for place, count in zip(places, covered, strict=True) if count == least]
+    near = []
+    for place in equals:
+        near.append(_near(mark, place, met=met, gap=gap))
+        if near[-1] == 0:
+            break
+    return equals[near.index(min(near))]
+
+
+def _near(mark: tuple[float, float], place: _Place, *, met: _Met, gap: float) -> int:
+    """How many names are near a label at a place, twice, and whether lines cross."""
     from matplotlib.transforms import Bbox
 
     box, _, led = place
     wide = Bbox.from_extents(box.x0 - gap, box.y0, box.x1 + gap, box.y1)
     crossed = led and any(one.count_overlaps(met.names) for one in _line(mark, box))
-    near = 2 * wide.count_overlaps(met.names) + (box.count_overlaps(met.lines) > 0) + crossed
-    return int(box.count_overlaps(met.names)), int(box.count_overlaps(met.drawn)), int(near)
+    return int(2 * wide.count_overlaps(met.names) + (box.count_overlaps(met.lines) > 0) + crossed)
 
 
 def _line(mark: tuple[float, float], box: Any) -> list[Any]:

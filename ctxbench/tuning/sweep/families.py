@@ -202,8 +202,8 @@ class _BestChunks:
         if span is None or sums is None:
             return Cut(rankings=self.rankings, values=values, low=high, high=high)
         axis = Axis(name=span.name, span=(span.low, span.high), rises=span is margin)
-        slot = topN if axis.rises else None  # of a larger topK the first topN are often the same ones
-        return Cut(rankings=self.rankings, values=values, low=low, high=high, axis=(axis, sums), slot=slot)
+        # of a larger topK the first topN, or all, are often the same ones
+        return Cut(rankings=self.rankings, values=values, low=low, high=high, axis=(axis, sums), slot=topN)
 
     @cached_property
     def _above(self) -> IntArray:
@@ -268,7 +268,8 @@ class ThresholdFamily(CutFamily):
                 yield Cut(rankings=rankings, values=fixed, low=lengths, high=lengths)
             else:
                 high = sizes if most is None else np.minimum(sizes, most)
-                yield Cut(rankings=rankings, values=fixed, low=np.minimum(high, least), high=high, axis=(axis, sums))
+                low = np.minimum(high, least)
+                yield Cut(rankings=rankings, values=fixed, low=low, high=high, axis=(axis, sums), slot=0)
 
     def offered_prefix(self, rankings: MeasuredRankings, values: Mapping[str, Value]) -> Prefix:
         """What the step offers."""

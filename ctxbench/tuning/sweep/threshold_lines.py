@@ -148,7 +148,7 @@ class ThresholdLine:
 
     def counts(self, measure: Measure, places: IntArray | None = None) -> FloatArray | float:
         """How many queries a measure applies to, at some places or at all where that differs; NaN for none."""
-        each = self.applies.get(measure)
+        each = self.applies.get(measure) if self.applies else None
         if each is None:
             return float(self.n[measure] or math.nan)
         some = each if places is None else each[places]

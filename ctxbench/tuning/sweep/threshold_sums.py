@@ -7,11 +7,10 @@ threshold is its sum at `low`, plus one cumulative sum over the items between `l
 
 from __future__ import annotations
 
-from collections import UserDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from ctxbench.tuning.sweep.rankings import MeasuredRankings
 from ctxbench.tuning.sweep.threshold_lines import ThresholdLine
 
 S = TypeVar("S")
+_KEPT = 10_000  # settings of a line, above which it takes too much memory to be kept until it comes again
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -95,13 +95,14 @@ class ThresholdSums:
             axis: the parameter that differs.
             values: of all other parameters.
             low, high: the fewest and the most that are offered, shape (n_queries,), low <= high <= sizes.
-            slot: where the line is kept: the next one of the same slot, `low` and `high` shares its sums.
+            slot: where the line is kept, if it is not long: the next one of the same slot, `low` and `high` shares its
+                sums.
         """
         kept = self._lines.get(slot)
         if kept is not None and np.array_equal(kept[0], low) and np.array_equal(kept[1], high):
             return replace(kept[2], values=values)
         line = self._line(axis, values, low, self._between(low, high))
-        if slot is not None:
+        if slot is not None and len(line) <= _KEPT:
             self._lines[slot] = (low, high, line)
         return line
 
@@ -168,18 +169,31 @@ class ThresholdSums:
         )
 
 
-class _LazySums(UserDict[Measure, S]):
+class _LazySums(Mapping[Measure, S]):
     """Sums by measure, each computed when it is first asked for: no collector needs all of them of every line."""
 
+    __slots__ = ("_compute", "_found", "_measures")
+
     def __init__(self, measures: Sequence[Measure], compute: Callable[[Measure], S]) -> None:
-        super().__init__()
-        self.data |= dict.fromkeys(measures, cast("Any", None))
-        self._compute = compute
+        self._measures, self._compute = measures, compute
+        self._found: dict[Measure, S] = {}
 
     def __getitem__(self, measure: Measure) -> S:
-        if self.data[measure] is None:
-            self.data[measure] = self._compute(measure)
-        return self.data[measure]
+        found = self._found.get(measure)  # a sweep asks millions of times: one look each
+        if found is None:
+            if measure not in self._measures:
+                raise KeyError(measure)
+            found = self._found[measure] = self._compute(measure)
+        return found
+
+    def __contains__(self, measure: object) -> bool:
+        return measure in self._found or measure in self._measures
+
+    def __iter__(self) -> Iterator[Measure]:
+        return iter(self._measures)
+
+    def __len__(self) -> int:
+        return len(self._measures)
 
 
 def prefix_line(rankings: MeasuredRankings, values: Mapping[str, Value], lengths: IntArray) -> ThresholdLine:
@@ -221,10 +235,8 @@ def _sums_by_power(
     rankings: MeasuredRankings, summed: Callable[[int, Measure], FloatArray]
 ) -> list[Mapping[Measure, FloatArray]]:
     """Sums by measure, for powers 0 to 3."""
-    return [
-        _LazySums([measure for measure, n in rankings.exact if n == power], partial(summed, power))
-        for power in range(4)
-    ]
+    by_power = [[measure for measure, n in rankings.exact if n == power] for power in range(4)]
+    return [_LazySums(some, partial(summed, power)) if some else {} for power, some in enumerate(by_power)]
 
 
 def count_at_least(key: FloatArray, thresholds: npt.ArrayLike) -> IntArray:

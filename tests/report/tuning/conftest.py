@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from ctxbench.bench.equal_tokens import AtTokens
 from ctxbench.bench.metrics import GroupMean, Mean, parse_metric
 from ctxbench.bench.stats import Comparison, Estimate, Interval
+from ctxbench.report.tuning import write_report
 from ctxbench.tuning.limits import Constraint, Policy
 from ctxbench.tuning.tuning_results import (
     DEFAULTS,
@@ -312,3 +315,18 @@ def edges() -> dict[str, Tuning]:
 def made() -> SimpleNamespace:
     """The functions and names above."""
     return SimpleNamespace(**{name: value for name, value in globals().items() if not name.startswith("_")})
+
+
+@pytest.fixture(scope="session")
+def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, ...]]:
+    """Writes the report of an edge, of the `usual` tuning, or of it on `one dataset`, once for all tests: to be read.
+
+    The figures take seconds to draw. Returns the paths, as `write_report` does.
+    """
+
+    @cache
+    def written(name: str) -> tuple[Path, ...]:
+        made = {"usual": tuning(), "one dataset": tuning(dataset()), **edges()}
+        return write_report(made[name], tmp_path_factory.mktemp("report"))
+
+    return written

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from ctxbench.report.tuning import write_report
-
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 BOXES = """(svg) => [...svg.querySelectorAll("text")].map((text) => {
@@ -21,27 +19,32 @@ BOXES = """(svg) => [...svg.querySelectorAll("text")].map((text) => {
 
 
 @pytest.fixture
-def open_page(browser: Any, made: Any, tmp_path: Any) -> Iterator[Any]:
-    """Opens the page of a tuning; afterwards it must have asked for nothing but itself, and not have complained."""
-    contexts, asked, trouble = [], [], []
+def open_page(page_with: Any, report_of: Any) -> Iterator[Any]:
+    """Opens the page of a report; afterwards it must have asked for nothing but itself, and not have complained."""
+    pages, asked, trouble = [], [], []
+    listeners = {
+        "request": lambda request: asked.append(request.url),
+        "console": lambda said: trouble.append(said.text) if said.type in ("error", "warning") else None,
+        "dialog": lambda dialog: (trouble.append(dialog.message), dialog.dismiss()),
+    }
 
-    def open_it(tuning: Any, *, width: int = 1280, **given: Any) -> Any:
-        _, html, *_ = write_report(tuning, tmp_path)
-        context = browser.new_context(viewport={"width": width, "height": 900}, **given)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda said: trouble.append(said.text) if said.type in ("error", "warning") else None)
-        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+    def open_it(report: str, *, width: int = 1280, **given: Any) -> Any:
+        _, html, *_ = report_of(report)
+        page = page_with(viewport={"width": width, "height": 900}, **given)
+        assert page not in pages
+        pages.append(page)
+        for event, listener in listeners.items():
+            page.on(event, listener)
         page.goto(html.as_uri())
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         return page
 
     yield open_it
+    for page in pages:
+        for event, listener in listeners.items():
+            page.remove_listener(event, listener)
     assert [url for url in asked if not url.endswith("/report.html")] == []
     assert trouble == []
-    for context in contexts:
-        context.close()
 
 
 def overflow(page: Any) -> int:
@@ -50,28 +53,28 @@ def overflow(page: Any) -> int:
 
 @pytest.mark.parametrize("width", [390, 768, 1280])
 @pytest.mark.parametrize("edge", ["hostile", "huge", "unread"])
-def test_only_tables_scroll_sideways(open_page: Any, made: Any, edge: str, width: int) -> None:
-    page = open_page(made.edges()[edge], width=width)
+def test_only_tables_scroll_sideways(open_page: Any, edge: str, width: int) -> None:
+    page = open_page(edge, width=width)
     assert overflow(page) <= 0
     assert all(one.is_visible() for one in page.locator("svg.chart").all())
 
 
-def test_the_summary_of_a_common_tuning_fits_a_screen(open_page: Any, made: Any) -> None:
-    page = open_page(made.tuning())
+def test_the_summary_of_a_common_tuning_fits_a_screen(open_page: Any) -> None:
+    page = open_page("usual")
     sizes = page.locator(".scroll").first.evaluate("(box) => [box.scrollWidth, box.clientWidth]")
     assert sizes[0] <= sizes[1]
 
 
 def test_texts_of_strangers_are_shown_and_never_run(open_page: Any, made: Any) -> None:
-    page = open_page(made.edges()["hostile"])
+    page = open_page("hostile")
     wanted = " ".join(made.HOSTILE.split()).replace("\u202e", "\ufffd")
     assert page.locator("h1").text_content() == wanted
     assert page.locator("script, img, b").count() == 0
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_text_of_a_figure_meets_another_leaves_it_or_is_too_small(open_page: Any, made: Any, width: int) -> None:
-    page = open_page(made.tuning(made.dataset()), width=width)
+def test_no_text_of_a_figure_meets_another_leaves_it_or_is_too_small(open_page: Any, width: int) -> None:
+    page = open_page("one dataset", width=width)
     for svg in page.locator("svg.chart").all():
         whole = svg.evaluate("(svg) => { const b = svg.getBoundingClientRect(); return [b.left, b.top, b.right]; }")
         boxes = [box for box in svg.evaluate(BOXES) if box[0]]
@@ -85,8 +88,8 @@ def test_no_text_of_a_figure_meets_another_leaves_it_or_is_too_small(open_page: 
         assert 0.89 < scale <= 1.001
 
 
-def test_no_name_stands_twice_on_a_page(open_page: Any, made: Any) -> None:
-    page = open_page(made.tuning())
+def test_no_name_stands_twice_on_a_page(open_page: Any) -> None:
+    page = open_page("usual")
     ids = page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
     assert len(ids) == len(set(ids))
 
@@ -108,16 +111,16 @@ def contrast(page: Any, selector: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_stand_out_in_light_and_dark(open_page: Any, made: Any, scheme: str) -> None:
-    page = open_page(made.tuning(), color_scheme=scheme)
+def test_texts_stand_out_in_light_and_dark(open_page: Any, scheme: str) -> None:
+    page = open_page("usual", color_scheme=scheme)
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (min(int(c) for c in paper[4:-1].split(",")) > 200) is (scheme == "light")
     for selector in ("td", "td.change", "thead th", "figcaption", "svg.chart text", "svg.chart g[style] text"):
         assert contrast(page, selector) >= 4.5, selector
 
 
-def test_a_print_is_black_on_white_and_fits(open_page: Any, made: Any) -> None:
-    page = open_page(made.tuning(), width=1030, color_scheme="dark")  # A4 across, less its margins
+def test_a_print_is_black_on_white_and_fits(open_page: Any) -> None:
+    page = open_page("usual", width=1030, color_scheme="dark")  # A4 across, less its margins
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert overflow(page) <= 0
@@ -135,10 +138,8 @@ def marked(page: Any, box: Any) -> bool:
 
 
 @pytest.mark.parametrize("width", [1180, 800, 400])
-def test_a_table_that_goes_on_has_an_arrow_until_its_end_and_verdicts_come_first(
-    open_page: Any, made: Any, width: int
-) -> None:
-    page = open_page(made.edges()["huge"], width=width)
+def test_a_table_that_goes_on_has_an_arrow_until_its_end_and_verdicts_come_first(open_page: Any, width: int) -> None:
+    page = open_page("huge", width=width)
     box = page.locator(".scroll").first
     beyond, shown = box.evaluate(SIDES)
     assert beyond > 0
@@ -150,6 +151,6 @@ def test_a_table_that_goes_on_has_an_arrow_until_its_end_and_verdicts_come_first
     assert not marked(page, box)
 
 
-def test_a_table_that_fits_has_no_arrow(open_page: Any, made: Any) -> None:
-    page = open_page(made.tuning())
+def test_a_table_that_fits_has_no_arrow(open_page: Any) -> None:
+    page = open_page("usual")
     assert not marked(page, page.locator(".scroll").first)

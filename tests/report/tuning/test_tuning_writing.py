@@ -46,33 +46,33 @@ def read(html):
     return page
 
 
-def test_all_files_are_written_and_named(made, tmp_path):
-    paths = write_report(made.tuning(), tmp_path)
-    assert [str(path.relative_to(tmp_path)) for path in paths[:3]] == [
+def test_all_files_are_written_and_named(report_of):
+    paths = report_of("usual")
+    folder = paths[0].parent
+    assert [str(path.relative_to(folder)) for path in paths[:3]] == [
         "report.md",
         "report.html",
         "report-tables.md",
     ]
-    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(paths)
+    assert sorted(path for path in folder.rglob("*") if path.is_file()) == sorted(paths)
     assert len(paths) == 3 + 2 * (1 + 2 * 2)  # a trade-off a dataset; parameters and pairs of them a recommendation
 
 
-def test_the_same_tuning_gives_the_same_bytes(made, tmp_path):
-    one, two = (write_report(made.tuning(), tmp_path / name) for name in ("one", "two"))
+def test_the_same_tuning_gives_the_same_bytes(made, report_of, tmp_path):
+    one, two = report_of("usual"), write_report(made.tuning(), tmp_path)
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
 
 
 @pytest.mark.parametrize("edge", EDGES)
-def test_whatever_comes_is_written_and_every_link_leads_to_a_figure(made, tmp_path, edge):
-    tuning = made.edges()[edge]
-    markdown, html, *figures = write_report(tuning, tmp_path)
+def test_whatever_comes_is_written_and_every_link_leads_to_a_figure(made, report_of, edge):
+    markdown, html, *figures = report_of(edge)
     linked = set(re.findall(r"\]\((figures/[^)]+)\)", markdown.read_text("utf-8")))
-    assert linked == {str(path.relative_to(tmp_path)) for path in figures}
+    assert linked == {str(path.relative_to(markdown.parent)) for path in figures}
     for path in figures:
         ET.fromstring(path.read_text("utf-8"))
     page = read(html.read_text("utf-8"))
     assert "script" not in page.seen
-    for text in (markdown.read_text("utf-8"), " ".join(page.text), console_table(tuning)):
+    for text in (markdown.read_text("utf-8"), " ".join(page.text), console_table(made.edges()[edge])):
         assert not re.search(r"\b(nan|inf|None)\b", text)
 
 
@@ -80,8 +80,8 @@ def test_the_edges_are_all_tried(made):
     assert tuple(made.edges()) == EDGES
 
 
-def test_the_page_shows_the_figures_of_the_summary(made, tmp_path):
-    _, html, *_ = write_report(made.tuning(), tmp_path)
+def test_the_page_shows_the_figures_of_the_summary(report_of):
+    _, html, *_ = report_of("usual")
     text = " ".join(read(html.read_text("utf-8")).text).replace("\u00a0", " ")
     for said in (
         "What is recommended",
@@ -107,8 +107,8 @@ def test_the_page_shows_the_figures_of_the_summary(made, tmp_path):
         assert said in text, said
 
 
-def test_the_page_asks_for_nothing_and_escapes_all_texts(made, tmp_path):
-    _, html, *_ = write_report(made.edges()["hostile"], tmp_path)
+def test_the_page_asks_for_nothing_and_escapes_all_texts(report_of):
+    _, html, *_ = report_of("hostile")
     text = html.read_text("utf-8")
     assert "default-src 'none'" in text
     assert "<script" not in text
@@ -119,8 +119,9 @@ def test_the_page_asks_for_nothing_and_escapes_all_texts(made, tmp_path):
 
 def test_intervals_that_do_not_hold_are_explained(made, tmp_path):
     against = {"defaults": {"completeness": made.comparison(0.9, 0.9, 0.1, interval=made.interval(-1, 1, holds=False))}}
-    with_loose = made.tuning(made.dataset(outcomes=(made.outcome(against=against),)))
-    for tuning, wanted in ((with_loose, True), (made.tuning(made.dataset(outcomes=(made.outcome(),))), False)):
+    for given, wanted in (({"against": against}, True), ({}, False)):
+        outcome = made.outcome(slices=(), heat_maps=(), **given)  # without figures, which take seconds
+        tuning = made.tuning(made.dataset(outcomes=(outcome,), traces=()))
         markdown, *_ = write_report(tuning, tmp_path)
         assert ("\\~ behind an interval" in markdown.read_text("utf-8")) is wanted
         assert ("~ behind an interval" in " ".join(console_table(tuning).split())) is wanted
@@ -130,7 +131,7 @@ def test_an_interval_of_any_table_is_explained(made, tmp_path):
     """Also of a contender that is not recommended, or of what costs as many tokens."""
     loose = {"completeness": made.estimate(0.9, 0.1, holds=False)}
     other = replace(made.dataset(outcomes=()).results[0], test=loose)
-    tuning = made.tuning(made.dataset(results=(other,), outcomes=(made.outcome(),)))
+    tuning = made.tuning(made.dataset(results=(other,), outcomes=(made.outcome(slices=(), heat_maps=()),), traces=()))
     markdown, html, *_ = write_report(tuning, tmp_path)
     assert "\\~ behind an interval" in markdown.read_text("utf-8")
     assert "~ behind an interval" in html.read_text("utf-8")
@@ -148,7 +149,7 @@ def test_markdown_alone_stands_beside_its_folder_of_figures(made, tmp_path):
 def test_a_place_that_cannot_be_written_is_named(made, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file"):
-        write_report(made.tuning(), tmp_path / "file")
+        write_report(made.edges()["nothing"], tmp_path / "file")
 
 
 def test_the_console_has_both_splits_and_changes_in_eighty_columns(made):

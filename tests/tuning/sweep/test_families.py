@@ -13,6 +13,7 @@ from ctxbench.core.items import Catalog, Item
 from ctxbench.core.requests import Request
 from ctxbench.data.datasets.dataset import Dataset
 from ctxbench.data.datasets.query_labels import DatasetQuery, Label
+from ctxbench.tuning.sweep import threshold_sums
 from ctxbench.tuning.sweep.families import BudgetFamily, FixedK, StandardMargin, ThresholdFamily
 from ctxbench.tuning.sweep.measures import Measure
 from ctxbench.tuning.sweep.rankings import MeasuredRankings
@@ -227,3 +228,30 @@ def test_what_makes_no_sense_is_refused(make, message):
 
 def test_values_are_tried_in_rising_order_once():
     assert Counts("K", (3, 1, 3)).values == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        StandardMargin(Counts("K", (3, 4, 9)), Counts("N", (0,)), ThresholdSpan("s", 0.0, 1.0)),
+        ThresholdFamily(ThresholdSpan("s", 0.0, 1.0), at_most=Counts("most", (3, 4, 9))),
+    ],
+)
+def test_lines_that_offer_the_same_share_their_sums_unless_they_are_long(family, monkeypatch):
+    three, four, nine = family.lines(TWO)  # the longer ranking has four items
+    assert three.sums is not four.sums
+    assert four.sums is nine.sums
+    assert four.values != nine.values
+    monkeypatch.setattr(threshold_sums, "_KEPT", 1)
+    _, again, other = family.lines(TWO)
+    assert again.sums is not other.sums
+    assert again.sums[ITEMS].tolist() == other.sums[ITEMS].tolist() == nine.sums[ITEMS].tolist()
+
+
+def test_a_line_has_the_sums_of_what_was_measured_only():
+    (line,) = ThresholdFamily(ThresholdSpan("s", 0.0, 1.0)).lines(TWO)
+    recall = Measure(Metric("recall"))
+    assert recall not in line.sums
+    assert set(line.sums) == {ITEMS, COMPLETE, TOKENS}
+    with pytest.raises(KeyError):
+        line.sums[recall]
