@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from ctxbench.cli import stop_signals
-from tests.children import LIMIT
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="capabilities, /proc")
 LONG = "x" * 300
 
-
-@pytest.fixture
-def cli_without_leave(cli, monkeypatch):
-    """Run a command in a thread without what lets root read and write everything: it is a thread's, for good."""
-    monkeypatch.setattr(stop_signals, "_NAMES", ())  # only the main thread may take signals
-
-    def lower():
-        libc, head, held = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
-        assert libc.capget(head, held) == 0
-        held[0] &= ~6
-        held[1] &= ~6
-        assert libc.capset(head, held) == 0
-
-    def run(*words):
-        with ThreadPoolExecutor(1, initializer=lower) as thread:
-            return thread.submit(cli, *words).result(LIMIT)
-
-    return run
+# Takes from root what lets it read and write everything; nothing changes for others.
+NO_LEAVE = """
+import ctypes
+libc, head, held = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+libc.capget(head, held)
+held[0] &= ~6
+held[1] &= ~6
+libc.capset(head, held)
+"""
 
 
 @pytest.fixture
@@ -73,9 +59,9 @@ def desk(place, tiny):
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
 )
-def test_a_folder_that_may_not_be_entered_is_named(desk, cli_without_leave, words, closed):
+def test_a_folder_that_may_not_be_entered_is_named(desk, process, words, closed):
     (desk / closed).chmod(0)
-    done = cli_without_leave(*words)
+    done = process(*words, start=NO_LEAVE)
     assert done.code == 2, done.err
     told = done.err[done.err.index("error: ") :]
     assert re.search(rf"cannot read .*\b{closed}\b.*: Permission denied", told)
@@ -83,19 +69,19 @@ def test_a_folder_that_may_not_be_entered_is_named(desk, cli_without_leave, word
 
 
 @needs_linux
-def test_a_place_that_may_not_be_written_in_is_said_before_the_work(desk, cli_without_leave):
+def test_a_place_that_may_not_be_written_in_is_said_before_the_work(desk, process):
     (desk / "p").chmod(0o555)
     for words in (("run", "exp.yaml", "--csv", "p/x.csv"), ("run", "exp.yaml", "--out", "p/o")):
-        done = cli_without_leave(*words)
+        done = process(*words, start=NO_LEAVE)
         assert (done.code, done.out) == (2, "")
         assert done.err == f"error: cannot write {words[-1]}: p may not be written in; name another place\n"
     assert not (desk / "runs").exists()
 
 
 @needs_linux
-def test_a_folder_in_a_dataset_that_may_not_be_written_in_leaves_nothing_beside_it(desk, cli_without_leave):
+def test_a_folder_in_a_dataset_that_may_not_be_written_in_leaves_nothing_beside_it(desk, process):
     (desk / "ds" / "qrels").chmod(0o555)
-    done = cli_without_leave("data", "split", "ds", "--in-place", "--share", "0.3")
+    done = process("data", "split", "ds", "--in-place", "--share", "0.3", start=NO_LEAVE)
     assert done.code == 0, done.err
     assert [path.name for path in desk.iterdir() if path.name.startswith(".")] == []
 
@@ -115,11 +101,11 @@ def test_a_folder_in_a_dataset_that_may_not_be_written_in_leaves_nothing_beside_
     ],
     ids=lambda words: " ".join(words).replace(LONG, "LONG"),
 )
-def test_a_name_that_no_file_can_have_is_said(desk, cli, snapshot, words):
+def test_a_name_that_no_file_can_have_is_said(desk, process, snapshot, words):
     (desk / "long.yaml").write_text(f"name: {LONG}\n" + (desk / "exp.yaml").read_text())
     (desk / "far.yaml").write_text((desk / "exp.yaml").read_text().replace("[ds]", f"[{LONG}]"))
     before = snapshot()
-    done = cli(*words)
+    done = process(*words)
     assert (done.code, done.out) == (2, "")
     assert len(done.err.splitlines()) == 1
     assert f"{LONG}" in done.err
@@ -139,8 +125,8 @@ def test_a_working_folder_that_is_gone_is_said(place, process, words):
 
 
 @needs_linux
-def test_where_standard_output_is_closed_nobody_is_told(desk, cli, process):
-    assert cli("run", "exp.yaml").code == 0
+def test_where_standard_output_is_closed_nobody_is_told(desk, process):
+    assert process("run", "exp.yaml").code == 0
     for words in (("report", "runs/exp"), ("report", "runs/exp", "--json"), ("select", "x", "-c", "ds")):
         done = process(*words, preexec_fn=lambda: os.close(1))
         assert done.code == 0, done.err
