@@ -122,7 +122,7 @@ def _best_place(mark: tuple[float, float], places: Sequence[_Place], met: _Met, 
 
 
 def _near(mark: tuple[float, float], place: _Place, *, met: _Met, gap: float) -> int:
-    """How many names are near a label at a place, twice, and whether lines cross."""
+    """How crowded a label's place is: 2 for each name near it, 1 for a line under it, 1 where its own crosses names."""
     from matplotlib.transforms import Bbox
 
     box, _, led = place
