@@ -14,7 +14,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nsmallest
 from itertools import compress
@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core.arrays import FloatArray, starts
+from ctxbench.core.arrays import FloatArray, IntArray, starts
 from ctxbench.core.items import Item
-from ctxbench.index.occurrences import Occurrences
+from ctxbench.index.occurrences import ItemWords, Occurrences, TextHolders
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 
 LEAST = 1_000_000
@@ -125,7 +125,7 @@ class KeptWords:
         return KeptWords(tuple(digests), self.occurrences.taken(places), self.length[:, places])
 
 
-def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[Occurrences, FloatArray]:
+def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[ItemWords, FloatArray]:
     """The words of items, from the disk where they are kept; nothing but the time is changed by that.
 
     Only what is new is split, and kept once it is `LEAST` characters long; less is not looked for at all. Nothing is
@@ -137,36 +137,51 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[Occurrences, 
     """
     public = {place: source for place, item in enumerate(items) if _public(item) and (source := reader.source(item))}
     if sum(map(len, public.values())) < LEAST:
-        return reader.split(items)
-    digests = [
-        hashlib.sha256(public[place].encode("utf-8", "surrogatepass")).digest()
-        if place in public
-        else place.to_bytes(8, "little")  # of no other length, so that it is nobody's digest
-        for place in range(len(items))
-    ]
-    texts = {digests[place]: place for place in public}
+        return _joined(len(items), reader, [_split(items, range(len(items)), reader)])
+    digests = {place: hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for place, text in public.items()}
+    texts: dict[bytes, int] = {}  # the first item that holds each
+    for place, digest in digests.items():
+        texts.setdefault(digest, place)
     folder, names = cache_dir() / "words-1", _names(reader.rule, texts)
     path = next((path for name in names if os.path.exists(path := folder / name)), None)  # noqa: PTH110 - never raises
     data = None if path is None else read_sealed(path)
     known = None if data is None else KeptWords.unpacked(data)
-    new = {digest: place for digest, place in texts.items() if known is None or digest not in known}
-    held = _held(known, reader, items, new)
-    if sum(len(public[place]) for place in new.values()) >= LEAST:
+    new = {place: digest for digest, place in texts.items() if known is None or digest not in known}
+    more = KeptWords(tuple(new.values()), *reader.split([items[place] for place in new]))
+    if sum(len(public[place]) for place in new) >= LEAST:
+        held = more if known is None else known.extended(more)
         _keep(folder / names[0], held if len(held.digests) <= 2 * len(texts) else held.taken([*texts]))
     elif path is not None:
         with suppress(OSError):
             os.utime(path)
-    whole = _held(held, reader, items, {digest: at for at, digest in enumerate(digests) if at not in public})
-    found = whole.taken(digests)
-    return found.occurrences, found.length
+    others = [place for place in range(len(items)) if place not in public]
+    parts = [_held(one, digests) for one in (more, known) if one is not None]
+    return _joined(len(items), reader, [*parts, _split(items, others, reader)])
 
 
-def _held(known: KeptWords | None, reader: ItemReader, items: Sequence[Item], new: Mapping[bytes, int]) -> KeptWords:
-    """What is known, and the words of items that are not, by their digests."""
-    if known is not None and not new:
-        return known
-    more = KeptWords(tuple(new), *reader.split([items[place] for place in new.values()]))
-    return more if known is None else known.extended(more)
+_Read = tuple[TextHolders, FloatArray]
+
+
+def _split(items: Sequence[Item], places: Sequence[int], reader: ItemReader) -> _Read:
+    """The words of the items at some places, and their lengths; each is a text of its own."""
+    occurrences, length = reader.split([items[place] for place in places])
+    return TextHolders(occurrences, np.arange(len(places)), np.array(places, dtype=np.int64)), length
+
+
+def _held(known: KeptWords, digests: Mapping[int, bytes]) -> _Read:
+    """The words of the items whose texts are known, by the digests of items."""
+    found = [(place, known.places[digest]) for place, digest in digests.items() if digest in known]
+    item, text = np.array(found, dtype=np.int64).reshape(-1, 2).T
+    return TextHolders(known.occurrences, text, item), known.length[:, text]
+
+
+def _joined(n_items: int, reader: ItemReader, parts: Sequence[_Read]) -> tuple[ItemWords, FloatArray]:
+    """The words of all items, and their lengths in the order of items."""
+    length = np.zeros((reader.n_fields, n_items))
+    for holders, of_part in parts:
+        length[:, holders.item] = of_part
+    held = [holders for holders, _ in parts if len(holders.text)] or [parts[0][0]]
+    return ItemWords((replace(held[0], item=None),) if len(held) == 1 else tuple(held)), length
 
 
 def _public(item: Item) -> bool:

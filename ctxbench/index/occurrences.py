@@ -6,6 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -86,30 +87,106 @@ class Occurrences:
         return replace(self, item=self.item + np.int32(n))
 
     def taken(self, items: IntArray) -> Occurrences:
-        """The same for other items, each of which holds what one here does.
+        """The same for other items, each of which holds what one here does; those not named are left out.
 
         Args:
-            items: which one, shape (n_other_items,); one may be taken several times, or not at all.
+            items: which one, distinct, shape (n_other_items,).
         """
-        size = max(int(part.max(initial=-1)) + 1 for part in (items, self.item))
-        times = np.bincount(items, minlength=size)
-        if times.max(initial=0) > 1:
-            first, by_item = starts(times)[:-1], np.argsort(items, kind="stable").astype(np.int32)
-            copies = times[self.item]
-            row = np.repeat(np.arange(len(copies), dtype=np.int32), copies)
-            item = by_item[ranges(first[self.item], copies)]
-        else:
-            place = np.full(size, -1, dtype=np.int32)
-            place[items] = np.arange(len(items), dtype=np.int32)
-            item = place[self.item]
-            if len(items) == size and (np.diff(items) == 1).all():
-                return replace(self, item=item)
-            row = np.flatnonzero(item >= 0).astype(np.int32)
-            item = item[row]
+        place = np.full(int(self.item.max(initial=-1)) + 1 + len(items), -1, dtype=np.int32)
+        place[items] = np.arange(len(items), dtype=np.int32)
+        row = np.flatnonzero(place[self.item] >= 0)
         word = np.repeat(np.arange(len(self.word), dtype=np.int32), np.diff(self.start))[row]
-        return self._ordered(self.word, word, item, self.field[row], self.count[row])
+        return self._ordered(self.word, word, place[self.item][row], self.field[row], self.count[row])
 
     def of(self, word: str) -> slice:
         """The rows of a word; none of one that no item holds."""
         number = self.word.get(word)
         return slice(0, 0) if number is None else slice(int(self.start[number]), int(self.start[number + 1]))
+
+
+@dataclass(frozen=True, eq=False)
+class TextHolders:
+    """Items, and which text each holds: the rows of a word are put in their order when it is asked for, not before.
+
+    Attributes:
+        texts: how often words stand in texts.
+        text: of each item, as a place in `texts`; several items may hold one. Shape (n_items,).
+        item: of each its position, rising, shape (n_items,); None = from 0 on.
+    """
+
+    texts: Occurrences
+    text: IntArray
+    item: IntArray | None = None
+
+    @property
+    def positions(self) -> IntArray:
+        """The position of each item, shape (n_items,)."""
+        return np.arange(len(self.text), dtype=np.int64) if self.item is None else self.item
+
+    def of(self, word: str) -> tuple[IntArray, FieldInts, SmallInts]:
+        """Item, field and count of the rows of a word, shape (n_rows,) each, by text; items need not rise."""
+        rows = self.texts.of(word)
+        text, field, count = self.texts.item[rows].astype(np.int64), self.texts.field[rows], self.texts.count[rows]
+        if self._in_place:
+            return text, field, count
+        start, items = self._by_text
+        held = start[text + 1] - start[text]
+        row = np.repeat(np.arange(len(text), dtype=np.int64), held)
+        return items[ranges(start[text], held)], field[row], count[row]
+
+    def joined(self, more: TextHolders) -> TextHolders:
+        """These and other items, over the texts of both."""
+        before = max(int(self.text.max(initial=-1)) + 1, self._n_texts)
+        text = np.concatenate([self.text, more.text + before])
+        item = np.concatenate([self.positions, more.positions])
+        order = np.argsort(item, kind="stable")
+        return TextHolders(self.texts.extended(more.texts.behind(before)), text[order], item[order])
+
+    @cached_property
+    def _in_place(self) -> bool:
+        """Whether every item holds the text of its own place, and there are no others."""
+        n_items = len(self.text)
+        return self.item is None and self._n_texts <= n_items and np.array_equal(self.text, np.arange(n_items))
+
+    @cached_property
+    def _n_texts(self) -> int:
+        """As far as they have words."""
+        return int(self.texts.item.max(initial=-1)) + 1
+
+    @cached_property
+    def _by_text(self) -> tuple[IntArray, IntArray]:
+        """The items of each text, as CSR starts and items."""
+        start = starts(np.bincount(self.text, minlength=self._n_texts))
+        return start, self.positions[np.argsort(self.text, kind="stable")]
+
+
+@dataclass(frozen=True, eq=False)
+class ItemWords:
+    """How often words stand in the items of a catalog, which were read in parts.
+
+    Attributes:
+        parts: each item is in one of them.
+    """
+
+    parts: tuple[TextHolders, ...]
+
+    def of(self, word: str) -> tuple[IntArray, FieldInts, SmallInts]:
+        """Item, field and count of the rows of a word, shape (n_rows,) each: by item, then in the order of fields."""
+        found = [part.of(word) for part in self.parts]
+        item, field, count = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
+        if (item[1:] < item[:-1]).any():
+            order = np.argsort(item, kind="stable")  # the fields of an item stand in one part, in their order
+            item, field, count = item[order], field[order], count[order]
+        return item, field, count
+
+    def extended(self, more: ItemWords, n_items: int) -> ItemWords:
+        """These, and those of items that stand behind the `n_items` here.
+
+        Small parts are joined, so that there are few, and each row is copied a few times as a catalog grows.
+        """
+        parts = list(self.parts)
+        for part in more.parts:
+            parts.append(replace(part, item=part.positions + n_items))
+            while len(parts) > 1 and len(parts[-2].texts.item) <= 2 * len(parts[-1].texts.item):
+                parts[-2:] = [parts[-2].joined(parts[-1])]
+        return ItemWords(tuple(parts))

@@ -13,7 +13,7 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, firsts
 from ctxbench.core.items import Catalog
 from ctxbench.index.kept_words import ItemReader, read_words
-from ctxbench.index.occurrences import Occurrences
+from ctxbench.index.occurrences import ItemWords
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +61,8 @@ class WordIndex(ABC):
     def extended(self, catalog: Catalog) -> Self:
         """The index of a catalog that begins with the items of this one; only what was added is split into words."""
         before = self._length.shape[1]
-        occurrences, length = read_words(catalog[before:], self._reader())
-        occurrences = self._occurrences.extended(occurrences.behind(before))
-        return copy(self)._put(occurrences, np.concatenate([self._length, length], axis=1))  # noqa: SLF001 - of this class
+        words, length = read_words(catalog[before:], self._reader())
+        return copy(self)._put(self._words.extended(words, before), np.concatenate([self._length, length], axis=1))  # noqa: SLF001 - of this class
 
     def scores(self, words: Mapping[str, float], *, counted: BoolArray | None = None) -> FloatArray:
         """Score every item for words with their weights.
@@ -88,7 +87,7 @@ class WordIndex(ABC):
         """Which items hold any of the words, shape (n_items,)."""
         out = np.zeros(self._length.shape[1], dtype=np.bool_)
         for word in words:
-            out[self._occurrences.item[self._occurrences.of(word)]] = True
+            out[self._words.of(word)[0]] = True
         return out
 
     @abstractmethod
@@ -103,8 +102,8 @@ class WordIndex(ABC):
     def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:
         """What a word adds, by the items and fields that it stands in and how often, shape (n_rows,), n_rows >= 1."""
 
-    def _put(self, occurrences: Occurrences, length: FloatArray) -> Self:
-        self._occurrences, self._length = occurrences, length
+    def _put(self, words: ItemWords, length: FloatArray) -> Self:
+        self._words, self._length = words, length
         self._over_all = self._over_last = Statistics(length.shape[1], self._mean_length(length))
         return self
 
@@ -119,9 +118,7 @@ class WordIndex(ABC):
 
     def _added(self, word: str, statistics: Statistics) -> Added:
         if (known := statistics.added.get(word)) is None:
-            rows = self._occurrences.of(word)
-            held = self._occurrences
-            item, field, count = (part[rows].astype(np.int64) for part in (held.item, held.field, held.count))
+            item, field, count = (part.astype(np.int64) for part in self._words.of(word))
             if statistics.counted is not None:
                 kept = statistics.counted[item]
                 item, field, count = item[kept], field[kept], count[kept]
