@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -17,18 +17,30 @@ class CatalogPrefix(NamedTuple):
     before: CatalogPrefix | None
 
 
-_LONG = 1_000  # characters of a text that goes in by its own hash, which is made once
+class TextDigest:
+    """The digest of what has a text: made when it is first asked for, and known from then on."""
+
+    __slots__ = ("_text_digest",)
+    text: str
+    _text_digest: bytes
+
+    @property
+    def text_digest(self) -> bytes:
+        """SHA-256 of the text in UTF-8."""
+        try:
+            return self._text_digest
+        except AttributeError:
+            made = hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).digest()
+            object.__setattr__(self, "_text_digest", made)  # it may be frozen
+            return made
+
+
+_LONG = 1_000  # characters of a text that goes in by its digest
 _COMPACT = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each item
 
 
 def hashed(
-    items: Sequence[Any],
-    names: tuple[str, ...],
-    digest: Any,
-    *,
-    n_items: int,
-    before: CatalogPrefix | None,
-    texts: MutableMapping[str, str],
+    items: Sequence[Any], names: tuple[str, ...], digest: Any, *, n_items: int, before: CatalogPrefix | None
 ) -> tuple[Any, CatalogPrefix]:
     """Go on with a digest over more items, by some attributes or (none named) by all fields.
 
@@ -38,24 +50,16 @@ def hashed(
         digest: over the items before; is changed.
         n_items: how many there are then.
         before: those before.
-        texts: hashes of long texts of items that are known; those that are made are added.
     """
     of = attrgetter("text", *names)
     for item in items:
         if names:
             # `repr` is four times as fast, and its hash is kept nowhere. A schema's order is sent, so that it counts.
             text, *row = of(item)
-            line = repr(row if len(text) < _LONG else [_short(value, text, texts) for value in row])
+            if len(text) >= _LONG:  # no attribute is a tuple of one digest
+                row = [(item.text_digest,) if value == text else value for value in row]
+            line = repr(row)
         else:
             line = _COMPACT.encode(item.as_row())
         digest.update(line.encode("utf-8", "surrogatepass") + b"\n")
     return digest, CatalogPrefix(n_items, digest.hexdigest(), before)
-
-
-def _short(value: Any, text: str, texts: MutableMapping[str, str]) -> Any:
-    """What stands for an attribute of a long text; most of those that are long are the text itself."""
-    if value != text:
-        return value
-    if text not in texts:
-        texts[text] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return (texts[text],)  # no attribute is a tuple of one text

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from ctxbench.core.catalog_hashes import CatalogPrefix, hashed
+from ctxbench.core.catalog_hashes import CatalogPrefix, TextDigest, hashed
 from ctxbench.core.errors import Fault, ParameterError, check_choice, raise_faults, suggest
 from ctxbench.core.times import named_instant
 
@@ -79,7 +79,7 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(TextDigest):
     """One thing that can be put in a prompt.
 
     Attributes:
@@ -252,7 +252,6 @@ class Catalog(Sequence[Item]):
         self._items = tuple(items)
         self._position: dict[ItemKey, int] = {}
         self._digests: dict[tuple[str, ...], tuple[Any, CatalogPrefix]] = {}
-        self._texts: dict[str, str] = {}  # hashes of long texts
         self._facts_before: Facts | None = None  # of the catalog that this one extends
         self.kept: dict[Hashable, Any] = {}
         self._place(self._items, first=0)
@@ -291,14 +290,14 @@ class Catalog(Sequence[Item]):
         whole._position = self._position.copy()
         whole._place(added, first=len(self))
         whole._digests = {
-            names: hashed(added, names, digest.copy(), n_items=len(whole), before=prefix, texts=self._texts)
+            names: hashed(added, names, digest.copy(), n_items=len(whole), before=prefix)
             # a copy, which CPython makes in one step: another thread may ask for one more hash meanwhile
             for names, (digest, prefix) in list(self._digests.items())
             if not ends or (names and "until" not in names)
         }
         before = self.__dict__.get("facts", self._facts_before)
         whole._facts_before = None if before is None else before.ended(ends)
-        whole.kept, whole._texts = self.kept, self._texts
+        whole.kept = self.kept
         if "ids" in self.__dict__:
             whole.__dict__["ids"] = self.ids + tuple(item.id for item in added)
         return whole
@@ -346,9 +345,7 @@ class Catalog(Sequence[Item]):
     def _prefix(self, names: tuple[str, ...]) -> CatalogPrefix:
         """The hash of all items by some attributes, or by all, with those of the catalogs that this one extends."""
         if names not in self._digests:
-            self._digests[names] = hashed(
-                self._items, names, hashlib.sha256(), n_items=len(self), before=None, texts=self._texts
-            )
+            self._digests[names] = hashed(self._items, names, hashlib.sha256(), n_items=len(self), before=None)
         return self._digests[names][1]
 
     @cached_property
