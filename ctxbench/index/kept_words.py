@@ -24,15 +24,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core.arrays import FloatArray, IntArray, starts
+from ctxbench.core.arrays import FloatArray, starts
 from ctxbench.core.items import Item
 from ctxbench.index.occurrences import ItemWords, Occurrences, TextHolders
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 
-LEAST = 1_000_000
-"""Characters that are worth a file: they take 0.1 to 0.2 s to split, as long as a process takes to start, and 0.01 s to
-read (tests/benchmarks/test_codebase.py)."""
-MOST_FILES = 16
+LEAST = 500_000
+"""Characters that are worth a file: they take some 0.1 s to split, and 0.01 s to read
+(tests/benchmarks/test_codebase.py)."""
+EACH = 100
+"""So many characters more a text counts for, as 5,000 paths take as long to split."""
+MOST_FILES = 32
 """So many are kept, those used last; one has 0.2 to 0.6 bytes for each character of its catalog."""
 _FORM = "2"  # goes up with whatever changes the words of an item, of which a test tells, or how they are written
 _NAMES = 8  # smallest digests under which a file is looked for
@@ -128,7 +130,7 @@ class KeptWords:
 def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[ItemWords, FloatArray]:
     """The words of items, from the disk where they are kept; nothing but the time is changed by that.
 
-    Only what is new is split, and kept once it is `LEAST` characters long; less is not looked for at all. Nothing is
+    Only what is new is split, and kept once it is worth it (`LEAST`); less is not looked for at all. Nothing is
     kept of what was said or remembered, or is one user's, so that it can be forgotten. A file that is damaged, or
     cannot be written, is done without.
 
@@ -136,9 +138,9 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[ItemWords, Fl
         The words, items numbered from 0 on, and how many each field has, shape (n_fields, n_items).
     """
     public = {place: source for place, item in enumerate(items) if _public(item) and (source := reader.source(item))}
-    if sum(map(len, public.values())) < LEAST:
+    if _weight(public.values()) < LEAST:
         return _joined(len(items), reader, [_split(items, range(len(items)), reader)])
-    digests = {place: hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for place, text in public.items()}
+    digests = {place: _digest(items[place], source) for place, source in public.items()}
     texts: dict[bytes, int] = {}  # the first item that holds each
     for place, digest in digests.items():
         texts.setdefault(digest, place)
@@ -148,7 +150,7 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[ItemWords, Fl
     known = None if data is None else KeptWords.unpacked(data)
     new = {place: digest for digest, place in texts.items() if known is None or digest not in known}
     more = KeptWords(tuple(new.values()), *reader.split([items[place] for place in new]))
-    if sum(len(public[place]) for place in new) >= LEAST:
+    if _weight(public[place] for place in new) >= LEAST:
         held = more if known is None else known.extended(more)
         _keep(folder / names[0], held if len(held.digests) <= 2 * len(texts) else held.taken([*texts]))
     elif path is not None:
@@ -157,6 +159,11 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[ItemWords, Fl
     others = [place for place in range(len(items)) if place not in public]
     parts = [_held(one, digests) for one in (more, known) if one is not None]
     return _joined(len(items), reader, [*parts, _split(items, others, reader)])
+
+
+def _weight(texts: Iterable[str]) -> int:
+    """What texts come to beside `LEAST`."""
+    return sum(len(text) + EACH for text in texts)
 
 
 _Read = tuple[TextHolders, FloatArray]
@@ -182,6 +189,11 @@ def _joined(n_items: int, reader: ItemReader, parts: Sequence[_Read]) -> tuple[I
         length[:, holders.item] = of_part
     held = [holders for holders, _ in parts if len(holders.text)] or [parts[0][0]]
     return ItemWords((replace(held[0], item=None),) if len(held) == 1 else tuple(held)), length
+
+
+def _digest(item: Item, source: str) -> bytes:
+    """SHA-256 of a source in UTF-8, which of most long ones is the text of the item."""
+    return item.text_digest if source is item.text else hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
 
 
 def _public(item: Item) -> bool:

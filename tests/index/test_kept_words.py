@@ -26,7 +26,7 @@ WORDS = re.findall(
 def folder(monkeypatch, tmp_path):
     """Where words are kept, of however short texts."""
     monkeypatch.setenv("CTXBENCH_CACHE", str(tmp_path))
-    monkeypatch.setattr(kept_words, "LEAST", 200)
+    monkeypatch.setattr(kept_words, "LEAST", 2_000)
     return tmp_path / "words-1"
 
 
