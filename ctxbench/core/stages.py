@@ -74,9 +74,15 @@ class Resources(Protocol):
         """Unit vectors of `texts` by the resource `embedder`, shape (n_texts, n_dimensions)."""
         return cast("Float32Array", self.get(EMBEDDER)(texts))
 
-    def tokens(self, catalog: Catalog) -> IntArray:
-        """Prompt tokens of every item by the resource `tokens`, shape (n_items,)."""
-        return cast("IntArray", self.get("tokens")(catalog))
+    def tokens(self, catalog: Catalog, items: IntArray | None = None) -> IntArray:
+        """Prompt tokens of items by the resource `tokens`, shape (n_items,).
+
+        Args:
+            catalog: the items.
+            items: positions of those that are needed, the others are not counted and mean nothing; None = all.
+        """
+        count = self.get("tokens")
+        return cast("IntArray", count(catalog) if items is None else count(catalog, items))
 
     def text_tokens(self, texts: Sequence[str]) -> IntArray:
         """Tokens of texts by the resource `tokens`, shape (n_texts,): of parts of items, or of a whole prompt.

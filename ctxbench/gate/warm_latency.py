@@ -188,7 +188,7 @@ class _MemoryResources(Resources):
             self._known.update(zip(missing, self._shared.vectors(missing), strict=True))
         return np.stack([self._known[text] for text in texts])
 
-    def _tokens(self, catalog: Catalog) -> IntArray:
+    def _tokens(self, catalog: Catalog, items: IntArray | None = None) -> IntArray:  # noqa: ARG002 - all are known
         return self.kept(("tokens", catalog.hash), lambda: self._shared.tokens(catalog))
 
 

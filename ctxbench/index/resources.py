@@ -46,9 +46,9 @@ class TextVectors:
 
 
 class TokenCounts:
-    """The resource `tokens`: a function from a catalog to the prompt tokens of every item, shape (n_items,).
+    """The resource `tokens`: a function from a catalog to the prompt tokens of its items, shape (n_items,).
 
-    They are counted once; those of a catalog that extends another are counted for what was added.
+    Those of an item are counted once, also where a catalog extends another.
     """
 
     def __init__(self, counter: TokenCounter, resources: Resources) -> None:
@@ -74,9 +74,9 @@ class TokenCounts:
             )
         return np.array(self._counter.count(["" for _ in texts], texts))
 
-    def __call__(self, catalog: Catalog) -> IntArray:
+    def __call__(self, catalog: Catalog, items: IntArray | None = None) -> IntArray:
         """See `Resources.tokens`; read-only."""
-        return row_over(catalog, self._resources, "tokens", over=TEXT_FIELDS, make=self._count)
+        return row_over(catalog, self._resources, "tokens", over=TEXT_FIELDS, make=self._count, items=items)
 
     def _count(self, items: Sequence[Item]) -> IntArray:
         return np.array(self._counter.count([item.id for item in items], [item.prompt_text for item in items]))

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ctxbench.core.arrays import frozen
+from ctxbench.core.arrays import IntArray, frozen
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.stages import Resources
 
@@ -88,6 +88,47 @@ def index_over(
     return found
 
 
+class _Row(Generic[S]):
+    """One value for each item of a catalog, of which some may not have been asked for yet."""
+
+    def __init__(self, n_items: int) -> None:
+        self._lock = threading.Lock()
+        self._unknown = np.ones(n_items, dtype=np.bool_)
+        self._held: tuple[npt.NDArray[S], npt.NDArray[S]] | None = None  # the values, and the same read-only
+
+    def of(
+        self, catalog: Catalog, items: IntArray | None, make: Callable[[Sequence[Item]], npt.NDArray[S]]
+    ) -> npt.NDArray[S]:
+        """The values, those of some items made if they are not known; all where `items` is None."""
+        with self._lock:
+            needed = np.zeros(len(self._unknown), dtype=np.bool_)
+            needed[slice(None) if items is None else items] = True
+            new = np.flatnonzero(needed & self._unknown)
+            if len(new) or self._held is None:
+                made = make([catalog[item] for item in new.tolist()])
+                self._held = self._held or _shared(len(self._unknown), made.dtype)
+                self._held[0][new] = made
+                self._unknown[new] = False
+            return self._held[1]
+
+    def extended(self, n_items: int) -> _Row[S]:
+        """The row of a catalog that begins with these items, with what is known of them."""
+        row: _Row[S] = _Row(n_items)
+        with self._lock:
+            n_known = len(self._unknown)
+            row._unknown[:n_known] = self._unknown
+            if self._held is not None:
+                row._held = _shared(n_items, self._held[0].dtype)
+                row._held[0][:n_known] = self._held[0]
+        return row
+
+
+def _shared(n_items: int, dtype: np.dtype[S]) -> tuple[npt.NDArray[S], npt.NDArray[S]]:
+    """Zeros, and the same array read-only."""
+    values = np.zeros(n_items, dtype)
+    return values, frozen(values[:])
+
+
 def row_over(
     catalog: Catalog,
     resources: Resources,
@@ -95,18 +136,20 @@ def row_over(
     *,
     over: Sequence[str],
     make: Callable[[Sequence[Item]], npt.NDArray[S]],
+    items: IntArray | None = None,
 ) -> npt.NDArray[S]:
-    """One value for each item of a catalog, kept likewise; those of items before are not made again.
+    """One value for each item of a catalog, kept likewise; none is made twice.
 
     Args:
         catalog, resources, name, over: as of `index_over`.
         make: the values of some items, shape (n_those_items,), each by its item alone.
+        items: positions of those whose values are needed, with repeats; None = all.
 
     Returns:
-        Shape (n_items,), read-only.
+        Shape (n_items,), read-only; of items that are not needed the values mean nothing.
     """
-
-    def extended(old: npt.NDArray[S]) -> npt.NDArray[S]:
-        return frozen(np.concatenate([old, make(catalog[len(old) :])]))
-
-    return index_over(catalog, resources, name, over=over, make=lambda: frozen(make(tuple(catalog))), extend=extended)
+    n_items = len(catalog)
+    row: _Row[S] = index_over(
+        catalog, resources, name, over=over, make=lambda: _Row(n_items), extend=lambda old: old.extended(n_items)
+    )
+    return row.of(catalog, items, make)

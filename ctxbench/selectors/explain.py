@@ -174,7 +174,7 @@ class _Explainer:
         self._table = table
         self._resources = resources
         self._chunkings = Chunkings.of(pipeline)
-        self._tokens = table.prices(resources.tokens(catalog)).tolist()
+        self._tokens = table.prices(resources.tokens(catalog, table.item)).tolist()
         self._probability = table.columns.get(PROBABILITY_COLUMN, np.full(len(table), np.nan)).tolist()
         self._row = {item: row for row, item in enumerate(table.item.tolist())}
 

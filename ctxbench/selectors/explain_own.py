@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from ctxbench.core.errors import SelectorError
 from ctxbench.core.requests import Batch
 from ctxbench.core.selection import Offered, Selection, selections
@@ -132,8 +134,8 @@ def _without_scores(selection: Selection) -> Selection:
 
 
 def _with_items(batch: Batch, rows: Sequence[Offered], resources: Resources) -> tuple[Explained, ...]:
-    tokens = resources.tokens(batch.catalog).tolist()
     places = [batch.catalog.position(one.id) for one in rows]
+    tokens = resources.tokens(batch.catalog, np.array(places, dtype=np.int64)).tolist()
     return tuple(
         Explained(
             offered=one,

@@ -13,13 +13,12 @@ from ctxbench.core.arrays import BoolArray, FloatArray, IntArray
 from ctxbench.core.candidate_tables import with_values
 from ctxbench.core.candidates import Candidates, Mode, Origin, brought_in
 from ctxbench.core.errors import ParameterError, check_range
-from ctxbench.core.items import Item
+from ctxbench.core.items import Catalog, Item
 from ctxbench.core.query import Query
 from ctxbench.core.rules import Rule
 from ctxbench.core.shown import between_characters, text_shown
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.index.code.code_facts import code_facts
 from ctxbench.index.item_paths import item_paths
 from ctxbench.text.prompt_budget import BUDGET, BUDGET_WORDS
 
@@ -63,7 +62,8 @@ class WholeFile(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Mark what does not fit, and bring in the rest of files."""
         catalog = query.batch.catalog
-        path, price = item_paths(catalog, resources).path.code, resources.tokens(catalog)
+        path = item_paths(catalog, resources).path.code
+        price = _prices(catalog, path, candidates, resources, beside=self.share < 1)
         chunk, walks, shares = catalog.facts.type.are("chunk") & (path >= 0), [], []
         for walk in _walks(self, candidates, price):
             eligible, whole = query.batch.eligible[walk.request], set[int]()
@@ -121,7 +121,8 @@ class Outline(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Offer whole items and outlines as far as they fit."""
         catalog = query.batch.catalog
-        paths, price = item_paths(catalog, resources).path, resources.tokens(catalog)
+        paths = item_paths(catalog, resources).path
+        price = _prices(catalog, paths.code, candidates, resources)
         file, chunk = (catalog.facts.type.are(one) & (paths.code >= 0) for one in ("file", "chunk"))
         outlined, heads, walks = np.zeros(len(candidates), dtype=np.bool_), dict[int, tuple[int, int]](), []
 
@@ -200,6 +201,19 @@ class _Walk:
         return True
 
 
+def _prices(
+    catalog: Catalog, path: IntArray, candidates: Candidates, resources: Resources, *, beside: bool = True
+) -> IntArray:
+    """Prompt tokens of the candidates, and of what stands beside them in their files, shape (n_items,)."""
+    items = candidates.item
+    if beside:
+        held = np.zeros(int(path.max(initial=-1)) + 2, dtype=np.bool_)
+        held[path[items]] = True
+        held[-1] = False  # what stands in no file
+        items = np.concatenate([items, np.flatnonzero(held[path])])
+    return resources.tokens(catalog, items)
+
+
 def _walks(step: WholeFile | Outline, table: Candidates, price: IntArray) -> Iterator[_Walk]:
     """A walk for each request with chosen rows, those of the session aside, in the order of `per_token`."""
     cost, rows = table.prices(price), np.flatnonzero(table.chosen & (table.origin != Origin.SESSION))
@@ -234,6 +248,8 @@ def _with_added(table: Candidates, walks: Sequence[_Walk], columns: Mapping[str,
 
 def _head_end(item: Item, path: str) -> int:
     """Where a file's first definition begins in its prompt text; 0 where there is none, or nothing stands before it."""
+    from ctxbench.index.code.code_facts import code_facts  # grammars wait until a head is asked for
+
     text, front = item.prompt_text, f"{path}\n\n"
     start = len(front) if text.startswith(front) else 0
     definitions = code_facts(path, text[start:]).definitions

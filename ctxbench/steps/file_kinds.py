@@ -12,7 +12,7 @@ import numpy as np
 from ctxbench.core.arrays import IntArray
 from ctxbench.core.candidates import Candidates, rescored
 from ctxbench.core.errors import ParameterError, check_range
-from ctxbench.core.items import Item
+from ctxbench.core.items import TEXT_FIELDS, Item
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
@@ -69,8 +69,8 @@ class FileKinds(Strategy):
             lowest = float(candidates.score[found].min())
             raise ParameterError(f"file_kinds needs scores of 0 or more, got {lowest:g}; put `weighted` in front of it")
         batch = query.batch
-        over = ("type", "title", "name", "text")
-        kind = row_over(batch.catalog, resources, "kinds of files", over=over, make=_kinds_of)[candidates.item]
+        item = candidates.item
+        kind = row_over(batch.catalog, resources, "kinds", over=TEXT_FIELDS, make=_kinds_of, items=item)[item]
         factor = np.array([1.0, self.documents, self.made, self.tests])[kind]
         paths = item_paths(batch.catalog, resources)
         for at, asked in enumerate(batch.requests):

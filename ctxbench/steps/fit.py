@@ -67,7 +67,7 @@ class Budget(Strategy):
             most = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
             fits = rendered_fit(query, candidates, resources, rows, most=most, skip=self.skip)
             return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
-        cost = candidates.prices(resources.tokens(query.batch.catalog))
+        cost = candidates.prices(resources.tokens(query.batch.catalog, candidates.item))
         left = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
         if self.session:
             np.subtract.at(left, candidates.request[held], cost[held])
@@ -98,7 +98,7 @@ class Truncate(Strategy):
     def __call__(self, query: Query, candidates: Candidates, resources: Resources) -> Candidates:
         """Show the beginnings of what is too long."""
         catalog = query.batch.catalog
-        cost = candidates.prices(resources.tokens(catalog))
+        cost = candidates.prices(resources.tokens(catalog, candidates.item))
         items = np.unique(candidates.item[candidates.whole & (cost > self.tokens)]).tolist()
         cut = {
             item: _beginning(catalog[item], self.tokens, resources) for item in items if catalog[item].type != "tool"

@@ -272,7 +272,7 @@ class TestWorth:
 class TestTruncate:
     def resources(self, counter):
         return SimpleNamespace(
-            tokens=lambda catalog: counter.count(catalog.ids, [item.prompt_text for item in catalog]),
+            tokens=lambda catalog, items=None: counter.count(catalog.ids, [item.prompt_text for item in catalog]),
             text_tokens=lambda texts: counter.count(texts, texts),
         )
 

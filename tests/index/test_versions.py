@@ -123,3 +123,26 @@ def test_a_row_is_made_for_what_was_added():
     assert asked == [["a", "bb"], ["ccc"]]
     assert not row(extended).flags.writeable
     assert row(Catalog([])).tolist() == []
+
+
+def test_a_row_is_made_for_what_is_asked_alone():
+    resources, asked = testing.mock_resources(), []
+
+    def lengths(added):
+        asked.append([item.name for item in added])
+        return np.array([len(item.name) for item in added], dtype=np.int64)
+
+    def row(catalog, items):
+        of = None if items is None else np.array(items, dtype=np.int64)
+        return row_over(catalog, resources, "lengths", over=("name",), make=lengths, items=of)
+
+    catalog = Catalog(items("a", "bb", "ccc"))
+    assert row(catalog, []).shape == (3,)
+    assert row(catalog, [2, 0, 2])[[2, 0]].tolist() == [3, 1]
+    first = row(catalog, [0])
+    extended = catalog.extended(items("dddd", "eeeee"))
+    assert row(extended, [1, 3])[[1, 3]].tolist() == [2, 4]
+    assert row(extended, None).tolist() == [1, 2, 3, 4, 5]
+    assert row(catalog, None).tolist() == [1, 2, 3]
+    assert asked == [[], ["a", "ccc"], ["bb", "dddd"], ["eeeee"], ["bb"]]
+    assert not first.flags.writeable

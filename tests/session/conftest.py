@@ -23,7 +23,7 @@ class Broken:
         self.asked += 1
         raise self.error
 
-    def tokens(self, catalog):
+    def tokens(self, catalog, items=None):
         raise self.error
 
     def kept(self, key, make):

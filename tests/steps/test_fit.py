@@ -24,7 +24,7 @@ class Counted:
     def __init__(self, *tokens: int) -> None:
         self._tokens = np.array(tokens, dtype=np.int64)
 
-    def tokens(self, catalog):
+    def tokens(self, catalog, items=None):
         assert len(catalog) == len(self._tokens)
         return self._tokens
 

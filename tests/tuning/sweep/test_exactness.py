@@ -149,7 +149,7 @@ def cases(draw: st.DrawFn) -> Case:
 class Tokens:
     """What the step `budget` counts with."""
 
-    def tokens(self, catalog: Catalog) -> np.ndarray:
+    def tokens(self, catalog: Catalog, items=None) -> np.ndarray:
         return TOKENS
 
 
