@@ -337,12 +337,13 @@ def _lines(explanation: Explanation, label: str, counter: str, near: int) -> lis
 def _score_words(pipeline: Pipeline, explanation: Explanation) -> list[str]:
     """What the scores are and which margin cuts them, where a price is in them; nothing of other selectors."""
     from ctxbench.core.stored_pipelines import StoredPipeline
-    from ctxbench.report.thresholds import bounds_of
 
     stored = StoredPipeline.of(about := {"pipeline": pipeline.describe()})
     scored = any(one.offered.score is not None for one in (*explanation.chosen, *explanation.left_out))
     if not scored or stored is None or not any(step.name == "price" for step in stored.steps()):
         return []
+    from ctxbench.report.thresholds import bounds_of  # statistics wait until there is a margin
+
     margins = [
         one for one in bounds_of({"description": about}) if (one.quantity, one.label) == ("difference", "margin")
     ]

@@ -12,12 +12,10 @@ from ctxbench.core.errors import ParameterError, check_choice, check_range
 from ctxbench.core.query import Query
 from ctxbench.core.stages import Resources
 from ctxbench.core.strategy import Strategy
-from ctxbench.index.code_symbols import code_symbols
 from ctxbench.index.commit_history import commit_history
 from ctxbench.index.item_paths import item_paths
 from ctxbench.index.path_names import fits_pattern, named_paths
 from ctxbench.index.ranked import ranked_by
-from ctxbench.planning.named_code import named_code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +163,9 @@ class SymbolDefiners(_CodeSearch):
     """
 
     def _scores(self, query: Query, request: int, resources: Resources) -> FloatArray:
+        from ctxbench.index.code_symbols import code_symbols  # grammars wait until symbols are asked for
+        from ctxbench.planning.named_code import named_code
+
         catalog, paths = query.batch.catalog, item_paths(query.batch.catalog, resources)
         names = _planned(query, request, "symbols_to_find", "symbols") or named_code(query.batch.requests[request].text)
         score = code_symbols(catalog, resources).matches(names, query.batch.visible[request])

@@ -12,7 +12,6 @@ import importlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from ctxbench.core.installation import install_command
@@ -188,6 +187,8 @@ def grammar_name(path: str) -> str | None:
 @functools.cache
 def grammar_version(name: str) -> str | None:
     """A grammar's package and version, for keys of caches; None where it, or tree-sitter, is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # which takes a while to import
+
     distribution = GRAMMARS[name].distribution
     try:
         return f"{distribution} {version(distribution)}, tree-sitter {version('tree-sitter')}"
