@@ -184,7 +184,7 @@ def _apply_cut(table: Candidates, step: FlatStep, types: Any, costs: IntArray) -
     own: BoolArray = np.isin(types[table.item], step.types)
     call = registry.build(step.kind, step.name, step.values)
     query: Any = SimpleNamespace(batch=SimpleNamespace(catalog=None))
-    resources: Any = SimpleNamespace(tokens=lambda _catalog: costs)
+    resources: Any = SimpleNamespace(tokens=lambda _catalog, _items=None: costs)
     part: Candidates = call(query, table.taken(own), resources)
     return concatenated([part, table.taken(~own)])
 

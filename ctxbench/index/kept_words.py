@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from ctxbench.core.arrays import FloatArray, starts
 from ctxbench.core.items import Item
-from ctxbench.index.occurrences import ItemWords, Occurrences, TextHolders
+from ctxbench.index.occurrences import CatalogWords, Occurrences, TextHolders
 from ctxbench.io.cache import cache_dir, read_sealed, write_sealed
 
 LEAST = 500_000
@@ -127,7 +127,7 @@ class KeptWords:
         return KeptWords(tuple(digests), self.occurrences.taken(places), self.length[:, places])
 
 
-def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[ItemWords, FloatArray]:
+def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords, FloatArray]:
     """The words of items, from the disk where they are kept; nothing but the time is changed by that.
 
     Only what is new is split, and kept once it is worth it (`LEAST`); less is not looked for at all. Nothing is
@@ -182,13 +182,13 @@ def _held(known: KeptWords, digests: Mapping[int, bytes]) -> _Read:
     return TextHolders(known.occurrences, text, item), known.length[:, text]
 
 
-def _joined(n_items: int, reader: ItemReader, parts: Sequence[_Read]) -> tuple[ItemWords, FloatArray]:
+def _joined(n_items: int, reader: ItemReader, parts: Sequence[_Read]) -> tuple[CatalogWords, FloatArray]:
     """The words of all items, and their lengths in the order of items."""
     length = np.zeros((reader.n_fields, n_items))
     for holders, of_part in parts:
         length[:, holders.item] = of_part
     held = [holders for holders, _ in parts if len(holders.text)] or [parts[0][0]]
-    return ItemWords((replace(held[0], item=None),) if len(held) == 1 else tuple(held)), length
+    return CatalogWords((replace(held[0], item=None),) if len(held) == 1 else tuple(held)), length
 
 
 def _digest(item: Item, source: str) -> bytes:

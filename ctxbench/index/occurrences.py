@@ -161,7 +161,7 @@ class TextHolders:
 
 
 @dataclass(frozen=True, eq=False)
-class ItemWords:
+class CatalogWords:
     """How often words stand in the items of a catalog, which were read in parts.
 
     Attributes:
@@ -179,7 +179,7 @@ class ItemWords:
             item, field, count = item[order], field[order], count[order]
         return item, field, count
 
-    def extended(self, more: ItemWords, n_items: int) -> ItemWords:
+    def extended(self, more: CatalogWords, n_items: int) -> CatalogWords:
         """These, and those of items that stand behind the `n_items` here.
 
         Small parts are joined, so that there are few, and each row is copied a few times as a catalog grows.
@@ -189,4 +189,4 @@ class ItemWords:
             parts.append(replace(part, item=part.positions + n_items))
             while len(parts) > 1 and len(parts[-2].texts.item) <= 2 * len(parts[-1].texts.item):
                 parts[-2:] = [parts[-2].joined(parts[-1])]
-        return ItemWords(tuple(parts))
+        return CatalogWords(tuple(parts))

@@ -13,7 +13,7 @@ import numpy as np
 from ctxbench.core.arrays import BoolArray, FloatArray, IntArray, firsts
 from ctxbench.core.items import Catalog
 from ctxbench.index.kept_words import ItemReader, read_words
-from ctxbench.index.occurrences import ItemWords
+from ctxbench.index.occurrences import CatalogWords
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class WordIndex(ABC):
     def _weighed(self, item: IntArray, field: IntArray, count: IntArray, statistics: Statistics) -> Added:
         """What a word adds, by the items and fields that it stands in and how often, shape (n_rows,), n_rows >= 1."""
 
-    def _put(self, words: ItemWords, length: FloatArray) -> Self:
+    def _put(self, words: CatalogWords, length: FloatArray) -> Self:
         self._words, self._length = words, length
         self._over_all = self._over_last = Statistics(length.shape[1], self._mean_length(length))
         return self

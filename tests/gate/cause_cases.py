@@ -78,7 +78,7 @@ def _answer(
     ranks = place_among(table, table.origin == Origin.SEARCH)
     table = table.reordered(chunk_rank=np.where(np.array(own, dtype=np.int64) >= 0, own, ranks))
     asked: Any = SimpleNamespace(batch=SimpleNamespace(catalog=catalog, eligible=None))
-    resources: Any = SimpleNamespace(tokens=lambda _catalog: counts)
+    resources: Any = SimpleNamespace(tokens=lambda _catalog, _items=None: counts)
     for step in pipeline.refine:
         if step.describe()["step"].partition(":")[0] not in ("rank", "expand"):
             table = step.call(asked, table, resources)

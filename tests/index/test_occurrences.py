@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from ctxbench.index.occurrences import ItemWords, Occurrences, TextHolders
+from ctxbench.index.occurrences import CatalogWords, Occurrences, TextHolders
 
 EMPTY = np.zeros(0, dtype=np.int64)
 
@@ -51,26 +51,26 @@ def test_items_taken_from_others_are_as_if_their_texts_had_been_read():
         assert {word: found for word, found in rows(taken).items() if found} == rows(anew)
 
 
-def of_items(made: ItemWords) -> dict[str, list[tuple[int, ...]]]:
+def of_items(made: CatalogWords) -> dict[str, list[tuple[int, ...]]]:
     return {word: list(zip(*(part.tolist() for part in made.of(word)), strict=True)) for word in "abcdef"}
 
 
 def test_items_read_in_parts_are_as_if_read_at_once():
     draw = random.Random(6)
     for _ in range(200):
-        fields, held, made = draw.choice([1, 2]), [], ItemWords((TextHolders(Occurrences.of_texts([]), EMPTY),))
+        fields, held, made = draw.choice([1, 2]), [], CatalogWords((TextHolders(Occurrences.of_texts([]), EMPTY),))
         for _ in range(6):
             texts = drawn(draw, draw.randrange(4) * fields)  # some of which no item holds, and some several
             of = draw.choices(range(len(texts) // fields), k=draw.randrange(4)) if texts else []
             part = TextHolders(Occurrences.of_texts(texts, fields=fields), np.array(of, dtype=np.int64))
-            made = made.extended(ItemWords((part,)), len(held) // fields)
+            made = made.extended(CatalogWords((part,)), len(held) // fields)
             held += [texts[one * fields + n] for one in of for n in range(fields)]
             whole = TextHolders(Occurrences.of_texts(held, fields=fields), np.arange(len(held) // fields))
-            assert of_items(made) == of_items(ItemWords((whole,)))
+            assert of_items(made) == of_items(CatalogWords((whole,)))
 
 
 def test_parts_stay_few_as_a_catalog_grows():
-    one = ItemWords((TextHolders(Occurrences.of_texts([["a"]]), np.zeros(1, dtype=np.int64)),))
+    one = CatalogWords((TextHolders(Occurrences.of_texts([["a"]]), np.zeros(1, dtype=np.int64)),))
     made = one
     for n in range(1, 200):
         made = made.extended(one, n)
