@@ -299,7 +299,7 @@ class Price(Strategy):
                 f"price needs a probability as score, got {probability[wrong[0]]:g}; put `probability` in front of it"
             )
         table = candidates.with_columns(**{PROBABILITY_COLUMN: probability})
-        cost = candidates.prices(resources.tokens(query.batch.catalog, candidates.item))
+        cost = candidates.prices(resources.tokens(query.batch.catalog, candidates.item[found]))
         score = np.zeros(len(candidates), dtype=np.float64)
         for row in np.flatnonzero(found).tolist():  # one by one: vectorised logarithms differ in the last bit
             p = min(max(float(probability[row]), _LEAST), 1.0 - _LEAST)

@@ -204,8 +204,8 @@ class _Walk:
 def _prices(
     catalog: Catalog, path: IntArray, candidates: Candidates, resources: Resources, *, beside: bool = True
 ) -> IntArray:
-    """Prompt tokens of the candidates, and of what stands beside them in their files, shape (n_items,)."""
-    items = candidates.item
+    """Prompt tokens of what is chosen, and of what stands beside it in its files, shape (n_items,)."""
+    items = candidates.item[candidates.chosen]
     if beside:
         held = np.zeros(int(path.max(initial=-1)) + 2, dtype=np.bool_)
         held[path[items]] = True

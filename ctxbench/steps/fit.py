@@ -67,7 +67,8 @@ class Budget(Strategy):
             most = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
             fits = rendered_fit(query, candidates, resources, rows, most=most, skip=self.skip)
             return candidates.marked(rows & ~fits, Rule.of(BUDGET, tokens=self.tokens))
-        cost = candidates.prices(resources.tokens(query.batch.catalog, candidates.item))
+        priced = candidates.item[candidates.chosen | held]
+        cost = candidates.prices(resources.tokens(query.batch.catalog, priced))
         left = np.full(candidates.n_requests, self.tokens, dtype=np.int64)
         if self.session:
             np.subtract.at(left, candidates.request[held], cost[held])

@@ -203,9 +203,12 @@ def test_queries_of_a_process_that_stays(benchmark, repository, tmp_path, monkey
         pipeline.run(Batch.of(catalog, [Request(id="q", text=text)]), resources)
 
     ask()
+    at_first = sorted(seconds(ask) for _ in range(60))  # tokens are counted of what no query found before
+    resources.tokens(catalog)
     took = sorted(seconds(ask) for _ in range(60))
     benchmark.pedantic(ask, rounds=5)
-    told(benchmark, f"a query over {files:,} files", p50_s=took[30], p95_s=took[57], bar_s=bar)
+    figures = {"p50_s": took[30], "p95_s": took[57], "bar_s": bar, "uncounted_p95_s": at_first[57]}
+    told(benchmark, f"a query over {files:,} files", **figures)
 
 
 OPEN = """
