@@ -156,6 +156,8 @@ def read_words(items: Sequence[Item], reader: ItemReader) -> tuple[CatalogWords,
     elif path is not None:
         with suppress(OSError):
             os.utime(path)
+    if known is not None and len(known.digests) > 2 * len(texts):  # the index need not hold all of them
+        known = known.taken([digest for digest in texts if digest in known])
     others = [place for place in range(len(items)) if place not in public]
     parts = [_held(one, digests) for one in (more, known) if one is not None]
     return _joined(len(items), reader, [*parts, _split(items, others, reader)])

@@ -92,7 +92,8 @@ class Occurrences:
         Args:
             items: which one, distinct, shape (n_other_items,).
         """
-        place = np.full(int(self.item.max(initial=-1)) + 1 + len(items), -1, dtype=np.int32)
+        n_items = max(int(part.max(initial=-1)) for part in (items, self.item)) + 1  # the last may hold no word
+        place = np.full(n_items, -1, dtype=np.int32)
         place[items] = np.arange(len(items), dtype=np.int32)
         row = np.flatnonzero(place[self.item] >= 0)
         word = np.repeat(np.arange(len(self.word), dtype=np.int32), np.diff(self.start))[row]

@@ -48,7 +48,8 @@ class TextVectors:
 class TokenCounts:
     """The resource `tokens`: a function from a catalog to the prompt tokens of its items, shape (n_items,).
 
-    Those of an item are counted once, also where a catalog extends another.
+    What is counted is carried on where a catalog is extended. A file of counts is asked for all items at once, so that
+    what it lacks is told whichever are needed first.
     """
 
     def __init__(self, counter: TokenCounter, resources: Resources) -> None:
@@ -76,7 +77,8 @@ class TokenCounts:
 
     def __call__(self, catalog: Catalog, items: IntArray | None = None) -> IntArray:
         """See `Resources.tokens`; read-only."""
-        return row_over(catalog, self._resources, "tokens", over=TEXT_FIELDS, make=self._count, items=items)
+        needed = None if self._counter.name.startswith(FileCounter.prefix) else items
+        return row_over(catalog, self._resources, "tokens", over=TEXT_FIELDS, make=self._count, items=needed)
 
     def _count(self, items: Sequence[Item]) -> IntArray:
         return np.array(self._counter.count([item.id for item in items], [item.prompt_text for item in items]))

@@ -100,9 +100,12 @@ class _Row(Generic[S]):
         self, catalog: Catalog, items: IntArray | None, make: Callable[[Sequence[Item]], npt.NDArray[S]]
     ) -> npt.NDArray[S]:
         """The values, those of some items made if they are not known; all where `items` is None."""
+        asked = slice(None) if items is None else items
+        if self._held is not None and not self._unknown[asked].any():
+            return self._held[1]  # who needs nothing new waits for nobody
         with self._lock:
             needed = np.zeros(len(self._unknown), dtype=np.bool_)
-            needed[slice(None) if items is None else items] = True
+            needed[asked] = True
             new = np.flatnonzero(needed & self._unknown)
             if len(new) or self._held is None:
                 made = make([catalog[item] for item in new.tolist()])
@@ -138,11 +141,11 @@ def row_over(
     make: Callable[[Sequence[Item]], npt.NDArray[S]],
     items: IntArray | None = None,
 ) -> npt.NDArray[S]:
-    """One value for each item of a catalog, kept likewise; none is made twice.
+    """One value for each item of a catalog, kept likewise; what is known is carried on when it is extended.
 
     Args:
         catalog, resources, name, over: as of `index_over`.
-        make: the values of some items, shape (n_those_items,), each by its item alone.
+        make: the values of some items, shape (n_those_items,), each by its item alone, and always of one dtype.
         items: positions of those whose values are needed, with repeats; None = all.
 
     Returns:

@@ -70,7 +70,8 @@ class FileKinds(Strategy):
             raise ParameterError(f"file_kinds needs scores of 0 or more, got {lowest:g}; put `weighted` in front of it")
         batch = query.batch
         item = candidates.item
-        kind = row_over(batch.catalog, resources, "kinds", over=TEXT_FIELDS, make=_kinds_of, items=item)[item]
+        over = TEXT_FIELDS  # more than kinds need, but their hash is made for tokens, too
+        kind = row_over(batch.catalog, resources, "kinds of files", over=over, make=_kinds_of, items=item)[item]
         factor = np.array([1.0, self.documents, self.made, self.tests])[kind]
         paths = item_paths(batch.catalog, resources)
         for at, asked in enumerate(batch.requests):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import hashlib
 import pickle
 from dataclasses import replace
 from urllib.parse import quote
@@ -116,6 +118,14 @@ class TestItem:
 
     def test_an_empty_server_is_none(self):
         assert Item(type="tool", server="", name="x").key == ItemKey("tool", None, "x")
+
+    def test_the_digest_of_a_text_is_made_once_and_is_of_no_copy(self):
+        item, text = Item(type="file", name="f", text="größe \ud800"), "größe \ud800".encode("utf-8", "surrogatepass")
+        assert item.text_digest == hashlib.sha256(text).digest()
+        assert item.text_digest is item.text_digest
+        for same in (pickle.loads(pickle.dumps(item)), copy.copy(item), copy.deepcopy(item)):
+            assert (same, same.text_digest) == (item, item.text_digest)
+        assert replace(item, text="x").text_digest == hashlib.sha256(b"x").digest()
 
     def test_a_row_holds_what_is_not_the_default(self):
         assert Item(type="rule", name="x").as_row() == {

@@ -51,6 +51,12 @@ def test_items_taken_from_others_are_as_if_their_texts_had_been_read():
         assert {word: found for word, found in rows(taken).items() if found} == rows(anew)
 
 
+def test_the_last_texts_may_hold_no_word():
+    made = Occurrences.of_texts([["a"], [], [], []])
+    assert rows(made.taken(np.array([3, 0]))) == {"a": [(1, 0, 1)]}
+    assert rows(made.taken(np.array([3]))) == {"a": []}
+
+
 def of_items(made: CatalogWords) -> dict[str, list[tuple[int, ...]]]:
     return {word: list(zip(*(part.tolist() for part in made.of(word)), strict=True)) for word in "abcdef"}
 

@@ -3,11 +3,12 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ctxbench import testing
 from ctxbench.core import registry
-from ctxbench.core.errors import ParameterError, UnknownNameError
+from ctxbench.core.errors import InputError, ParameterError, UnknownNameError
 from ctxbench.core.items import Catalog, Item
 from ctxbench.core.pipeline import Pipeline, PipelineError
 from ctxbench.core.requests import Batch
@@ -15,7 +16,7 @@ from ctxbench.embedding.hashing import HashingEmbedder
 from ctxbench.embedding.vectors import Vectors
 from ctxbench.index.resources import LocalResources, TextVectors, TokenCounts
 from ctxbench.selectors.pipelines import PipelineSelector
-from ctxbench.text.tokens import CharsCounter
+from ctxbench.text.tokens import CharsCounter, open_counter
 
 CATALOG = Catalog([Item(type="rule", name="a", text="four"), Item(type="file", name="b", text="12345")])
 
@@ -84,6 +85,22 @@ def test_tokens_are_counted_for_what_was_added(resources):
     assert texts == [["Rule: four", "12345"], ["1"]]
     assert resources.tokens(Catalog([replace(item, include="manual") for item in catalog])).tolist() == [3, 2, 1]
     assert len(texts) == 2
+
+
+def test_tokens_are_counted_for_what_is_needed_alone(resources):
+    texts = []
+    real = resources._named["tokens"]._counter.count
+    resources._named["tokens"]._counter.count = lambda ids, given: texts.append(given) or real(ids, given)
+    assert resources.tokens(CATALOG, np.array([1, 1]))[1] == 2
+    assert resources.tokens(CATALOG, np.array([1]))[1] == 2
+    assert texts == [["12345"]]
+
+
+def test_what_a_file_of_counts_lacks_is_told_whatever_is_needed(tmp_path):
+    (tmp_path / "counts.json").write_text('{"file:c": 3}')
+    resources = LocalResources(Vectors(HashingEmbedder(), None), open_counter(f"file:{tmp_path / 'counts.json'}"))
+    with pytest.raises(InputError, match=r"rule:a[\s\S]*file:b"):
+        resources.tokens(Catalog([*CATALOG, Item(type="file", name="c", text="x")]), np.array([2]))
 
 
 def test_token_counts_cannot_be_changed(resources):
