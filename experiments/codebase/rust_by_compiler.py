@@ -18,11 +18,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from edges_compared import Edge, found_edges, tell
+
 from ctxbench.cli.scripts import run_script
 from ctxbench.core.errors import StorageError
-from ctxbench.index.code.import_edges import import_edges
 
-Edge = tuple[str, str]
 _LONGEST = 900  # seconds
 _SPAN = re.compile(r"\s*span: (.+?):\d+:\d+: .*\(#0\)")  # #0: written there, not by a macro
 _FILE = re.compile(r"\s*inner_span: (.+?):\d+:\d+: ")
@@ -130,20 +130,12 @@ def _indent(line: str) -> int:
 def compared(folder: Path, *words: str) -> tuple[set[Edge], set[Edge]]:
     """The edges by the compiler, and ours between the same files."""
     expected, files = compiled(folder, *words)
-    paths = [*folder.rglob("*.rs"), *folder.rglob("Cargo.toml")]
-    contents = {path.relative_to(folder).as_posix(): path.read_text("utf-8", errors="replace") for path in paths}
-    found = import_edges(contents)
-    return expected, {(one, other) for one in files for other in found.get(one, ()) if other in files}
+    return expected, found_edges(folder, "*.rs", "Cargo.toml", files=files)
 
 
 def main() -> int:
     """Print both figures, and what differs."""
-    expected, got = compared(Path(sys.argv[1]).absolute(), *sys.argv[2:])
-    for sign, edges in (("+", got - expected), ("-", expected - got)):
-        sys.stdout.writelines(f"{sign} {one} -> {other}\n" for one, other in sorted(edges))
-    both = len(got & expected)
-    precision, recall = both / max(len(got), 1), both / max(len(expected), 1)
-    sys.stdout.write(f"{len(expected)} edges; precision {precision:.3f}, recall {recall:.3f}\n")
+    tell(*compared(Path(sys.argv[1]).absolute(), *sys.argv[2:]))
     return 0
 
 
