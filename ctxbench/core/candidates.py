@@ -177,7 +177,7 @@ class Candidates:
         """Prompt tokens of what each row shows, shape (n,).
 
         Args:
-            item_tokens: of every item's whole prompt text, shape (n_items,), as `Resources.tokens` gives them.
+            item_tokens: of whole prompt texts, of the items here at least, shape (n_items,); see `Resources.tokens`.
         """
         whole: IntArray = item_tokens[self.item]
         return np.where(self.tokens >= 0, self.tokens, whole) if (self.tokens >= 0).any() else whole

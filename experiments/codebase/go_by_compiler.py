@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -50,9 +49,12 @@ def compiled(folder: Path) -> tuple[set[Edge], set[str]]:
     Raises:
         StorageError: there is no Go, or it fails.
     """
+    manifests = sorted(folder.rglob("go.mod"))
+    if not manifests:
+        raise StorageError(f"{folder} has no module of Go: no go.mod")
     packages = [
         package
-        for manifest in sorted(folder.rglob("go.mod"))
+        for manifest in manifests
         for package in _objects(_asked(["go", "list", "-e", "-json", "./..."], manifest.parent))
     ]
     made_of: dict[str, list[str]] = {}
@@ -103,11 +105,5 @@ def compared(folder: Path) -> tuple[set[Edge], set[Edge]]:
     return expected, found_edges(folder, "*.go", "go.mod", "go.work", files=files)
 
 
-def main() -> int:
-    """Print both figures, and what differs."""
-    tell(*compared(Path(sys.argv[1]).resolve()))
-    return 0
-
-
 if __name__ == "__main__":
-    run_script(main)
+    run_script(lambda: tell(compared))

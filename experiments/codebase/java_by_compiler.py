@@ -10,7 +10,6 @@ not be there. Nothing of FOLDER is run, its annotation processors neither.
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -79,10 +78,13 @@ def compiled(folder: Path) -> tuple[set[Edge], set[str]]:
     Raises:
         StorageError: there is no javac, or it fails.
     """
+    found = sorted(folder.rglob("*.java"))
+    if not found:
+        raise StorageError(f"{folder} has no file of Java")
     with tempfile.TemporaryDirectory() as temporary:
         program, sources = Path(temporary) / "Edges.java", Path(temporary) / "sources"
         program.write_text(_PROGRAM, "utf-8")
-        sources.write_text("".join(f"{path}\n" for path in sorted(folder.rglob("*.java"))), "utf-8")
+        sources.write_text("".join(f"{path}\n" for path in found), "utf-8")
         command = ["java", str(program), str(sources)]
         try:
             done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LONGEST)  # noqa: S603
@@ -99,11 +101,5 @@ def compared(folder: Path) -> tuple[set[Edge], set[Edge]]:
     return expected, found_edges(folder, "*.java", "pom.xml", "build.gradle", "build.gradle.kts", files=files)
 
 
-def main() -> int:
-    """Print both figures, and what differs."""
-    tell(*compared(Path(sys.argv[1]).resolve()))
-    return 0
-
-
 if __name__ == "__main__":
-    run_script(main)
+    run_script(lambda: tell(compared))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,11 +132,5 @@ def compared(folder: Path, *words: str) -> tuple[set[Edge], set[Edge]]:
     return expected, found_edges(folder, "*.rs", "Cargo.toml", files=files)
 
 
-def main() -> int:
-    """Print both figures, and what differs."""
-    tell(*compared(Path(sys.argv[1]).absolute(), *sys.argv[2:]))
-    return 0
-
-
 if __name__ == "__main__":
-    run_script(main)
+    run_script(lambda: tell(compared))

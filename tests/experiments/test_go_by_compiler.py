@@ -50,3 +50,8 @@ def test_without_go_it_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StorageError, match="Go cannot read"):
         go_by_compiler.compiled(tmp_path)
+
+
+def test_what_is_no_module_is_said(tmp_path):
+    with pytest.raises(StorageError, match=r"no go\.mod"):
+        go_by_compiler.compiled(tmp_path)

@@ -6,8 +6,9 @@ import shutil
 
 import java_by_compiler
 import pytest
+from edges_compared import tell
 
-from ctxbench.core.errors import StorageError
+from ctxbench.core.errors import StorageError, UserError
 
 needs_javac = pytest.mark.skipif(shutil.which("javac") is None, reason="javac is asked")
 FILES = {
@@ -30,6 +31,18 @@ def test_the_compiler_finds_the_same(tmp_path):
 
 
 def test_without_a_compiler_it_is_said(tmp_path, monkeypatch):
+    (tmp_path / "A.java").write_text("class A {}", "utf-8")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StorageError, match="javac cannot read"):
         java_by_compiler.compiled(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [([], "name the folder"), (["gone"], "there is no folder gone"), (["."], "has no file of Java")],
+)
+def test_what_is_no_folder_of_java_is_said(given, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["java_by_compiler.py", *given])
+    with pytest.raises(UserError, match=message):
+        tell(java_by_compiler.compared)
