@@ -271,12 +271,16 @@ def grading(scores: Iterable[int], grades: Mapping[int, int] | None, where: Path
         if len(positive) > 1:
             shown = ", ".join(f"{score} ({n_labels[score]:,} labels)" for score in positive[:10])
             example = ",".join(f"{score}={2 if score == positive[-1] else 1}" for score in positive[:10])
-            message = f"the scores are graded: {shown}; say which of them mean required (2), for example {example}"
+            message = (
+                f"the scores are graded: {shown}; say which of them mean required (2), for example --grades {example}"
+            )
             raise InputError([Fault(message, where)])
         return {score: 2 if score > 0 else 0 for score in n_labels}
     if missing := [score for score in positive if score not in grades]:
         shown = ", ".join(str(score) for score in missing[:10])
-        raise InputError([Fault(f"scores {shown} occur, and the mapping of grades does not name them", where)])
+        raise InputError(
+            [Fault(f"scores {shown} occur, and the mapping of grades (--grades) does not name them", where)]
+        )
     return {score: grades.get(score, 0) for score in n_labels}
 
 
