@@ -216,7 +216,6 @@ class DatasetRun:
             notes |= self._not_measured(selector.unknown([query.id for query in self.dataset.queries]))
         return {key: value for key, value in notes.items() if value}
 
-
     def _not_measured(self, queries: Sequence[str]) -> dict[str, Any]:
         """How many answers are not measured, by reason, and the first ten of their queries."""
         whole = self.prepared.opened[self.name]

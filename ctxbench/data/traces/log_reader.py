@@ -17,7 +17,7 @@ from typing import Any
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import Fault, InputError, StorageError, merge_equal_faults
 from ctxbench.data.importers.formats.eval_fields import is_eval
-from ctxbench.data.traces.bodies import BodyTurn, as_turn, unread_request
+from ctxbench.data.traces.bodies import RESPONSES, BodyTurn, as_turn, unread_request
 from ctxbench.data.traces.langfuse import holds_observations, read_observations
 from ctxbench.data.traces.otlp import TURN_MARKS, Span, holds_spans, read_spans
 from ctxbench.data.traces.records import Interner, LogFindings, Record
@@ -53,13 +53,10 @@ def read_records(
             done += length
             progress("reading traces, bytes", done, total)
             place += 1
-            if data is None:
-                continue
-            n_faults = len(findings.faults)
-            reader.read(data, place, Fault("", path, line))
-            n_readable += len(findings.faults) == n_faults
-    findings.counts["lines"] = place
-    n_wrong = findings.counts["lines_unreadable"] = len({(fault.path, fault.line) for fault in findings.faults})
+            if data is not None:
+                n_readable += reader.read(data, place, Fault("", path, line))
+    n_wrong = place - n_readable - findings.counts["lines_twice"]
+    findings.counts.update(lines=place, lines_unreadable=n_wrong)
     if findings.faults and n_wrong > n_readable:
         raise InputError(
             merge_equal_faults(findings.faults), subject=f"traces: {n_wrong} lines cannot be read, {n_readable} can"
@@ -80,14 +77,26 @@ class _DocumentReader:
         """All that was read, spans last."""
         return [*self._records, *self._spans.records()]
 
-    def read(self, data: dict[str, Any], place: int, at: Fault) -> None:
-        """Read one document.
+    def read(self, data: dict[str, Any], place: int, at: Fault) -> bool:
+        """Read one document; what is wrong with it becomes a fault.
 
         Args:
             data: the document.
             place: its 1-based position in the log.
             at: its file and line, for what is wrong.
+
+        Returns:
+            Whether any of it could be read.
         """
+        counts, faults = self._findings.counts, self._findings.faults
+        n_faults, n_spans = len(faults), counts["spans"] - counts["spans_unreadable"]
+        self._read(data, place, at)
+        if len(faults) == n_faults or counts["spans"] - counts["spans_unreadable"] > n_spans:
+            return True
+        self._findings.unread.update(name for name in (*RESPONSES, "called") if data.get(name))
+        return False
+
+    def _read(self, data: dict[str, Any], place: int, at: Fault) -> None:
         if holds_observations(data):
             self._read_spans(read_observations(data, place), place, at)
         elif (body := as_turn(data)) is not None:
@@ -113,6 +122,8 @@ class _DocumentReader:
                         f"span {span.id or span.name!r}: messages or tools are not as the GenAI conventions have them"
                     )
                     faults.append(replace(at, message=what))
+                    self._findings.counts["spans_unreadable"] += 1
+                    self._findings.unread[span.name or "span"] += 1
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
             faults.append(replace(at, message="no span as OTLP/JSON or the SDKs write it"))
 
@@ -122,6 +133,7 @@ class _DocumentReader:
             return
         self._findings.ignored.update(body.passed_over)
         self._findings.counts["responses_unread"] += body.response == "unread"
+        self._findings.unread.update(body.unread)
         self._findings.counts["responses_missing"] += body.response == "missing"
         record.doubtful = body.response == "unread"
 
@@ -136,15 +148,17 @@ def _documents(
 ) -> Iterator[tuple[int, dict[str, Any] | None, int]]:
     """Line, object and length of each document of a file; the object of a repeated or faulty line is None."""
     path = readable(path, again=True)
+    n_faults = len(findings.faults)
     for line, text in iter_records(path, findings.faults):
+        yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])  # lines that are no text
         plain = text.strip()
         digest = blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        if digest in line_hashes:
-            findings.counts["lines_twice"] += 1
-            yield line, None, len(text)
-            continue
+        is_twice = digest in line_hashes
+        findings.counts["lines_twice"] += is_twice
         line_hashes.add(digest)
-        yield line, _line_object(plain, path, line, findings), len(text)
+        yield line, None if is_twice else _line_object(plain, path, line, findings), len(text)
+        n_faults = len(findings.faults)
+    yield from ((fault.line, None, 0) for fault in findings.faults[n_faults:])
 
 
 def _line_object(text: str, path: Path, line: int, findings: LogFindings) -> dict[str, Any] | None:
