@@ -13,7 +13,15 @@ from typing import Any
 
 from ctxbench.data.importers.formats.eval_fields import is_eval
 from ctxbench.data.traces.records import seconds
-from ctxbench.data.traces.responses import call_names, input_messages, is_stream, parsed, read_response
+from ctxbench.data.traces.responses import (
+    call_names,
+    holds_calls,
+    input_messages,
+    is_stream,
+    parsed,
+    read_response,
+)
+from ctxbench.data.traces.turn_rows import TURN_FIELDS
 
 REQUESTS = ("request", "req", "input_body", "requestBody", "request_body", "body", "payload", "input")
 RESPONSES = ("response", "resp", "res", "completion", "responseBody", "response_body", "output", "result")
@@ -57,6 +65,19 @@ def as_turn(data: Mapping[str, Any]) -> BodyTurn | None:
     if is_eval(data):  # with `input`, and names of tools for what is expected
         return None
     return BodyTurn(_turn(data, offered=offered_tools(data), sources=(data,))[0])
+
+
+def unread_responses(data: Mapping[str, Any], *, has_tools: bool) -> list[str]:
+    """The fields of a turn that hold responses or calls, which are not read beside the turn's own fields.
+
+    Args:
+        data: the turn.
+        has_tools: it says which tools the model had, so that an answer that is a text alone called none of them.
+    """
+    responses = [name for name in RESPONSES if data.get(name) not in (None, "", {}, [])]
+    texts = [name for name in responses if isinstance(text := parsed(data[name]), str) and not is_stream(text)]
+    calls = [name for name in data if name not in TURN_FIELDS and holds_calls(name, data[name])]
+    return list(dict.fromkeys([*(name for name in responses if name not in texts or not has_tools), *calls]))
 
 
 def unread_request(data: Mapping[str, Any]) -> str:

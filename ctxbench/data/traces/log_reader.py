@@ -17,10 +17,11 @@ from typing import Any
 from ctxbench.bench.progress_listener import Progress, silent
 from ctxbench.core.errors import Fault, InputError, StorageError, merge_equal_faults
 from ctxbench.data.importers.formats.eval_fields import is_eval
-from ctxbench.data.traces.bodies import RESPONSES, BodyTurn, as_turn, unread_request
+from ctxbench.data.traces.bodies import RESPONSES, BodyTurn, as_turn, unread_request, unread_responses
 from ctxbench.data.traces.langfuse import holds_observations, read_observations
 from ctxbench.data.traces.otlp import TURN_MARKS, Span, holds_spans, read_spans
 from ctxbench.data.traces.records import Interner, LogFindings, Record
+from ctxbench.data.traces.responses import holds_calls
 from ctxbench.data.traces.spans import SpanReader
 from ctxbench.data.traces.turn_rows import TURN_FIELDS, meant_field, read_turn
 from ctxbench.io.files import readable
@@ -100,11 +101,12 @@ class _DocumentReader:
         if holds_observations(data):
             self._read_spans(read_observations(data, place), place, at)
         elif (body := as_turn(data)) is not None:
-            self._read_body(body, place, at)
+            self._read_body(data, body, place, at)
         elif holds_spans(data):
             self._read_spans(read_spans(data), place, at)
         elif any(name in data for name in TURN_MARKS) and not is_eval(data):  # of either the request may be `text`
-            self._read_turn(data, place, at)
+            if (record := self._read_turn(data, place, at)) is not None and "called" not in data:
+                self._findings.unread.update(unread_responses(data, has_tools=record.offered is not None))
         else:
             fields = ", ".join(map(repr, list(data)[:5]))
             what = f"neither a turn (an object with messages; fields: {', '.join(TURN_FIELDS)}) nor a span"
@@ -127,11 +129,12 @@ class _DocumentReader:
         except (TypeError, ValueError, AttributeError, KeyError, RecursionError):
             faults.append(replace(at, message="no span as OTLP/JSON or the SDKs write it"))
 
-    def _read_body(self, body: BodyTurn, place: int, at: Fault) -> None:
+    def _read_body(self, data: dict[str, Any], body: BodyTurn, place: int, at: Fault) -> None:
         record = self._read_turn(body.turn, place, at)
         if record is None:
             return
         self._findings.ignored.update(body.passed_over)
+        self._findings.unread.update(name for name in body.passed_over if holds_calls(name, data[name]))
         self._findings.counts["responses_unread"] += body.response == "unread"
         self._findings.unread.update(body.unread)
         self._findings.counts["responses_missing"] += body.response == "missing"

@@ -23,6 +23,7 @@ _NO_ANSWERS = ("request", "input", "arguments", "args", "tools", "parameters")  
 LIKE_CALLS = re.compile(r"(?:\w+[-_])?(?:tool|function)[-_]?(?:call|use|invocation)s?", re.IGNORECASE)
 """Types of parts that may be calls."""
 HOSTED = "server_tool_use"  # a call of what the provider runs itself
+_OF_CALLS = re.compile(r"call|invo[ck]|tools?_?used", re.IGNORECASE)
 _STREAM = re.compile(r"\s*(?:data:\s*[\[{]|event:[^\n]*\n|[0-9a-f]:[\[{\"]|\{[^\n]*\}\s*\n\s*\{)")
 
 
@@ -59,6 +60,14 @@ def call_names(value: Any) -> set[str]:
     if isinstance(kind, str) and kind != HOSTED and LIKE_CALLS.fullmatch(kind) and (name := _called(value)):
         names.add(name)
     return names
+
+
+def holds_calls(field: str, value: Any) -> bool:
+    """Whether a field of a line that nothing reads seems to hold calls, by its name or by what is in it."""
+    value = parsed(value)
+    return (
+        isinstance(value, list | dict) and bool(value) and bool(_OF_CALLS.search(field) or call_names({field: value}))
+    )
 
 
 def _called(call: Any) -> str:
